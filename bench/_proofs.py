@@ -4,10 +4,11 @@ import hashlib
 import itertools
 import resource
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any, Self
 
 import gen.sv.miter
 import gen.sv.netlists
@@ -50,6 +51,17 @@ class Judged:
     asked: int
     known: int
 
+    @classmethod
+    def known_as(cls, kept: Mapping[str, Any] | None) -> Self | None:
+        """What `dataclasses.asdict` made of one that is known now."""
+        if kept is None:
+            return None
+        checked = Checked(**{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in kept["checked"].items()
+        })
+        return cls(checked, kept["cpu_s"], kept["asked"], kept["asked"])
+
 
 @dataclass(frozen=True)
 class Planted:
@@ -59,6 +71,25 @@ class Planted:
     undecided: tuple[Mutant, ...] = ()
     equivalent: tuple[Mutant, ...] = ()
     judged: tuple[Judged, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def known_as(cls, kept: Mapping[str, Any] | None) -> Self | None:
+        """What `dataclasses.asdict` made of one that is known now."""
+        if kept is None:
+            return None
+        undecided, equivalent = (
+            tuple(Mutant(**each) for each in kept[name]) for name in ("undecided", "equivalent")
+        )
+        judged = (Judged.known_as(each) for each in kept["judged"])
+        return cls(kept["found"], undecided, equivalent, tuple(filter(None, judged)))
+
+    def without_texts(self) -> Self:
+        """The same, its mutants without their texts."""
+        undecided, equivalent = (
+            tuple(replace(each, text="") for each in mutants)
+            for mutants in (self.undecided, self.equivalent)
+        )
+        return replace(self, undecided=undecided, equivalent=equivalent)
 
 
 def component(name: str) -> Design:

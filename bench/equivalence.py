@@ -19,8 +19,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache, partial
+from importlib import metadata
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -37,6 +38,7 @@ from foldwire.console import say
 from gen.cache import default_cache_dir
 from gen.verilator import has_verilator
 from gen.verilog import emit
+from gen.yosys import yosys_version
 
 __all__ = ["Totals", "main", "shares"]
 
@@ -88,16 +90,47 @@ class _Options(argparse.Namespace):
         return hash(self.until)
 
 
-def _proved(options: _Options, name: str) -> Judged:
-    make = preset if name in PRESETS else component
-    return _prover(options).proved(partial(make, name))
+def _text(options: _Options, name: str, errors: int) -> tuple[Judged | None, Planted | None]:
+    """The proof of a text and what became of errors in it; None for what there was no time for.
 
-
-def _planted(options: _Options, name: str, count: int) -> Planted:
+    What was decided of the same sources by the same tools is known without elaborating them.
+    """
     prover, seed = _prover(options), f"{options.seed} {name}"
-    if name in PRESETS:
-        return prover.planted_in_structures(partial(preset, name), seed)
-    return prover.planted(partial(component, name), count, seed)
+    verdicts = Verdicts(default_cache_dir() / "texts", anew=options.anew)
+    make = cache(partial(preset if name in PRESETS else component, name))
+    judged, planted = None, None if errors else Planted()
+    try:
+        key = _key(name)
+        judged = Judged.known_as(verdicts.get(key))
+        if judged is None:
+            judged = prover.proved(make)
+            if not judged.checked.undecided:
+                verdicts.put(key, asdict(judged))
+        if errors:
+            key = _key(name, seed, errors)
+            planted = Planted.known_as(verdicts.get(key))
+        if planted is None:
+            planted = (
+                prover.planted_in_structures(make, seed) if name in PRESETS
+                else prover.planted(make, errors, seed)
+            )
+            if not planted.undecided:
+                verdicts.put(key, asdict(planted.without_texts()))
+    except LateError:
+        pass
+    return judged, planted
+
+
+def _key(*what: object) -> str:
+    return hashlib.sha256(repr((what, _sources())).encode()).hexdigest()[:24]
+
+
+@cache
+def _sources() -> tuple[str, ...]:
+    """What a text and its proof hang on."""
+    files = ("parts.py", "_proofs.py", "text_mutants.py")
+    own = digest(ROOT, ("hw", "gen", "foldwire", *(f"bench/{file}" for file in files)))
+    return own, yosys_version(), metadata.version("amaranth")
 
 
 def _in_time(until: float, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -145,6 +178,16 @@ class Totals:
     def checked_presets(self) -> int:
         """Presets that both readers prove, module by module, and that were replayed."""
         return len(self.proved_presets & self.replayed_presets)
+
+    def add_text(self, name: str, made: tuple[Judged | None, Planted | None]) -> None:
+        """Count and print what became of a text and of errors in it."""
+        judged, planted = made
+        if judged is not None:
+            self.add_proof(name, judged)
+        if planted is None:
+            self.add_late(f"{name}, errors" if judged is not None else name)
+        elif planted.judged:
+            self.add_planted(name, planted)
 
     def add_proof(self, name: str, judged: Judged) -> None:
         """Count and print a proof."""
@@ -213,22 +256,22 @@ _Task = tuple[str, Callable[..., Any], tuple[Any, ...], Callable[[str, Any], Non
 
 
 def _tasks(options: _Options, totals: Totals) -> Iterator[_Task]:
-    """Name, work, its arguments and who takes what comes of it; what takes longest comes first."""
+    """Name, work, its arguments and who takes what comes of it; presets come first, and of these
+    what takes longest."""
     wanted = options.parts or [*PRESETS, *COMPONENTS]
     names = [*(name for name in LONG if name in wanted),
              *(name for name in wanted if name not in LONG)]
-    for name in names:
-        yield name, _proved, (options, name), totals.add_proof
+    presets = [name for name in names if name in PRESETS]
+    for name in presets:
+        yield name, _text, (options, name, int(options.mutants > 0)), totals.add_text
     if not has_verilator():
         say("Verilator is not installed: nothing is replayed")
-    for name in names if has_verilator() else ():
-        if name in OF_PRESETS:  # a simulator is built for each
-            yield f"{name}, replay", _replay, (name,), totals.add_replay
+    for name in presets if has_verilator() else ():  # a simulator is built for each
+        yield f"{name}, replay", _replay, (name,), totals.add_replay
     planted = shares(options.mutants, options.seed)
     for name in names:
-        count = options.mutants if name in PRESETS else planted.get(name, 0)
-        if count:
-            yield f"{name}, errors", _planted, (options, name, count), totals.add_planted
+        if name not in PRESETS:
+            yield name, _text, (options, name, planted.get(name, 0)), totals.add_text
 
 
 def _start_worker() -> None:
@@ -276,7 +319,7 @@ def main(argv: Sequence[str]) -> int:
                 if made is None:
                     totals.add_late(name)
                 else:
-                    taken(name.partition(", replay")[0].partition(", errors")[0], made)
+                    taken(name.partition(", ")[0], made)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

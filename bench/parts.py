@@ -38,6 +38,7 @@ from hw.bfp.format import BlockFormat
 from hw.bfp.gearbox import Gearbox, Packer, Unpacker
 from hw.bfp.generator import Generator
 from hw.bfp.steps import Count, Expand, Place, Round, Split
+from hw.common.all_reduce import AllReduceOutcomes
 from hw.common.arbiter import RoundRobinArbiter, StreamArbiter
 from hw.common.axi import BurstSplitter
 from hw.common.axi_read import AXI4Reader
@@ -75,6 +76,8 @@ from hw.smartnic.nic import SmartNic
 from hw.smartnic.receive import Receive
 from hw.smartnic.receive import ReceiveBuffer as NicReceiveBuffer
 from hw.smartnic.reduce_path import ReducePath as NicReducePath
+from hw.smartnic.registers import CommandError as NicError
+from hw.smartnic.registers import register_map as nic_registers
 from hw.smartnic.sequencer import BlockSequencer
 from hw.smartnic.store import Store
 from hw.smartnic.transmit import FrameBuilder, Transmit
@@ -95,6 +98,7 @@ from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing
 from hw.switch.stop_detector import StopDetector
 from hw.switch.switch import Switch
+from hw.switch.tally import Tally
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control as DmaControl
 from hw.switch_dma.dma import SwitchDma
@@ -196,6 +200,10 @@ PARTS: dict[str, Make] = {
     "ForwardGate": lambda: ForwardGate(_ACE),
     "PacketOutcome": lambda: PacketOutcome(_ACE),
     "RecordQueue": lambda: RecordQueue(_PACKET, 3),
+    "AllReduceOutcomes": lambda: AllReduceOutcomes(
+        nic_registers(_NIC), failed=data.StructLayout({"read": 1, "write": 1}), errors=NicError,
+        depth=2,
+    ),
     "CompletionQueue": lambda: CompletionQueue(_ACE),
     "EngineControl": lambda: EngineControl(_ACE),
     "CommandTable": lambda: CommandTable(_ACE),
@@ -262,6 +270,7 @@ PARTS: dict[str, Make] = {
         channels=2, outputs=2, packets=2, flits=2, passing=(1,), rows=2, kills=True
     ),
     "StopDetector": lambda: StopDetector(classes=2, patience=8, pause=2),
+    "Tally": lambda: Tally(parts=3, kinds=2),
     "Ingress": lambda: Ingress(_SWITCH, port=0),
     "Ingress, formats": lambda: Ingress(replace(_SWITCH, half=True, bfp=True), port=0),
     "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),

@@ -19,7 +19,6 @@ from typing import Any
 from bench._kept import Kept
 from bench._names import checked, seen_names
 from bench.result import result
-from bench.rooms import PRODUCT
 from bench.sources import digest
 from foldwire.catalog import CATALOG, build
 from foldwire.console import print_table, say
@@ -29,11 +28,9 @@ from gen.verilog import emit
 
 __all__ = ["Figures", "identifiers", "main", "measure", "numbered"]
 
-DESIGNS = (
-    *((name, preset) for name in ("ace", "smartnic", "switch", "switch-dma")
-      for preset in CATALOG[name].presets),
-    ("adder", "binary32"), ("alu", "16-lanes"),
-)
+DESIGNS = tuple((name, preset) for name, entry in CATALOG.items() for preset in entry.presets)
+OWN = ("hw", "gen", "foldwire", "bench/verilog.py", "bench/_names.py")
+"""What the figures come from."""
 SMALLEST = ("ace", "test")
 TARGETS = {"lines_ratio": 0.49, "unnamed": 0, "largest_module": 700, "longest_line": 100,
            "always_per_module": 3.0, "headerless": 0, "numbers": 0, "warnings": 0,
@@ -242,7 +239,7 @@ def main(argv: Sequence[str]) -> int:
     for tool, there in tools.items():
         if not there:
             say(f"{tool} is not installed: its messages are not counted")
-    about = digest(ROOT, (*PRODUCT, "bench")), [name for name, there in tools.items() if there]
+    about = digest(ROOT, OWN), [name for name, there in tools.items() if there]
     kept = Kept("verilog", repr(about))
     counted: dict[tuple[str, str, str], dict[str, Any]] = {}
     for design, preset in chosen:

@@ -1,10 +1,10 @@
 """A published figure or table as we have it: rows beside published values, curves, losses."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from experiments.targets import Bound, Target
+from experiments.targets import Bound, Gain, Holds, Order, Pairs, Target
 from gen.table import Table
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Row",
     "Verdict",
     "not_reproduced",
+    "statement",
     "weakest",
 ]
 
@@ -72,8 +73,8 @@ class Row:
     fitted : bool
         Whether a parameter was fitted to this value.
     identity : bool
-        Whether ours follows from the same arithmetic as the published value, so that the row says
-        nothing about a model.
+        Whether nothing else could have come out: ours follows from the same arithmetic as the
+        published value or from other rows, or only looks at itself.
     bound : Bound or None
         What the paper's own parameters leave possible.
     origin : str
@@ -82,6 +83,8 @@ class Row:
         Where it differs from that of the figure's assumptions, one of `GROUNDINGS`.
     check : str
         Names of the acceptance checks that the row evaluates, e.g. ``"H3"``.
+    order : Order or None
+        What a statement orders; see `statement`. A statement without it is an identity.
     """
 
     setting: str
@@ -95,8 +98,11 @@ class Row:
     origin: str = "printed"
     grounding: str = ""
     check: str = ""
+    order: Order | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.target, Holds) and self.order is None and not self.identity:
+            raise ValueError(f"{self.setting!r} must have an order, or be an identity")
         for name, value, known in (
             ("origin", self.origin, ORIGINS),
             ("grounding", self.grounding, ("", *GROUNDINGS)),
@@ -123,12 +129,47 @@ class Row:
         return "identity" if self.identity else "within"
 
     @property
+    def by_effect(self) -> bool:
+        """Whether a speed-up is judged by what it is beyond 1."""
+        return isinstance(self.target, Gain)
+
+    @property
+    def admits_no_effect(self) -> bool:
+        """Whether nothing gained, or nothing saved, would be within the tolerance as well.
+
+        Ratios have no unit (or ``x``), and 1 is no effect; of percentages it is 0. Where 1 or 0 is
+        what was published, as of two schedules that are alike, that is the statement.
+        """
+        if self.target is None or isinstance(self.target.published, str) or self.identity:
+            return False
+        nothing = {"": 1.0, "x": 1.0, "%": 0.0}.get(self.unit)
+        return nothing not in (None, self.target.published) and self.target.met(nothing)
+
+    @property
+    def mutants(self) -> "list[Row]":
+        """The row as it would be if its experiment were wrong: a gain with none or half of its
+        effect, another number halved or doubled, a statement whose values are mixed up."""
+        if self.order is not None:
+            wrong = self.order.swapped
+            return [replace(self, ours=float(wrong.holds), order=wrong)]
+        wrong_values = self.target.mutants(self.ours) if self.target is not None else ()
+        return [replace(self, ours=each) for each in wrong_values]
+
+    @property
     def ratio(self) -> float | None:
         """Ours over published, where both are numbers."""
         published = self.target.published if self.target is not None else None
         if isinstance(published, str) or not published:
             return None
         return self.ours / published
+
+
+def statement(setting: str, *, below: Pairs = (), at_most: Pairs = (), **fields: Any) -> Row:
+    """A row that says yes or no, and which values have to be *below* or *at_most* others for it."""
+    order = Order(below=tuple(below), at_most=tuple(at_most))
+    return Row(
+        setting=setting, ours=float(order.holds), target=Holds(), order=order, **fields
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from experiments.plot import draw
 from foldwire.console import print_table, say, step
 from gen.table import Column, Table
 
-__all__ = ["Paper", "assumptions_table", "counts", "reproduce", "rows_table"]
+__all__ = ["Paper", "assumptions_table", "counts", "grounds", "reproduce", "rows_table"]
 
 COLUMNS = (
     Column("setting"),
@@ -128,6 +128,24 @@ def counts(figures: Iterable[Figure]) -> dict[str, int]:
         "compared": verdicts["within"] + verdicts["outside"],
         **{name: verdicts[name] for name in COUNTED},
         "unrecoverable": sum(len(figure.lost) for figure in figures),
+    }
+
+
+def grounds(figures: Iterable[Figure]) -> dict[str, int]:
+    """What the values that were compared are worth: how many of them, and of those within, are
+    speed-ups judged by their effect, and how many rest on what as their least firm ground."""
+    rows = [
+        (figure.grounding(row), row)
+        for figure in figures
+        for row in figure.rows
+        if row.verdict in ("within", "outside")
+    ]
+    by_effect = [row for _, row in rows if row.by_effect]
+    resting = Counter(ground for ground, _ in rows)
+    return {
+        "effects": len(by_effect),
+        "effects_within": sum(row.verdict == "within" for row in by_effect),
+        **{f"on_{ground}": resting[ground] for ground in GROUNDINGS},
     }
 
 

@@ -1,20 +1,28 @@
 """What a published value is, and how near ours has to be."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 __all__ = [
+    "EFFECT_SHARE",
     "AtLeast",
     "Between",
     "Bound",
     "Exactly",
+    "Gain",
     "Holds",
     "Near",
+    "Order",
+    "Pairs",
     "Target",
     "WithinFactor",
 ]
 
 ROUNDING = 1e-9
+EFFECT_SHARE = 0.3
+"""Of a published effect, by which ours may differ: a round number below the third at which half of
+an effect would pass for all of it. One for all papers."""
 
 
 class Target(Protocol):
@@ -31,9 +39,19 @@ class Target(Protocol):
     def met(self, ours: float) -> bool:
         """Whether *ours* is within the tolerance."""
 
+    def mutants(self, ours: float) -> tuple[float, ...]:
+        """What *ours* would be if the experiment were wrong: none of these should be met."""
+
+
+class _Number:
+    """A published number that is no effect: half of it, or twice as much, is something else."""
+
+    def mutants(self, ours: float) -> tuple[float, ...]:
+        return ours / 2, ours * 2
+
 
 @dataclass(frozen=True)
-class Exactly:
+class Exactly(_Number):
     """Equal but for floating-point rounding."""
 
     published: float
@@ -44,7 +62,7 @@ class Exactly:
 
 
 @dataclass(frozen=True)
-class Near:
+class Near(_Number):
     """Within a share of the published value, or an absolute distance."""
 
     published: float
@@ -70,7 +88,40 @@ class Near:
 
 
 @dataclass(frozen=True)
-class WithinFactor:
+class Gain:
+    """A speed-up, judged by its effect: what it is beyond 1.
+
+    A tolerance of the speed-up itself would admit no effect where that is small.
+    """
+
+    published: float
+    share: float = EFFECT_SHARE
+
+    def __post_init__(self) -> None:
+        if self.published == 1:
+            raise ValueError("published must have an effect, and 1 has none; take Near")
+        if not 0 < self.share < 1 / 3:
+            raise ValueError(f"share must be above 0 and below a third, not {self.share!r}")
+
+    @property
+    def tolerance(self) -> str:
+        return f"{100 * self.share:g} % of the effect"
+
+    def met(self, ours: float) -> bool:
+        allowed = self.share * abs(self.published - 1)
+        return abs(ours - self.published) <= allowed * (1 + ROUNDING)
+
+    def effect(self, ours: float) -> float:
+        """Ours as a share of the published effect."""
+        return (ours - 1) / (self.published - 1)
+
+    def mutants(self, ours: float) -> tuple[float, ...]:
+        """No effect, and half of it."""
+        return 1.0, 1 + (ours - 1) / 2
+
+
+@dataclass(frozen=True)
+class WithinFactor(_Number):
     """At most *factor* times more or less."""
 
     published: float
@@ -85,7 +136,7 @@ class WithinFactor:
 
 
 @dataclass(frozen=True)
-class Between:
+class Between(_Number):
     """In a range around the published value."""
 
     published: float
@@ -101,7 +152,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class AtLeast:
+class AtLeast(_Number):
     """No less than the published value."""
 
     published: float
@@ -113,13 +164,47 @@ class AtLeast:
 
 @dataclass(frozen=True)
 class Holds:
-    """A published statement: *ours* is 1 where it holds and 0 where it does not."""
+    """A published statement: *ours* is 1 where it holds and 0 where it does not. What it orders is
+    an `Order` of the row."""
 
     published: str = "yes"
     tolerance: str = "must hold"
 
     def met(self, ours: float) -> bool:
         return bool(ours)
+
+    def mutants(self, ours: float) -> tuple[float, ...]:
+        """None: see `Order`."""
+        return ()
+
+
+Pairs = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a statement says of values: of each pair the first is *below* or *at_most* the second.
+
+    It holds if that is so for all pairs, and for one at least.
+    """
+
+    below: Pairs = ()
+    at_most: Pairs = ()
+
+    @property
+    def holds(self) -> bool:
+        return (
+            bool(self.below or self.at_most)
+            and all(a < b for a, b in self.below)
+            and all(a <= b for a, b in self.at_most)
+        )
+
+    @property
+    def swapped(self) -> "Order":
+        """The same with the values of each pair exchanged, as if two runs had been mixed up."""
+        return Order(
+            below=[(b, a) for a, b in self.below], at_most=[(b, a) for a, b in self.at_most]
+        )
 
 
 @dataclass(frozen=True)

@@ -331,6 +331,7 @@ def sweep(
         "foldwire machines",
         "foldwire machines dgx-h100",
         "foldwire machines dgx-a100 --collective all_gather --algorithm ring --from 1024",
+        "foldwire machines dgx-h100 --nodes 4 --start 2e-5",
         "foldwire machines dgx-h100 --algorithm ring --fit table.txt",
     )
 )
@@ -339,6 +340,7 @@ def sweep(
 @click.option(
     "--algorithm", default="auto", show_default=True, help="Or the fastest that the machine has."
 )
+@click.option("--nodes", type=int, help="So many of its ranks.  [default: all]")
 @click.option("--from", "first", type=click.IntRange(min=4), default=1 << 10, show_default=True,
               help="Smallest size in bytes, as nccl-tests counts them.")
 @click.option("--to", "last", type=click.IntRange(min=4), default=1 << 33, show_default=True,
@@ -353,12 +355,13 @@ def sweep(
 @click.option(
     "--fit", "table", metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Output of nccl-tests: find share, start and step.",
+    help="Output of nccl-tests, or CSV of size_bytes,time_us: find share, start and step.",
 )
 def machines(
     name: str | None,
     collective: str,
     algorithm: str,
+    nodes: int | None,
     first: int,
     last: int,
     factor: int,
@@ -369,8 +372,9 @@ def machines(
 ) -> None:
     """Run a collective on the machine NAME; print what nccl-tests would.
 
-    Machines are known from data sheets alone, with nothing fitted. Without NAME, list them with
-    their sources.
+    Machines are known from data sheets alone, with nothing fitted, and these state no latency but
+    for one: without --start or --step rates are printed, of the links alone, and no times. Without
+    NAME, list the machines with their sources.
     """
     from foldwire import machines as work
 
@@ -378,9 +382,10 @@ def machines(
         _refuse_options_of_none("NAME")
         work.list_machines()
     elif table is not None:
-        work.fit_table(name, collective, algorithm, table)
+        work.fit_table(name, collective, algorithm, table, nodes)
     else:
-        work.run_table(name, collective, algorithm, (first, last, factor), (share, start, after))
+        constants = (share, start, after)
+        work.run_table(name, collective, algorithm, (first, last, factor), constants, nodes)
 
 
 @cli.command(

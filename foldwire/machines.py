@@ -1,7 +1,10 @@
 """``foldwire machines``: list them, run collectives on them, fit their constants."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from foldwire.console import print_table, say, step
 from gen.table import Column, Table
@@ -9,6 +12,7 @@ from sim.describe.machines import MACHINES, machine
 from sim.endpoint.calibrated import Calibration
 from sim.machines.fit import fit, read_table
 from sim.machines.measure import lines_of, measure, sizes_from
+from sim.units import GB
 
 __all__ = ["fit_table", "list_machines", "run_table"]
 
@@ -41,28 +45,45 @@ def run_table(
     algorithm: str,
     sizes: tuple[int, int, int],
     calibration: Sequence[float],
+    nodes: int | None = None,
 ) -> None:
     """Print what nccl-tests would, with the bound beside; ``sizes``: first, last, factor."""
-    machine(name)
+    machine(name, nodes)
     share, start, after = calibration
     constants = Calibration(share=share, start=start, step=after)
     with step(f"{collective} on {name}"):
         rows = [
-            measure(name, collective, size, algorithm=algorithm, calibration=constants)
+            measure(
+                name, collective, size, algorithm=algorithm, calibration=constants, nodes=nodes
+            )
             for size in sizes_from(*sizes)
         ]
-    for line in lines_of(name, collective, rows):
+    for line in lines_of(name, collective, rows, nodes):
         say(line)
 
 
-def fit_table(name: str, collective: str, algorithm: str, path: Path) -> None:
-    """Print the constants with which the machine is nearest to a measurement."""
+def fit_table(
+    name: str, collective: str, algorithm: str, path: Path, nodes: int | None = None
+) -> None:
+    """Print the constants with which the machine is nearest to a measurement, and how near that is,
+    beside what a straight line reaches."""
     rows = read_table(path)
     with step(f"fitting {len(rows)} rows"):
-        found = fit(name, collective, algorithm, rows)
+        found = fit(name, collective, algorithm, rows, nodes)
     calibration = found.calibration
     say("[calibration]")
     say(f"share = {calibration.share:.6g}")
     say(f"start = {calibration.start:.6g}")
     say(f"step = {calibration.step:.6g}")
-    say(f"# worst row: {found.worst_percent:.3g} % from the measured time")
+    start_s, slope = found.line
+    say(f"# {_errors('this model', found.errors)}")
+    say(
+        f"# {_errors('a straight line', found.line_errors)}: {start_s * 1e6:.4g} us and "
+        f"{1 / slope / GB if slope > 0 else math.inf:.4g} GB/s"
+    )
+
+
+def _errors(what: str, errors: np.ndarray) -> str:
+    """Of the times of all rows, relative to those measured."""
+    worst, mean = 100 * np.abs(errors).max(), 100 * math.sqrt(float(np.mean(errors**2)))
+    return f"{what}: worst row {worst:.3g} % from the measured time, root mean square {mean:.3g} %"

@@ -81,6 +81,10 @@ def tool_versions() -> dict[str, str]:
     }
 
 
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+"""Stands in every text: it is made of the source of this project."""
+
+
 def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
@@ -89,7 +93,7 @@ def _version(distribution: str) -> str:
 
 
 def _header(name: str, configuration: Mapping[str, object], style: str, command: str | None) -> str:
-    lines = [f"{name}: generated; change the generator, not this file."]
+    lines = [f"{name}: generated; change the generator, not this file.", LICENCE]
     versions = tool_versions()
     if style == "sv":
         del versions["yosys"]  # it has no say

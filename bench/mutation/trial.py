@@ -160,7 +160,8 @@ class Lane:
             return None
         if status == 0:
             return ""
-        found = re.search(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
+        # Parameters in the name of a test may hold spaces.
+        found = re.search(r"^(?:FAILED|ERROR) ([^\s[]+(?:\[.*?\])?)(?: - |$)", text, re.MULTILINE)
         if status not in _FAILED or found is None:
             kind = LookupError if status == _NO_SUCH_TEST else RuntimeError
             raise kind(f"pytest ended with status {status}:\n{text[-2000:]}")

@@ -1,11 +1,13 @@
 """ACE at ISCA 2021, Figs. 11 and 12 and the abstract: training on 16 to 128 NPUs."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from statistics import mean
 from typing import Any, TypeAlias
 
-from experiments.figure import Assumption, Bars, Context, Figure, Lost, Row
+from experiments.figure import Assumption, Bars, Context, Figure, Lost, Row, statement
 from experiments.figures.isca21_analysis import CONFIGURATIONS, SIZES_ASSUMED, SYSTEM
 from experiments.systems import (
     BATCH,
@@ -26,7 +28,7 @@ from experiments.systems import (
     train,
     train_released,
 )
-from experiments.targets import Between, Bound, Holds, Near
+from experiments.targets import Bound, Gain, Order
 from experiments.training import Outcome, outcome
 from gen.table import Column, Table
 from sim.endpoint.endpoint import Endpoint
@@ -50,11 +52,7 @@ BASELINES = ("NoOverlap", "CommOpt", "CompOpt")
 GNMT, DLRM = "GNMT", "DLRM"
 WORKLOADS = (RELEASED, GNMT, DLRM)
 FP16 = 2
-MEANS = {
-    RELEASED: Between(1.41, 1.2, 1.6),
-    GNMT: Between(1.12, 1.05, 1.25),
-    DLRM: Between(1.13, 1.05, 1.25),
-}
+MEANS = {RELEASED: Gain(1.41), GNMT: Gain(1.12), DLRM: Gain(1.13)}
 MAXIMA = {RELEASED: 1.51, GNMT: 1.17, DLRM: 1.19}
 TRAINING = (
     LOOP,
@@ -96,8 +94,12 @@ def run(workload: str, nodes: int, kind: str, side: bool = False) -> Outcome:
     )
 
 
+def _best_kind(cell: Cell) -> str:
+    return min(BASELINES, key=lambda kind: cell[kind].total_ms)
+
+
 def _best(cell: Cell) -> float:
-    return min(cell[kind].total_ms for kind in BASELINES)
+    return cell[_best_kind(cell)].total_ms
 
 
 def _gain(cell: Cell) -> float:
@@ -136,7 +138,7 @@ def fig11(context: Context) -> Figure:
             Row(
                 setting=f"{workload}: ACE over best baseline, largest",
                 ours=max(of),
-                target=Near(MAXIMA[workload], relative=0.15),
+                target=Gain(MAXIMA[workload]),
                 origin="abstract",
                 why="By NPUs: "
                 + ", ".join(f"{gain:.3f} on {n}" for n, gain in gains[workload].items())
@@ -189,7 +191,7 @@ def _speed_ups(gains: Mapping[str, Mapping[int, float]]) -> Bars:
 
 
 def _why(cell: Cell) -> str:
-    best = min(BASELINES, key=lambda kind: cell[kind].total_ms)
+    best = _best_kind(cell)
     most = cell[best].total_ms / cell["Ideal"].total_ms
     serial = cell["NoOverlap"].exposed_ms / cell["Ideal"].compute_ms
     return (
@@ -228,92 +230,111 @@ def _batch_row(batch: Mapping[int, Cell]) -> Row:
 
 
 def _bandwidth(cells: Mapping[tuple[str, int], Cell]) -> list[Row]:
-    """The abstract does not say over which baseline."""
+    """Over the baseline that is best by its time, as the abstract has it of times; others shown."""
 
-    def over(of: Callable[[list[float]], float]) -> list[float]:
-        return [
-            cell["ACE"].network_bytes_per_s
-            / of([cell[kind].network_bytes_per_s for kind in ("CommOpt", "CompOpt")])
-            for cell in cells.values()
-        ]
+    def over(rate: Callable[[Cell], float]) -> list[float]:
+        return [cell["ACE"].network_bytes_per_s / rate(cell) for cell in cells.values()]
 
-    mixed, better = over(mean), over(max)
+    def rates(cell: Cell) -> list[float]:
+        return [cell[kind].network_bytes_per_s for kind in ("CommOpt", "CompOpt")]
+
+    best = over(lambda cell: cell[_best_kind(cell)].network_bytes_per_s)
+    setting = "network bandwidth while communicating: ACE over"
+    others = {"mean": over(lambda cell: mean(rates(cell))), "better": over(lambda c: max(rates(c)))}
+    chosen = Counter(_best_kind(cell) for cell in cells.values())
+    cases = ", ".join(f"{kind} in {number}" for kind, number in chosen.items())
     return [
         Row(
-            setting="network bandwidth while communicating: ACE over the mean of both baselines",
-            ours=mean(mixed),
-            target=Near(1.44, relative=0.2),
+            setting=f"{setting} the best baseline, mean of cells",
+            ours=mean(best),
+            target=Gain(1.44),
             origin="abstract",
-            grounding="chosen",
-            why="Which baseline the abstract means is lost; that it is this mean is our choice. "
-            f"Largest cell {max(mixed):.2f} (published 2.67 or 2.52, by version).",
+            why="The abstract has ACE use the network 1.44 times as well, and so gain in time over "
+            f"the best baseline. Best by its time is {cases} of {len(cells)} cells.",
         ),
         Row(
-            setting="network bandwidth while communicating: ACE over the better of both baselines",
-            ours=mean(better),
-            why=f"Largest cell {max(better):.2f}.",
+            setting=f"{setting} the best baseline, largest cell",
+            ours=max(best),
+            target=Gain(2.52),
+            origin="abstract",
+            why="2.67 in the other version of the abstract.",
+        ),
+        *(
+            Row(
+                setting=f"{setting} the {name} of CommOpt and CompOpt, mean of cells",
+                ours=mean(found),
+                why=f"Largest cell {max(found):.2f}.",
+            )
+            for name, found in others.items()
         ),
     ]
 
 
 def _orderings(cells: Mapping[tuple[str, int], Cell]) -> list[Row]:
-    def holds(setting: str, test: Callable[[Cell], bool]) -> Row:
-        failing = [f"{w} on {nodes}" for (w, nodes), cell in cells.items() if not test(cell)]
+    def holds(setting: str, pair: Callable[[Cell], tuple[float, float]], how: str) -> Row:
+        row = statement(setting, **{how: [pair(cell) for cell in cells.values()]}, check="6.3")
+        if row.ours:
+            return row
+        failing = [
+            f"{w} on {nodes}"
+            for (w, nodes), cell in cells.items()
+            if not Order(**{how: [pair(cell)]}).holds
+        ]
         why = f"Not so in {len(failing)} of {len(cells)} cells: {', '.join(failing)}."
-        return Row(
-            setting=setting,
-            ours=not failing,
-            target=Holds(),
-            check="6.3",
-            why=why if failing else "",
-        )
+        return replace(row, why=why)
 
-    def widened(workload: str, lead: Callable[[Cell], float]) -> float:
-        return lead(cells[workload, 128]) - lead(cells[workload, 16])
+    def over_ace(kind: str) -> dict[str, float]:
+        """By how much the gain over a baseline grows from 16 to 128 NPUs, as a factor."""
+        return {
+            w: (cells[w, 128][kind].total_ms / cells[w, 128]["ACE"].total_ms)
+            / (cells[w, 16][kind].total_ms / cells[w, 16]["ACE"].total_ms)
+            for w in WORKLOADS
+        }
 
-    def behind(kind: str) -> Callable[[Cell], float]:
-        return lambda cell: cell[kind].total_ms - cell["ACE"].total_ms
-
-    gaps = {w: widened(w, lambda cell: _best(cell) - cell["ACE"].total_ms) for w in WORKLOADS}
-    others = {w: (widened(w, behind("CompOpt")), widened(w, behind("CommOpt"))) for w in WORKLOADS}
-    gains = "".join(
-        f"{w}: {_gain(cells[w, 16]):.3f} on 16, {_gain(cells[w, 128]):.3f} on 128. "
+    gaps = {
+        w: [_best(cell) - cell["ACE"].total_ms for cell in (cells[w, 16], cells[w, 128])]
         for w in WORKLOADS
-    )
+    }
+    gains = {w: (_gain(cells[w, 16]), _gain(cells[w, 128])) for w in WORKLOADS}
+    comp, comm = over_ace("CompOpt"), over_ace("CommOpt")
     return [
         holds(
             "ACE below the best baseline in every cell",
-            lambda cell: cell["ACE"].total_ms < _best(cell),
+            lambda cell: (cell["ACE"].total_ms, _best(cell)), "below",
         ),
-        holds("Ideal at most ACE", lambda cell: cell["Ideal"].total_ms <= cell["ACE"].total_ms),
+        holds(
+            "Ideal at most ACE",
+            lambda cell: (cell["Ideal"].total_ms, cell["ACE"].total_ms), "at_most",
+        ),
         holds(
             "CompOpt computes less than CommOpt",
-            lambda cell: cell["CompOpt"].compute_ms < cell["CommOpt"].compute_ms,
+            lambda cell: (cell["CompOpt"].compute_ms, cell["CommOpt"].compute_ms), "below",
         ),
         holds(
             "CompOpt exposes more than CommOpt",
-            lambda cell: cell["CompOpt"].exposed_ms > cell["CommOpt"].exposed_ms,
+            lambda cell: (cell["CommOpt"].exposed_ms, cell["CompOpt"].exposed_ms), "below",
         ),
-        Row(
-            setting="the gap between ACE and the best baseline widens with size (128 against 16)",
-            ours=all(gap > 0 for gap in gaps.values()),
-            target=Holds(),
+        statement(
+            "ACE's gain over the best baseline grows with size (128 against 16)",
+            below=list(gains.values()),
             check="6.3",
-            why="By " + ", ".join(f"{gap:.3f} ms for {w}" for w, gap in gaps.items()) + ".",
+            why="; ".join(f"{w}: {a:.3f} on 16, {b:.3f} on 128" for w, (a, b) in gains.items())
+            + ". The text says it of performance, so it is judged as a ratio.",
         ),
-        Row(
-            setting="CompOpt's gap to ACE widens more than CommOpt's",
-            ours=all(comp > comm for comp, comm in others.values()),
-            target=Holds(),
+        statement(
+            "ACE's gain over CompOpt grows more with size than that over CommOpt",
+            below=[(comm[w], comp[w]) for w in WORKLOADS],
             check="6.3",
-            why="By " + ", ".join(
-                f"{comp:.3f} against {comm:.3f} ms for {w}" for w, (comp, comm) in others.items()
-            ) + ".",
+            why="By factors of "
+            + ", ".join(f"{comp[w]:.3f} against {comm[w]:.3f} for {w}" for w in WORKLOADS)
+            + ".",
         ),
         Row(
-            setting="the same as a ratio: smallest growth of ACE's gain over the best baseline",
-            ours=min(_gain(cells[w, 128]) / _gain(cells[w, 16]) for w in WORKLOADS),
-            why=gains,
+            setting="the same in time: smallest growth of ACE's lead over the best baseline",
+            ours=min(large - small for small, large in gaps.values()),
+            unit="ms",
+            why="; ".join(f"{w}: {a:.3f} ms on 16, {b:.3f} on 128" for w, (a, b) in gaps.items())
+            + ". Weak scaling alone makes times, and what is between them, grow.",
         ),
     ]
 
@@ -350,10 +371,9 @@ def fig12(context: Context) -> Figure:
         for kind, value in gain.items()
     ]
     rows.append(
-        Row(
-            setting="the optimised loop helps ACE more than CompOpt",
-            ours=gain["ACE"] > gain["CompOpt"],
-            target=Holds(),
+        statement(
+            "the optimised loop helps ACE more than CompOpt",
+            below=[(gain["CompOpt"], gain["ACE"])],
             check="6.3",
             why=", ".join(f"{kind} {value:.3f}" for kind, value in gain.items()) + ".",
         )

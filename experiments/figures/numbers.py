@@ -45,6 +45,7 @@ def numbers(context: Context) -> Figure:
                     setting=f"{collective} of {name}, {NODES} RTL engines: largest relative error",
                     ours=error,
                     target=target,
+                    identity=True,
                     origin="derived",
                     check="H10",
                 )

@@ -49,6 +49,7 @@ def checks(context: Context) -> Figure:
             "floats are decoded and encoded again",
             ours=changed,
             target=Exactly(0),
+            identity=True,
             origin="derived",
             check="H6",
         ),
@@ -64,6 +65,7 @@ def checks(context: Context) -> Figure:
                 ours=trace_s(trace),
                 unit="s",
                 target=Exactly(by_hand),
+                identity=True,
                 origin="derived",
                 check="H7",
             )

@@ -4,9 +4,18 @@ from collections.abc import Mapping
 from functools import cache
 from statistics import mean
 
-from experiments.figure import Assumption, Bars, Context, Curves, Figure, Lost, Row
+from experiments.figure import (
+    Assumption,
+    Bars,
+    Context,
+    Curves,
+    Figure,
+    Lost,
+    Row,
+    statement,
+)
 from experiments.systems import Rates, measure, name_of, v1_switch, v1_torus
-from experiments.targets import Holds, Near
+from experiments.targets import Gain, Near
 from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.kinds import endpoint
 from sim.network.network import Network
@@ -16,7 +25,6 @@ __all__ = ["AXES", "ENDPOINTS", "SHAPES", "fig9", "fig10", "fig11", "fig12", "fi
 
 SIZES = tuple(1 << n for n in (18, 20, 22, 24, 26))
 KINDS = {"Baseline": "baseline", "ACE": "ace_v1", "Ideal": "ideal"}
-TOLERANCE = 0.2
 # Table 5: all-to-all is a ring in every dimension of a torus; between switches it is direct.
 TORUS = AlgorithmChoice(style="enhanced", all_to_all="ring")
 SWITCH = AlgorithmChoice(style="enhanced", all_to_all="direct")
@@ -129,7 +137,9 @@ def _figure(
         Row(
             setting=f"{quick} over {slow}, mean of sizes",
             ours=_gain(cells, slow, quick),
-            target=Near(value, relative=TOLERANCE),
+            target=Gain(value),
+            # What Ideal gains over Baseline is the product of the two other gains.
+            identity=(slow, quick) == ("Baseline", "Ideal"),
             check="Q6" if (slow, quick) != ("ACE", "Ideal") else "",
             why=_limits(cells),
         )
@@ -137,10 +147,9 @@ def _figure(
     ]
     worse = [n for n, c in enumerate(cells) if c["ACE"].seconds >= c["Baseline"].seconds]
     rows.append(
-        Row(
-            setting="ACE faster than Baseline at every size",
-            ours=not worse,
-            target=Holds(),
+        statement(
+            "ACE faster than Baseline at every size",
+            below=[(cell["ACE"].seconds, cell["Baseline"].seconds) for cell in cells],
             check="6.3",
             why=f"Not so in {len(worse)} of {len(cells)} cells." if worse else "",
         )
@@ -185,6 +194,7 @@ def fig11(context: Context) -> Figure:
 
     queueing = 1 - total("ACE", "queue_delay_fs") / total("Baseline", "queue_delay_fs")
     bus = 1 - total("ACE", "bus_delay_fs") / total("Baseline", "bus_delay_fs")
+    by_size = _less_queueing()
     parts = {
         "queueing of chunks": "queue_delay_fs",
         "buses and endpoint": "bus_delay_fs",
@@ -192,13 +202,25 @@ def fig11(context: Context) -> Figure:
     }
     rows = [
         Row(
-            setting="queueing of chunks, less than Baseline",
+            setting="queueing of chunks, less than Baseline, sum over sizes",
             ours=100 * queueing,
             unit="%",
             target=Near(44.9, absolute=10),
             why="Chunks that wait for SRAM or an FSM wait before a phase, in ACE; in Baseline they "
-            f"wait for the buses within a phase. By size: {_queueing_by_size()}; the largest, of "
-            "our choice, have most of the sum.",
+            "wait for the buses within a phase. By size: "
+            + ", ".join(
+                f"{size / 2**20:g} MB "
+                + ("nothing waits in Baseline" if share is None else f"{100 * share:.0f} %")
+                for size, share in by_size.items()
+            )
+            + "; the largest, of our choice, have most of the sum.",
+        ),
+        Row(
+            setting="the same, mean of the sizes at which chunks wait in Baseline",
+            ours=100 * mean(share for share in by_size.values() if share is not None),
+            unit="%",
+            why="The text does not say what its value is taken over; the sum is judged, as the "
+            "figure divides all of the time.",
         ),
         Row(
             setting="time in buses and endpoint, less than Baseline",
@@ -233,9 +255,10 @@ def fig11(context: Context) -> Figure:
     )
 
 
-def _queueing_by_size() -> str:
-    """How much less chunks wait in ACE than in Baseline, all tori together."""
-    found = []
+def _less_queueing() -> dict[int, float | None]:
+    """By which share chunks wait less in ACE than in Baseline, all tori together; None where none
+    waits in Baseline."""
+    found: dict[int, float | None] = {}
     for size in SIZES:
         waits = {
             each: sum(
@@ -247,12 +270,9 @@ def _queueing_by_size() -> str:
             )
             for each in ("ACE", "Baseline")
         }
-        if waits["Baseline"]:
-            less = f"{100 * (1 - waits['ACE'] / waits['Baseline']):.0f} %"
-        else:
-            less = "nothing waits in Baseline"
-        found.append(f"{less} at {size / 2**20:g} MB")
-    return ", ".join(found)
+        base = waits["Baseline"]
+        found[size] = 1 - waits["ACE"] / base if base else None
+    return found
 
 
 def fig12(context: Context) -> Figure:

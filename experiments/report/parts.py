@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.sources import digest
 from experiments.figure import Context
-from experiments.reproduce import assumptions_table, counts, rows_table
+from experiments.reproduce import assumptions_table, counts, grounds, rows_table
 from foldwire.catalog import build
 from foldwire.emission import synthesis_table
 from gen.cache import announce
@@ -158,13 +158,13 @@ def _examples(root: Path) -> Tables:
 
 def _papers(root: Path) -> Tables:
     """All rows of all papers, and how many of each are within their tolerance."""
-    keys = tuple(counts([]))
+    keys = (*counts([]), *grounds([]))
     summary = Table("Published values", [Column("paper"), *(Column(key) for key in keys)])
     tables: dict[str, Table] = {}
     for paper in PAPERS:
         module = import_module(f"experiments.{paper.replace('-', '_')}")
         figures = {key: make(Context()) for key, make in module.PAPER.figures.items()}
-        totals = counts(figures.values())
+        totals = counts(figures.values()) | grounds(figures.values())
         summary.add(paper, *(totals[key] for key in keys))
         assumed = replace(assumptions_table(figures), title=f"{paper}: what its figures assume")
         tables[f"assumptions-{paper}"] = assumed

@@ -48,7 +48,7 @@ collective stands still, or to give up what runs:
 4. start anew. Programs, `node` and the other settings are as they were.
 
 A node that was reset alone is set up again and joins by the same steps on all nodes. To notice a
-node that never starts, set `watchdog.cycles` to more cycles than a healthy collective is ever
+node that never starts, `watchdog.cycles` must be more cycles than a healthy collective is ever
 still.
 """
 
@@ -203,7 +203,8 @@ def _engine_set_up(design: Design, engine: str) -> list[str]:
     set_up, start = example_writes(design, engine, registers)
     return [
         "## Recipe: set up\n\nAfter reset, on every node, before the first command of any. The "
-        "words are those of rank 0 of 2 nodes.\n\n" + _writes(_placed(set_up, registers)),
+        "words are those of rank 0 of 2 nodes. `watchdog` must be longer than a node may come "
+        "late: then `interrupt.stalled` is set.\n\n" + _writes(_placed(set_up, registers)),
         *([_program_format()] if engine == "ace" else []),
         "## Recipe: start\n\nOn all nodes, in the same order. The words are those of an "
         "all-reduce of 150 integers. A command that cannot be done is refused: "

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foldwire.catalog import Design
-from foldwire.handoff.words import words
+from foldwire.handoff.words import PATIENCE, words
 from hw.ace.config import AceConfig
 from hw.common.axi import ATTRIBUTES
 from hw.common.register_map import RegisterMap
@@ -164,10 +164,11 @@ def _set_up(
     if isinstance(config, AceConfig):
         return ace_writes.set_up_writes(
             registers, config, rank=rank, nodes=_NODES, queues=config.fsms,
-            memory_bytes=_MEMORY_BYTES,
+            memory_bytes=_MEMORY_BYTES, watchdog_cycles=PATIENCE,
         )
     return nic_writes.set_up_writes(
-        registers, config, rank=rank, nodes=_NODES, memory_bytes=_MEMORY_BYTES
+        registers, config, rank=rank, nodes=_NODES, memory_bytes=_MEMORY_BYTES,
+        watchdog_cycles=PATIENCE,
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foldwire.catalog import Design
 from foldwire.handoff.packets import link_about, packet
-from foldwire.handoff.words import words
+from foldwire.handoff.words import PATIENCE, words
 from hw.common.axi import ATTRIBUTES
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
@@ -29,9 +29,6 @@ _MEMBERS, _OWN, _REGION = 3, 1, 2
 _MEMORY_BYTES = 1 << 16
 _OPS = (ReduceOp.SUM_I32, ReduceOp.SUM_F32, ReduceOp.MAX_F32)
 _SEED = 1
-_PATIENCE = 1 << 20
-"""Cycles that a member may come late, or the network stand still; more than two periods of the
-switches' time-out."""
 _FAR = (1 << 10) - 1
 """Number of a block that no vector of the bench has."""
 
@@ -46,7 +43,7 @@ def _set_up(
     pack = {name: register.pack for name, register in registers.registers.items()}
     yield "node", pack["node"](endpoint=_OWN, members=members, region=region)
     yield from halves("memory_end", _MEMORY_BYTES - 1)
-    yield "watchdog", pack["watchdog"](cycles=_PATIENCE, tries=0, abort=1)
+    yield "watchdog", pack["watchdog"](cycles=PATIENCE, tries=0, abort=1)
     causes = (field.name for field in registers.registers["interrupt_enable"].fields)
     yield "interrupt_enable", pack["interrupt_enable"](**dict.fromkeys(causes, 1))
     yield "control", pack["control"](join=1)

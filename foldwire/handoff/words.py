@@ -4,7 +4,11 @@ from collections.abc import Iterable
 
 from hw.common.register_map import Access, RegisterMap
 
-__all__ = ["after_reset", "words"]
+__all__ = ["PATIENCE", "after_reset", "words"]
+
+PATIENCE = 1 << 20
+"""Cycles of the watchdog that recipes set: that a node may come late, or the network stand still;
+more than two periods of the switches' time-out."""
 
 
 def words(registers: RegisterMap, writes: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:

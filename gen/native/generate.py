@@ -17,7 +17,7 @@ __all__ = ["LARGE_CELLS", "generate"]
 
 _NETLIST = "netlist.json"
 
-LARGE_CELLS = 100
+LARGE_CELLS = 150
 """A smaller module costs more to call than it saves by being skipped, or by being compiled once."""
 
 

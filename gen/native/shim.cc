@@ -80,6 +80,11 @@ std::vector<Span> spans(Model *model, int count, const int *chosen) {
 	return found;
 }
 
+int copied(uint32_t *to, const uint32_t *from, int words) {
+	std::memcpy(to, from, words * sizeof *to);
+	return words;
+}
+
 } // namespace
 
 // All else is hidden, so that calls within the model are direct.
@@ -119,13 +124,17 @@ void fw_run(void *handle, uint64_t rows, int inputs, const int *input, const uin
 	const std::vector<Span> to = spans(model, inputs, input), from = spans(model, outputs, output);
 	for (uint64_t row = 0; row < rows; row++) {
 		for (const Span &span : to)
-			for (int word = 0; word < span.words; word++)
-				span.data[word] = *stimulus++;
-		fw_cycle(handle);
+			stimulus += copied(span.data, stimulus, span.words);
+		model->edge();
+		model->top.evaluate();
+		if (from.empty())
+			continue;
+		model->top.store(model->outputs);
 		for (const Span &span : from)
-			for (int word = 0; word < span.words; word++)
-				*result++ = span.data[word];
+			result += copied(result, span.data, span.words);
 	}
+	if (from.empty())
+		model->settle();
 }
 
 }

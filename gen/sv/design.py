@@ -253,8 +253,12 @@ class _Reader:
                 return ir.Cast(kept[0], shape.width, shape.signed) if kept else (
                     ir.Const(0, shape.width, shape.signed)
                 )
-            made = ir.Choice(test, cases, shape.width, shape.signed, loc)
             key = ("choice", test, cases, loc)
+            numbers = {inner.value if isinstance(inner, ir.Const) else None for _, inner in cases}
+            if numbers == {0}:  # as without a case that fits
+                made = ir.Const(0, shape.width, shape.signed)
+            else:
+                made = ir.Choice(test, cases, shape.width, shape.signed, loc)
         elif isinstance(value, ast.Operator):
             made, key = self._operator(value, shape, loc)
         else:
@@ -281,7 +285,8 @@ class _Reader:
         elif op in ("==", "!=") and all(isinstance(arg, ir.Const) for arg in args):
             same = len({arg.value for arg in args if isinstance(arg, ir.Const)}) == 1
             return ir.Const(same == (op == "=="), 1), key
-        return ir.Op(op, args, shape.width, shape.signed, loc), key
+        folded = _folded(op, args, shape)
+        return folded or ir.Op(op, args, shape.width, shape.signed, loc), key
 
 
 def _known_bits(value: ir.Expr) -> str | None:
@@ -290,6 +295,32 @@ def _known_bits(value: ir.Expr) -> str | None:
         return format(value.value & ((1 << value.width) - 1), f"0{value.width}b")
     if isinstance(value, ir.Cat) and all(isinstance(part, ir.Const) for part in value.parts):
         return "".join(_known_bits(part) or "" for part in reversed(value.parts))
+    return None
+
+
+def _folded(op: str, args: list[ir.Expr], shape: Any) -> ir.Expr | None:
+    """What a logic operator on a number comes to, without it; None where that is not simpler.
+
+    The inverse of a mask stays: the mask may be that of a parameter.
+    """
+    width = shape.width
+    numbers = [_known_bits(arg) for arg in args]
+    if len(args) == 1:
+        (bits,) = numbers
+        if bits is None:
+            return None
+        made = {"any": int("1" in bits), "all": int("0" not in bits), "odd": bits.count("1") % 2}
+        return ir.Const(made[op], 1) if op in made else None
+    if op not in ("&", "|") or shape.signed or any(arg.signed for arg in args):
+        return None
+    for other, bits in zip(args, reversed(numbers), strict=True):
+        if bits is None:
+            continue
+        number, ones = int(bits or "0", 2), (1 << other.width) - 1
+        if (number == 0 and op == "|") or (number & ones == ones and op == "&"):
+            return other if other.width == width else ir.Cast(other, width, False)
+        if number == 0 or (op == "|" and number == (1 << width) - 1):
+            return ir.Const(number, width)
     return None
 
 

@@ -173,6 +173,11 @@ class AceConfig(EngineConfig):
         return self.alu_stages
 
     @property
+    def sram_requesters(self) -> int:
+        """Parts that may ask for the SRAM in a cycle."""
+        return 3 * self.ports + 2 * self.memory_ports
+
+    @property
     def sram_beats(self) -> int:
         """Bus-wide words of SRAM."""
         return self.sram_bytes // self.bus_bytes

@@ -12,6 +12,7 @@ from hw.ace.lookup import program_write_layout
 from hw.ace.registers import CAUSES, CommandError, register_map
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
+from hw.link.retry_registers import LINK_STATUS, show_links
 
 __all__ = ["EngineControl", "PortControlSignature"]
 
@@ -99,6 +100,8 @@ class EngineControl(wiring.Component):
         A packet was received or sent, or a chunk loaded or stored.
     port : ``Out(PortControlSignature(config)).array(ports)``
         Each link.
+    status : ``In(LINK_STATUS).array(ports)``, only with *retry*
+        What its retry tells of it.
     bank_conflicts, alu_conflicts : ``In``
         How many requests to SRAM and ALUs wait in this cycle.
     """
@@ -123,12 +126,13 @@ class EngineControl(wiring.Component):
     disagrees: Signal
     moves: Signal
     port: list
+    status: list
     bank_conflicts: Signal
     alu_conflicts: Signal
 
-    def __init__(self, config: AceConfig) -> None:
+    def __init__(self, config: AceConfig, *, retry: bool = False) -> None:
         c = self._config = config
-        requesters = 3 * c.ports + 2 * c.memory_ports
+        self._retry = retry
         super().__init__(
             {
                 "csr": In(CSR_SIGNATURE),
@@ -151,7 +155,8 @@ class EngineControl(wiring.Component):
                 "disagrees": In(1),
                 "moves": In(1),
                 "port": Out(PortControlSignature(c)).array(c.ports),
-                "bank_conflicts": In(range(requesters + 1)),
+                **({"status": In(LINK_STATUS).array(c.ports)} if retry else {}),
+                "bank_conflicts": In(range(c.sram_requesters + 1)),
                 "alu_conflicts": In(range(c.ports + 1)),
             }
         )
@@ -159,7 +164,7 @@ class EngineControl(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        registers = EngineRegisters(m, register_map(c), csr=self.csr)
+        registers = EngineRegisters(m, register_map(c, retry=self._retry), csr=self.csr)
         m.submodules.completions = completions = CompletionQueue(c)
         abort = Signal(name="software_aborts")
         m.d.comb += [
@@ -367,6 +372,8 @@ class EngineControl(wiring.Component):
             memory=self.memory_error,
             failed=(written.valid & causes.as_value().any()) | (halted & ~before[1]),
             stalled=stalled & ~before[0],
+            **({"link": show_links(m, r, self.status, shown=r.link_status)}
+               if self._retry else {}),
         )
         m.d.sync += self.irq.eq(enabled)
 

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Module, ResetInserter
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib.wiring import In, Out
 
 from hw.ace.alu_pool import ALUPool
 from hw.ace.config import AceConfig
@@ -16,6 +16,7 @@ from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import StreamArbiter
 from hw.common.engine import Engine
 from hw.common.fifo import StreamFIFO
+from hw.link.retry_registers import LINK_STATUS
 
 __all__ = ["AceEngine"]
 
@@ -34,6 +35,9 @@ class AceEngine(Engine):
     Parameters
     ----------
     config : AceConfig
+    retry : bool
+        Whether the links have retry, of which there are registers then; set by
+        `hw.ace.retry.RetryAce`.
 
     Members
     -------
@@ -45,6 +49,7 @@ class AceEngine(Engine):
         Nothing is queued, running or in flight; without inputs, no register changes.
     mem : ``Out(AXI4Signature).array(memory_ports)``
     link : ``Out(LinkSignature).array(ports)``
+    status : ``In(LINK_STATUS).array(ports)``, only with *retry*
 
     Raises
     ------
@@ -54,18 +59,21 @@ class AceEngine(Engine):
 
     config: AceConfig
     link: list
+    status: list
 
-    def __init__(self, config: AceConfig) -> None:
+    def __init__(self, config: AceConfig, *, retry: bool = False) -> None:
         if not isinstance(config, AceConfig):
             raise TypeError(f"config must be an AceConfig, not {config!r}")
         c = config
         link = Out(LinkSignature(flits=c.flits)).array(c.ports)
-        super().__init__(c, masters=c.memory_ports, link=link)
+        status = {"status": In(LINK_STATUS).array(c.ports)} if retry else {}
+        self._retry = retry
+        super().__init__(c, masters=c.memory_ports, link=link, **status)
 
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.control = control = EngineControl(c)
+        m.submodules.control = control = EngineControl(c, retry=self._retry)
         dispatcher = Dispatcher(c)
         m.submodules.dispatcher = ResetInserter(control.stop)(dispatcher)
         m.submodules.alus = alus = ALUPool(c)
@@ -124,6 +132,8 @@ class AceEngine(Engine):
             control.memory_error.eq(dispatcher.memory_error),
             control.disagrees.eq(Cat(fsm.disagrees for fsm in fsms).any()),
         ]
+        if self._retry:
+            m.d.comb += [inner.eq(outer) for inner, outer in zip(control.status, self.status)]
         for f, fsm in enumerate(fsms):
             m.d.comb += [
                 dispatcher.programs[f].eq(control.programs[f]),

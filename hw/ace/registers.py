@@ -1,6 +1,7 @@
 """Control and status registers of the engine."""
 
 from amaranth.lib import enum
+from amaranth.utils import bits_for
 
 from hw.ace.config import AceConfig
 from hw.common.engine_registers import (
@@ -15,6 +16,7 @@ from hw.common.engine_registers import (
 from hw.common.records import record_registers
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
+from hw.link.retry_registers import LINK_INTERRUPT, port_registers, status_fields
 
 __all__ = ["CAUSES", "ENGINE_ID", "INTERRUPTS", "CommandError", "register_map"]
 
@@ -91,8 +93,8 @@ class CommandError(enum.Enum, shape=4):
     HALTED = 11  # collectives were given up since the last abort
 
 
-def register_map(c: AceConfig) -> RegisterMap:
-    """Registers of an engine of configuration *c*."""
+def register_map(c: AceConfig, *, retry: bool = False) -> RegisterMap:
+    """Registers of an engine of configuration *c*; with *retry* those of its links, too."""
     outcomes = outcome_registers(
         of="the engine",
         tag="collective",
@@ -107,9 +109,12 @@ def register_map(c: AceConfig) -> RegisterMap:
         ],
         completed=[Field("count", 24, "Collectives completed.")],
         errors=CommandError,
-        interrupts=INTERRUPTS,
+        interrupts={**INTERRUPTS, **(LINK_INTERRUPT if retry else {})},
     )
     registers = [*_setup(c), *_commands(), *outcomes, *_records(), *_counters(c)]
+    if retry:
+        status = Register("link_status", "ro", status_fields(), "Of each link.", count=c.ports)
+        registers += [status, *port_registers(c.ports)]
     return RegisterMap("the ACE engine", registers)
 
 
@@ -152,6 +157,7 @@ def _setup(c: AceConfig) -> list[Register]:
                 Field("fsm", 4, "FSM."),
             ],
             "Where the next instruction goes; the word that is there can then be read.",
+            strobed=True,
         ),
         number_register("program_low", "Low half of an instruction."),
         Register(
@@ -210,6 +216,7 @@ def _commands() -> list[Register]:
             [Field("cycles", 32)],
             "Raise `stalled` when a command is outstanding and no packet has been received or sent "
             "and no chunk loaded or stored for so many cycles; 0: never.",
+            strobed=True,
         ),
         Register(
             "control",
@@ -236,6 +243,12 @@ def _records() -> list[Register]:
 def _counters(c: AceConfig) -> list[Register]:
     """Of each port, then of the whole engine."""
     return [
-        *counter_registers(_OF_PORTS, count=c.ports),
-        *counter_registers(_CONFLICTS),
+        *counter_registers(
+            _OF_PORTS, count=c.ports, bits={"unexpected": 2, "missing": c.format.sequence}
+        ),
+        *counter_registers(
+            _CONFLICTS,
+            bits={"bank_conflicts": bits_for(c.sram_requesters),
+                  "alu_conflicts": bits_for(c.ports)},
+        ),
     ]

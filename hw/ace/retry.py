@@ -13,7 +13,7 @@ from hw.common.engine import Engine
 from hw.common.params import require_type
 from hw.link.retry_beats import BeatRetry
 from hw.link.retry_frame import RetryConfig
-from hw.link.retry_link import RETRY_COUNTS, join_counts, join_status
+from hw.link.retry_link import RETRY_COUNTS, RETRY_STATUS, join_counts, join_status
 
 __all__ = ["RetryAce", "RetryAceConfig", "join_beats"]
 
@@ -37,7 +37,7 @@ class RetryAce(Engine):
     Members
     -------
     csr, irq, mem
-        As of `AceEngine`.
+        As of `AceEngine`, with the registers of the links.
     link : ``Out(LinkSignature(flits)).array(ports)``
         Wires; their credits are not used.
     failed, up : ``Out(ports)``
@@ -67,12 +67,14 @@ class RetryAce(Engine):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._retry.ace
-        m.submodules.ace = ace = AceEngine(c)
+        m.submodules.ace = ace = AceEngine(c, retry=True)
         connect(m, flipped(self.csr), ace.csr)
         for inner, outer in zip(ace.mem, self.mem, strict=True):
             connect(m, inner, flipped(outer))
         retries = join_beats(m, ace.link, self.link, flits=c.flits, config=self._retry.retry)
         join_status(m, self, ace, retries)
+        for status, retry in zip(ace.status, retries, strict=True):
+            m.d.comb += [status[name].eq(getattr(retry, name)) for name in RETRY_STATUS]
         if self._retry.trace:
             join_counts(m, self, retries)
         return m

@@ -20,12 +20,13 @@ from hw.common.engine_registers import (
     memory_end_registers,
     number_register,
     outcome_registers,
+    record,
     wide_registers,
 )
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_field
 from hw.common.records import RecordQueue, record_registers
-from hw.common.register_map import Field, Register
+from hw.common.register_map import Field, Register, RegisterMap
 from hw.common.watchdog import Watchdog
 
 __all__ = [
@@ -349,6 +350,111 @@ class AllReduceQueue(wiring.Component, ABC):
         return given, summed
 
 
+OUTCOMES = ("completed", "completed_tag", "failed", "refused", "judged_tag", "error")
+"""Members of a queue that say what became of a command."""
+
+
+class AllReduceOutcomes(wiring.Component):
+    """What became of commands: a record for each that has completed or was refused, as many as may
+    wait, and the last of each kind with their number.
+
+    A refusal is recorded a cycle later, or after completions that come in the meantime.
+
+    Parameters
+    ----------
+    registers : RegisterMap
+        With those of `all_reduce_registers`.
+    failed : StructLayout
+        Why a result is not valid: ``read``, ``write``.
+    errors : enumeration
+        Why a command may be refused.
+    depth : int
+        Records that may wait.
+
+    Members
+    -------
+    completed, completed_tag, failed, refused, judged_tag, error
+        As the queue has them.
+    spoilt : ``Out(1)``
+        What has completed is not valid.
+    pop : ``In(1)``
+        The oldest record has been read.
+    completion, last_completed, last_refused, last_invalid
+        The registers ``completion``, ``completed``, ``refusal`` and ``invalid``.
+    """
+
+    completed: Signal
+    completed_tag: Signal
+    failed: Any
+    refused: Signal
+    judged_tag: Signal
+    error: Any
+    spoilt: Signal
+    pop: Signal
+    completion: Any
+    last_completed: Any
+    last_refused: Any
+    last_invalid: Any
+
+    def __init__(
+        self, registers: RegisterMap, *, failed: data.StructLayout, errors: Any, depth: int
+    ) -> None:
+        self._depth = depth
+        layouts = {name: each.layout for name, each in registers.registers.items()}
+        super().__init__(
+            {
+                **dict.fromkeys(("completed", "refused"), In(1)),
+                **dict.fromkeys(("completed_tag", "judged_tag"), In(8)),
+                "failed": In(failed),
+                "error": In(errors),
+                "spoilt": Out(1),
+                "pop": In(1),
+                "completion": Out(layouts["completion"]),
+                "last_completed": Out(layouts["completed"]),
+                "last_refused": Out(layouts["refusal"]),
+                "last_invalid": Out(layouts["invalid"]),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        self._keep_records(m)
+        failed = self.failed.as_value().any()
+        m.d.comb += self.spoilt.eq(self.completed & failed)
+        record(m, self.last_refused, self.refused, error=self.error, tag=self.judged_tag)
+        record(m, self.last_completed, self.completed, error=failed, tag=self.completed_tag)
+        record(
+            m, self.last_invalid, self.spoilt, read=self.failed.read, write=self.failed.write,
+            tag=self.completed_tag,
+        )
+        return m
+
+    def _keep_records(self, m: Module) -> None:
+        layout = data.StructLayout({"read": 1, "write": 1, "error": self.error.shape(), "tag": 8})
+        m.submodules.queue = queue = RecordQueue(layout, self._depth)
+        refused: Any = Signal(layout)
+        waits = Signal()  # a refusal for a completion of the same cycle, and longer
+        with m.If(self.refused):
+            m.d.sync += [refused.error.eq(self.error), refused.tag.eq(self.judged_tag)]
+        m.d.sync += waits.eq(self.refused | waits & self.completed)
+        m.d.comb += queue.i.valid.eq(self.completed | waits)
+        with m.If(self.completed):
+            m.d.comb += [
+                queue.i.p.read.eq(self.failed.read),
+                queue.i.p.write.eq(self.failed.write),
+                queue.i.p.tag.eq(self.completed_tag),
+            ]
+        with m.Else():
+            m.d.comb += queue.i.p.eq(refused)
+        oldest, shown = queue.oldest, self.completion
+        m.d.comb += [
+            queue.pop.eq(self.pop),
+            shown.valid.eq(queue.valid),
+            shown.overrun.eq(queue.overrun),
+            *(shown[field].eq(oldest[field]) for field in ("read", "write", "error", "tag")),
+        ]
+
+
 class AllReduceRegisters(EngineRegisters):
     """The registers of such an engine, as a part of its module."""
 
@@ -370,45 +476,20 @@ class AllReduceRegisters(EngineRegisters):
 
     def record_outcomes(self, queue: AllReduceQueue, **causes: Any) -> Value:
         """Completions and refusals; whether they or other *causes* raise an interrupt."""
-        self._keep_records(queue)
-        failed = queue.failed.as_value().any()
-        spoilt = queue.completed & failed
-        self.record("refusal", queue.refused, error=queue.error, tag=queue.judged_tag)
-        self.record("completed", queue.completed, error=failed, tag=queue.completed_tag)
-        self.record(
-            "invalid", spoilt, read=queue.failed.read, write=queue.failed.write,
-            tag=queue.completed_tag,
+        self._m.submodules.outcomes = outcomes = AllReduceOutcomes(
+            self.registers, failed=queue.failed.shape(), errors=queue.error.shape(),
+            depth=2 * queue.descriptors,
         )
+        self._m.d.comb += [
+            *(getattr(outcomes, name).eq(getattr(queue, name)) for name in OUTCOMES),
+            outcomes.pop.eq(self.completion_taken.strobe),
+            self.completion.value.eq(outcomes.completion),
+            self.completed.value.eq(outcomes.last_completed),
+            self.refusal.value.eq(outcomes.last_refused),
+            self.invalid.value.eq(outcomes.last_invalid),
+        ]
         return self.interrupt_by(
-            done=queue.completed, refused=queue.refused, invalid=spoilt, **causes
-        )
-
-    def _keep_records(self, queue: AllReduceQueue) -> None:
-        """A record for each command that has completed or was refused, as many as may wait."""
-        m = self._m
-        layout = data.StructLayout(
-            {"read": 1, "write": 1, "error": queue.error.shape(), "tag": 8}
-        )
-        m.submodules.records = records = RecordQueue(layout, 2 * queue.descriptors)
-        refused: Any = Signal(layout)
-        waits = Signal()  # a refusal for a completion of the same cycle, and longer
-        with m.If(queue.refused):
-            m.d.sync += [refused.error.eq(queue.error), refused.tag.eq(queue.judged_tag)]
-        m.d.sync += waits.eq(queue.refused | waits & queue.completed)
-        m.d.comb += records.i.valid.eq(queue.completed | waits)
-        with m.If(queue.completed):
-            m.d.comb += [
-                records.i.p.read.eq(queue.failed.read),
-                records.i.p.write.eq(queue.failed.write),
-                records.i.p.tag.eq(queue.completed_tag),
-            ]
-        with m.Else():
-            m.d.comb += records.i.p.eq(refused)
-        m.d.comb += records.pop.eq(self.completion_taken.strobe)
-        oldest = records.oldest
-        self.show(
-            "completion", valid=records.valid, overrun=records.overrun, read=oldest.read,
-            write=oldest.write, error=oldest.error, tag=oldest.tag,
+            done=queue.completed, refused=queue.refused, invalid=outcomes.spoilt, **causes
         )
 
     def watch(

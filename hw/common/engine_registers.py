@@ -4,11 +4,12 @@ An engine is given commands by writes, keeps count of what it completed and refu
 interrupt. The functions declare these registers; `EngineRegisters` joins them to an engine.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Value
 from amaranth.lib.wiring import connect, flipped
+from amaranth.utils import bits_for
 
 from hw.common.axi import AXI4LiteSignature
 from hw.common.register_map import Field, Register, RegisterMap
@@ -23,6 +24,7 @@ __all__ = [
     "memory_end_registers",
     "number_register",
     "outcome_registers",
+    "record",
     "shape_register",
     "wide_registers",
 ]
@@ -62,12 +64,14 @@ def number_register(name: str, doc: str, access: str = "rw", *, init: int = 0) -
 
 
 def counter_registers(
-    counted: Mapping[str, tuple[str, str]], *, count: int | None = None
+    counted: Mapping[str, tuple[str, str]], *, count: int | None = None,
+    bits: Mapping[str, int] | None = None,
 ) -> list[Register]:
     """Numbers of 32 bits that the engine counts up: name -> field, i.e. what is counted, and
-    document; *count* of each."""
+    document; *count* of each. What comes in a cycle is a number of so many *bits*, or one bit."""
+    widths = bits or {}
     return [
-        Register(name, "ro", [Field(unit, 32)], doc, count=count)
+        Register(name, "ro", [Field(unit, 32)], doc, count=count, adds=widths.get(name, 1))
         for name, (unit, doc) in counted.items()
     ]
 
@@ -137,6 +141,13 @@ def outcome_registers(
     ]
 
 
+def record(m: Module, value: Any, event: Any, *, number: Any = 1, **fields: Any) -> None:
+    """With *event*, ``count`` of *value* rises by *number* and *fields* are kept."""
+    with m.If(event):
+        m.d.sync += value.count.eq(value.count + number)
+        m.d.sync += [value[field].eq(source) for field, source in fields.items()]
+
+
 class EngineRegisters:
     """The registers of an engine, as a part of its module.
 
@@ -180,29 +191,22 @@ class EngineRegisters:
     def record(self, name: str, event: Any, *, number: Any = 1, **fields: Any) -> None:
         """With *event*, ``count`` of a read-only register rises by *number* and *fields* are
         kept."""
-        value = getattr(self._file, name).value
-        with self._m.If(event):
-            self._m.d.sync += value.count.eq(value.count + number)
-            self._m.d.sync += [value[field].eq(source) for field, source in fields.items()]
+        record(self._m, getattr(self._file, name).value, event, number=number, **fields)
 
-    def count(self, register: Any, event: Any) -> None:
-        """Add *event*, a bit or a number, to a read-only register of one field in every cycle.
+    def count(self, counter: Any, *events: Any) -> None:
+        """Add *events*, bits or numbers, to a counter of `counter_registers` in every cycle.
 
-        The register shows it two cycles later: what an event is made of does not lead to the carry
-        of its counter.
+        Raises
+        ------
+        ValueError
+            They may come to more in a cycle than the counter takes.
         """
-        self.count_all([(register, event)])
-
-    def count_all(self, counted: Iterable[tuple[Any, Any]]) -> None:
-        """`count` for several registers, each with its event."""
-        pairs = [(Value.cast(register.value), Value.cast(event)) for register, event in counted]
-        seen = Signal(sum(len(event) for _, event in pairs))
-        self._m.d.sync += seen.eq(Cat(event for _, event in pairs))
-        start = 0
-        for value, event in pairs:
-            stop = start + len(event)
-            self._m.d.sync += value.eq(value + seen[start:stop])
-            start = stop
+        most = sum((1 << len(Value.cast(event))) - 1 for event in events)
+        if bits_for(most) > len(counter.event):
+            raise ValueError(
+                f"a counter of events of {len(counter.event)} bits cannot take {most} in a cycle"
+            )
+        self._m.d.comb += counter.event.eq(sum(events))
 
     def interrupt_by(self, **causes: Any) -> Value:
         """Make each cause, a bit, pending; whether a pending one is enabled.

@@ -114,6 +114,11 @@ class Register:
         Number of elements if this is an array, one word each.
     guarded : bool
         The hardware may refuse a write, which is then answered with SLVERR and has no effect.
+    strobed : bool
+        The hardware is told of every write; of one to a write-only register it always is.
+    adds : int or None
+        Bits of a number that the hardware adds to it in every cycle, if it is a counter: a
+        read-only one of one field.
     """
 
     name: str
@@ -123,6 +128,8 @@ class Register:
     offset: int | None = None
     count: int | None = None
     guarded: bool = False
+    strobed: bool = False
+    adds: int | None = None
 
     def __post_init__(self) -> None:
         _check_name("Register", self.name)
@@ -137,6 +144,13 @@ class Register:
             require_int(name, self.offset, minimum=0, multiple_of=WORD_BYTES)
         if self.count is not None:
             require_int(f"Register {self.name} count", self.count)
+        require(not self.strobed or self.access == Access.RW.value,
+                f"Register {self.name} strobed", "False but for what is read and written", True)
+        if self.adds is not None:
+            name = f"Register {self.name} adds"
+            counter = self.access == Access.RO.value and len(self.fields) == 1
+            require(counter, name, "None but for a read-only register of one field", self.adds)
+            require_int(name, self.adds, maximum=width)
 
     @property
     def layout(self) -> data.StructLayout:

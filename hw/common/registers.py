@@ -1,5 +1,7 @@
 """Control and status registers behind an AXI4-Lite bus."""
 
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -47,10 +49,14 @@ class RegisterFile(wiring.Component):
     ====== =============================================================================
     access members
     ====== =============================================================================
-    rw, wo ``value`` out; ``strobe`` out, high in the first cycle of a newly written value
-    ro     ``value`` in
+    rw     ``value`` out; ``strobe`` out, if it is strobed
+    wo     ``value`` out; ``strobe`` out, high in the first cycle of a newly written value
+    ro     ``value`` in; ``event`` in, a number to add, if it is a counter
     w1c    ``value`` out; ``set`` in, bits to set (wins over a simultaneous clear)
     ====== =============================================================================
+
+    A counter shows an event two cycles later: what an event is made of does not lead to the carry
+    of its counter.
 
     A guarded register also has ``refuse`` in: a write now is answered with SLVERR.
     """
@@ -87,34 +93,57 @@ class RegisterFile(wiring.Component):
     @staticmethod
     def _signature(register: Register) -> wiring.Signature:
         access = Access(register.access)
+        if register.adds is not None:
+            return wiring.Signature({"event": In(register.adds)})
         if access is Access.RO:
             return wiring.Signature({"value": In(register.layout)})
         init = {field.name: field.init for field in register.fields}
         value = Out(register.layout, init=init)  # type: ignore[call-arg]  # missing in the stubs
         if access is Access.W1C:
             return wiring.Signature({"value": value, "set": In(register.layout)})
-        members = {"value": value, "strobe": Out(1)}
-        return wiring.Signature(members | ({"refuse": In(1)} if register.guarded else {}))
+        strobe = {"strobe": Out(1)} if _strobed(register) else {}
+        refuse = {"refuse": In(1)} if register.guarded else {}
+        return wiring.Signature({"value": value, **strobe, **refuse})
 
     def _ports(self) -> list[tuple[int, Register, Any]]:
         """Word address, declaration and port of every word."""
         found = []
         for name, register in self._map.registers.items():
-            member = getattr(self, name)
-            ports = [member] if register.count is None else list(member)
             first = self._map.offset(name) // WORD_BYTES
-            found += [(first + index, register, port) for index, port in enumerate(ports)]
+            elements = self._elements(register)
+            found += [(first + index, register, port) for index, port in enumerate(elements)]
         return found
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        counters = self._count(m)
         write_fault = self._write_channels(m)
-        read_fault = self._read_channels(m)
+        read_fault = self._read_channels(m, counters)
         m.d.sync += self.fault.eq(write_fault | read_fault)
         count = self.faults + write_fault + read_fault
         limit = (1 << len(self.faults)) - 1
         m.d.sync += self.faults.eq(Mux(count > limit, limit, count))
         return m
+
+    def _count(self, m: Module) -> dict[str, list[Signal]]:
+        """The elements of each counter; those of one place in their arrays come together."""
+        counters = [each for each in self._map.registers.values() if each.adds is not None]
+        found: dict[str, list[Signal]] = {each.name: [] for each in counters}
+        for place in range(max((each.words for each in counters), default=0)):
+            for register in counters:
+                if place < register.words:
+                    port = self._elements(register)[place]
+                    name = register.name if register.count is None else f"{register.name}_{place}"
+                    seen = Signal.like(port.event, name=f"seen_{name}")
+                    total = Signal(register.layout.size, name=name)
+                    m.d.sync += [seen.eq(port.event), total.eq(total + seen)]
+                    found[register.name].append(total)
+        return found
+
+    def _elements(self, register: Register) -> list[Any]:
+        """The ports of a register, one for each word."""
+        member = getattr(self, register.name)
+        return [member] if register.count is None else list(member)
 
     def _write_channels(self, m: Module) -> Signal:
         bus = self.bus.write
@@ -145,29 +174,26 @@ class RegisterFile(wiring.Component):
             if Access(register.access) is Access.W1C:
                 value = Value.cast(port.value)
                 m.d.sync += value.eq(value | Value.cast(port.set))
-            elif Access(register.access).writable:
+            elif _strobed(register):
                 m.d.sync += port.strobe.eq(0)
         with m.If(execute):
+            m.d.sync += bus.bresp.eq(AXIResponse.OKAY)
             with m.Switch(address):
                 for index, register, port in ports:
-                    with m.Case(index):
-                        self._write_word(m, register, port, word, mask, fault)
-                with m.Default():
-                    m.d.comb += fault.eq(1)
-                    m.d.sync += bus.bresp.eq(AXIResponse.DECERR)
+                    if Access(register.access).writable:
+                        with m.Case(index):
+                            self._write_word(m, register, port, word, mask, fault)
+            known, writable = self._known(address), self._known(address, "writable")
+            with m.If(~writable):
+                m.d.comb += fault.eq(1)
+                m.d.sync += bus.bresp.eq(Mux(known, AXIResponse.SLVERR, AXIResponse.DECERR))
         return fault
 
     def _write_word(
         self, m: Module, register: Register, port: Any, word: Signal, mask: Signal, fault: Signal
     ) -> None:
-        access = Access(register.access)
-        if not access.writable:
-            m.d.comb += fault.eq(1)
-            m.d.sync += self.bus.write.bresp.eq(AXIResponse.SLVERR)
-            return
-        m.d.sync += self.bus.write.bresp.eq(AXIResponse.OKAY)
         value = Value.cast(port.value)
-        if access is Access.W1C:
+        if Access(register.access) is Access.W1C:
             m.d.sync += value.eq(value & ~(word & mask) | Value.cast(port.set))
             return
         refuse = port.refuse if register.guarded else Const(0)
@@ -175,9 +201,11 @@ class RegisterFile(wiring.Component):
             m.d.comb += fault.eq(1)
             m.d.sync += self.bus.write.bresp.eq(AXIResponse.SLVERR)
         with m.Else():
-            m.d.sync += [value.eq(value & ~mask | word & mask), port.strobe.eq(mask.any())]
+            m.d.sync += value.eq(value & ~mask | word & mask)
+            if _strobed(register):
+                m.d.sync += port.strobe.eq(mask.any())
 
-    def _read_channels(self, m: Module) -> Signal:
+    def _read_channels(self, m: Module, counters: Mapping[str, list[Signal]]) -> Signal:
         bus = self.bus.read
         address = Signal(len(bus.araddr) - 2)
         have_address = Signal()
@@ -187,17 +215,38 @@ class RegisterFile(wiring.Component):
             m.d.sync += [address.eq(bus.araddr[2:]), have_address.eq(1)]
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += [bus.rvalid.eq(0), have_address.eq(0)]
+        known, readable = self._known(address), self._known(address, "readable")
         with m.If(have_address & ~bus.rvalid):
             m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(AXIResponse.OKAY)]
             with m.Switch(address):
-                for index, register, port in self._ports():
-                    with m.Case(index):
-                        if Access(register.access).readable:
-                            m.d.sync += bus.rdata.eq(port.value)
-                        else:
-                            m.d.comb += fault.eq(1)
-                            m.d.sync += bus.rresp.eq(AXIResponse.SLVERR)
-                with m.Default():
-                    m.d.comb += fault.eq(1)
-                    m.d.sync += bus.rresp.eq(AXIResponse.DECERR)
+                for name, register in self._map.registers.items():
+                    if Access(register.access).readable:
+                        first = self._map.offset(name) // WORD_BYTES
+                        words = counters.get(name) or [
+                            port.value for port in self._elements(register)
+                        ]
+                        for index, value in enumerate(words, first):
+                            with m.Case(index):
+                                m.d.sync += bus.rdata.eq(value)
+            with m.If(~readable):
+                m.d.comb += fault.eq(1)
+                m.d.sync += bus.rresp.eq(Mux(known, AXIResponse.SLVERR, AXIResponse.DECERR))
         return fault
+
+    def _known(self, address: Signal, way: str = "") -> Value:
+        """Whether there is a register at a word address; one that is *readable* or *writable*."""
+        words = sorted(
+            index for index, register, _ in self._ports()
+            if not way or getattr(Access(register.access), way)
+        )
+        edges = [n for n, word in enumerate(words) if n == 0 or words[n - 1] != word - 1]
+        runs = [(words[a], words[b - 1]) for a, b in pairwise([*edges, len(words)])]
+        return Cat(
+            address == low if low == high
+            else (address >= low) & (address <= high) if low else address <= high
+            for low, high in runs
+        ).any()
+
+
+def _strobed(register: Register) -> bool:
+    return register.strobed or Access(register.access) is Access.WO

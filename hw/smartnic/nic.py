@@ -211,7 +211,8 @@ class SmartNic(Engine):
                 "ring_wait": events.ring_wait,
                 **{f"dropped_{cause}": getattr(events.verdict, cause) for cause in DROPPED},
             }
-            r.count_all((getattr(r, name)[e], event) for name, event in counted.items())
+            for name, event in counted.items():
+                r.count(getattr(r, name)[e], event)
 
     def _join_idle(
         self,

@@ -1,5 +1,7 @@
 """Control and status registers of the switch."""
 
+from amaranth.utils import bits_for
+
 from hw.common.engine_registers import counter_registers, identity_register, shape_register
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.link.retry_registers import LINK_INTERRUPT, port_registers, status_fields
@@ -22,6 +24,8 @@ PORT = {
     "disable": "Out of service: what is for this link, or comes by it, is dropped.",
     "resync": "Each write of 1 has credits counted anew, in both directions.",
 }
+
+_AT_ONCE = 8  # events of a kind at a port in a cycle, at most
 
 INTERRUPTS = {
     "dropped": "A packet was dropped; the counters say why.",
@@ -80,6 +84,7 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 [Field(name, 1, doc) for name, doc in PORT.items()],
                 "Of each link. Always taken.",
                 count=c.ports,
+                strobed=True,
             ),
             Register(
                 "port_status",
@@ -149,7 +154,10 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 count=c.endpoints,
                 guarded=True,
             ),
-            *counter_registers({name: ("count", doc) for name, doc in COUNTERS.items()}),
+            *counter_registers(
+                {name: ("count", doc) for name, doc in COUNTERS.items()},
+                bits=dict.fromkeys(COUNTERS, bits_for(_AT_ONCE * c.ports)),
+            ),
             *(port_registers(c.ports) if c.retry else ()),
         ],
     )

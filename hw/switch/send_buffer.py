@@ -213,17 +213,23 @@ class SendBuffer(wiring.Component):
         ]
         reading = Signal()
         dead = self._judge(m, lines)
-        discards = Cat(dead).any()  # nothing is asked for
+        discards: Value = Const(0)  # nothing is asked for
+        if self._rows:
+            discards = Signal()
+            m.d.comb += discards.eq(Cat(dead).any())
         offers, length, finishing, slot, row = [], [], [], [], []
         for k, line in enumerate(lines):
             passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
-            waits: Value = Const(1)
+            asking = line[:1]
+            waits: Value = Const(0)
             if k in self._passing:
+                asking = line
                 moves = ~self._none_but(line[0], self.stopped[k])
                 waits = (passed == self._most_passed) & moves
-            chosen, offer = self._offer(m, line, waits, self.available[k], str(k))
+            chosen, offer = self._offer(m, asking, waits, self.available[k], str(k))
             offers.append(offer)
-            served = Mux(turns.grant[k], self.grant, 0)
+            served = Signal(self._outputs, name=f"served_{k}")
+            m.d.comb += served.eq(Mux(turns.grant[k], self.grant, 0))
             done = Signal(name=f"finishing_{k}")
             if k in self._passing:
                 with m.If(served.any()):
@@ -231,20 +237,23 @@ class SendBuffer(wiring.Component):
                     m.d.sync += passed.eq(Mux(chosen[0], 0, Mux(late, passed, passed + 1)))
             left: Value = Const(0)
             if not self._unicast:
-                left = _one_of(chosen, [each.rest for each in line]) & ~served
+                left = _one_of(chosen, [each.rest for each in asking]) & ~served
             m.d.comb += done.eq(served.any() & ~left.any())
-            leaves: Value = chosen
-            goes: Value = done
+            leaves, goes = chosen, done
             if self._rows:
-                leaves = Mux(discards, dead[k], chosen)
-                goes = Mux(discards, dead[k].any() & ~reading, done)
-            length.append(_one_of(chosen, [each.length for each in line]))
-            slot.append(_one_of(leaves, [each.slot for each in line]))
+                leaves = Signal(len(line), name=f"leaves_{k}")
+                goes = Signal(name=f"goes_{k}")
+                m.d.comb += [
+                    leaves.eq(Mux(discards, dead[k], chosen)),
+                    goes.eq(Mux(discards, dead[k].any() & ~reading, done)),
+                ]
+            length.append(_one_of(chosen, [each.length for each in asking]))
+            slot.append(_one_of(leaves, [each.slot for each in line[: len(leaves)]]))
             if self._rows:
                 which = [Mux(each.lasting, 0, 1 << each.row)[: self._rows] for each in line]
                 row.append(_one_of(leaves, which))
             finishing.append(goes)
-            self._advance(m, line, chosen, served, leaves, goes, entry, comes[k])
+            self._advance(m, line, chosen, served, leaves, goes, entry, comes[k], str(k))
             if self._ages and k == 0:
                 m.d.comb += self.age.eq(line[0].age[0])
         m.d.comb += [
@@ -254,11 +263,15 @@ class SendBuffer(wiring.Component):
             self.length.eq(_one_of(turns.grant, length)),
         ]
         whose: Value = turns.grant
+        row_of: Value = Const(0)
         if self._rows:
             whose = Mux(discards, Cat(each.any() for each in dead), turns.grant)
             m.d.sync += self.discarded.eq(discards & ~reading)
-        row_of = _one_of(whose, row) if self._rows else Const(0)
-        self._send(m, rows, reading, finishing, _one_of(whose, slot), row_of, gone)
+            row_of = Signal(self._rows)
+            m.d.comb += row_of.eq(_one_of(whose, row))
+        slot_of = Signal.like(gone)
+        m.d.comb += slot_of.eq(_one_of(whose, slot))
+        self._send(m, rows, reading, finishing, slot_of, row_of, gone)
         m.d.comb += [
             self.offers.eq(turns.requests.any() & ~self.busy & ~discards),
             self.request.eq(
@@ -272,14 +285,18 @@ class SendBuffer(wiring.Component):
         if not self._rows:
             return [Const(0, self._packets) for _ in lines]
         found: Value = Const(0)
-        first = []
+        first: list[Value] = []
         for k, line in enumerate(lines):
             dead = Signal(len(line), name=f"dead_{k}")
             killed = Cat(self.kill.bit_select(each.row, 1) & ~each.lasting for each in line)
             looked = line[:1] if self._unicast else line
             closed = Cat(self._none_but(each, self.closed) for each in looked)
-            m.d.comb += dead.eq(Cat(each.there for each in line) & (killed | closed))
-            first.append(Mux(found, 0, dead & -dead)[: len(line)])
+            doomed = Signal(len(line), name=f"doomed_{k}")
+            m.d.comb += [
+                dead.eq(Cat(each.there for each in line) & (killed | closed)),
+                doomed.eq(Mux(found, 0, dead & -dead)),
+            ]
+            first.append(doomed)
             found = found | dead.any()
         return first
 
@@ -368,11 +385,12 @@ class SendBuffer(wiring.Component):
 
     def _offer(
         self, m: Module, line: list[_Entry], waits: Value, available: Value, name: str
-    ) -> tuple[Signal, Value]:
-        """Which packet of a channel asks, if it is the channel's turn, and for what; if all wait
-        for the oldest, this one."""
+    ) -> tuple[Signal, Signal]:
+        """Which of some packets of a channel asks, if it is the channel's turn, and for what; if
+        all wait for the oldest, this one."""
         chosen = Signal(len(line), name=f"chosen_{name}")
         asks = Signal(len(line), name=f"asks_{name}")
+        offer = Signal(self._outputs, name=f"offer_{name}")
         m.d.comb += chosen.eq(asks & -asks)  # the oldest
         if self._unicast:
             for i, each in enumerate(line):
@@ -380,28 +398,38 @@ class SendBuffer(wiring.Component):
                 blocked = (before | waits) if i else Const(0)
                 m.d.comb += asks[i].eq(each.there & Array(available)[each.rest] & ~blocked)
             number = _one_of(chosen, [each.rest for each in line])
-            return chosen, Mux(asks.any(), (1 << number)[: self._outputs], 0)
+            m.d.comb += offer.eq(Mux(asks.any(), 1 << number, 0))
+            return chosen, offer
         older: Value = Const(0, self._outputs)  # outputs for which there are older packets
         wanted: list[Value] = []
-        for each in line:
-            wanted.append(each.rest & available & ~older)
+        for i, each in enumerate(line):
+            wanted.append(Signal(self._outputs, name=f"wanted_{name}_{i}"))
+            m.d.comb += wanted[i].eq(each.rest & available & ~older)
             older = older | each.rest | waits.replicate(self._outputs)
-        m.d.comb += asks.eq(Cat(each.any() for each in wanted))
-        return chosen, _one_of(chosen, wanted)
+        m.d.comb += [
+            asks.eq(Cat(each.any() for each in wanted)), offer.eq(_one_of(chosen, wanted)),
+        ]
+        return chosen, offer
 
     def _advance(
         self, m: Module, line: list[_Entry], chosen: Value, served: Value, leaves: Value,
-        goes: Value, entry: _Entry, comes: Value,
+        goes: Value, entry: _Entry, comes: Value, name: str,
     ) -> None:
         """What was served is noted; one that leaves is closed up to; one that comes is the last."""
+        comes_in = Signal(len(line), name=f"comes_in_{name}")
+        moves_up = Signal(len(line), name=f"moves_up_{name}")
         ahead: Value = Const(1, 1)  # all places before this one stay taken
         for i, each in enumerate(line):
             last = i == len(line) - 1
             behind = Const(0, 1) if last else line[i + 1].there
             stays = Mux(goes, behind, each.there)
-            comes_here = comes & ahead & ~stays
-            moves = goes & leaves[: i + 1].any()
-            kept = each.rest if self._unicast else each.rest & ~Mux(chosen[i], served, 0)
+            comes_here, moves = comes_in[i], moves_up[i]
+            m.d.comb += [
+                comes_here.eq(comes & ahead & ~stays), moves.eq(goes & leaves[: i + 1].any()),
+            ]
+            kept: Value = each.rest
+            if i < len(chosen) and not self._unicast:
+                kept = each.rest & ~Mux(chosen[i], served, 0)
             # Where no packet is, there are no outputs.
             after = Const(0, len(each.rest)) if last else line[i + 1].rest
             m.d.sync += [
@@ -414,7 +442,7 @@ class SendBuffer(wiring.Component):
             ahead = stays
 
     def _send(
-        self, m: Module, rows: SRAMBank, reading: Signal, finishing: list[Value], slot: Value,
+        self, m: Module, rows: SRAMBank, reading: Signal, finishing: Sequence[Value], slot: Value,
         row_of: Value, gone: Signal,
     ) -> None:
         """Read the packet in *slot*, of row *row_of*, when it is granted."""

@@ -27,6 +27,7 @@ from hw.switch.registers import register_map
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing
 from hw.switch.stop_detector import StopDetector
+from hw.switch.tally import Tally
 
 __all__ = ["Switch"]
 
@@ -233,16 +234,19 @@ class Switch(wiring.Component):
             row = registers.route[k].value
             m.d.comb += unit.local[k].eq(row.valid & row.local & (row.port == port))
 
-    @staticmethod
     def _serve(
-        m: Module, registers: EngineRegisters, port: int, ingress: Ingress, recount: Recount,
-        link: OutputPort,
+        self, m: Module, registers: EngineRegisters, port: int, ingress: Ingress,
+        recount: Recount, link: OutputPort,
     ) -> None:
-        """What software says to a port, and its credits that are counted anew."""
+        """What software says to a port, and its credits that are counted anew: also when the other
+        end was reset, which has forgotten what it held."""
         control, status = registers.port_control[port], registers.port_status[port].value
+        starts = control.strobe & control.value.resync
+        if self._config.retry:
+            starts |= self.status[port].restarted
         m.d.comb += [
             ingress.disabled.eq(control.value.disable),
-            recount.start.eq(control.strobe & control.value.resync),
+            recount.start.eq(starts),
             recount.cancel.eq(control.value.disable & ~control.strobe),
             *(getattr(recount, name).eq(getattr(ingress, name))
               for name in ("count", "counted", "nonce", "both")),
@@ -259,9 +263,10 @@ class Switch(wiring.Component):
     ) -> None:
         """Regions of which everything is discarded, links for which it is, and what is held."""
         c = self._config
-        closed = Cat(each.value.disable for each in registers.port_control)
+        closed = Signal(c.ports)
         asked = registers.purge
         m.d.comb += [
+            closed.eq(Cat(each.value.disable for each in registers.port_control)),
             tracker.purge.eq(Mux(asked.strobe, asked.value.regions, 0)),
             tracker.holds.eq(
                 reduce(or_, (each.holds for each in (*ingress, *buffers, *results, *units)))
@@ -436,24 +441,32 @@ class Switch(wiring.Component):
             return free & ~other.busy if self._config.speedup == 1 else free
 
         closed = units[0].closed
-        to_units = Cat(
-            free_of(way, 0, link) & ~end.opens for (link, way), end in zip(pairs, way_ends)
-        )
+        n = len(pairs)
+        to_units, units_stopped = Signal(n), Signal(n)
+        stopped = {number: Signal(n, name=f"stopped_{number}") for number in classes}
+        m.d.comb += [
+            to_units.eq(Cat(
+                free_of(way, 0, link) & ~end.opens for (link, way), end in zip(pairs, way_ends)
+            )),
+            units_stopped.eq(Cat(end.stopped for end in way_ends)),
+        ]
         for number in range(CLASSES):
-            free: Value = Cat(free_of(link, number, way) for link, way in pairs) & ~closed
+            free = Signal(n, name=f"free_{number}")
+            allowed: Value = Cat(free_of(link, number, way) for link, way in pairs) & ~closed
             if number in classes:
                 place = classes.index(number)
-                free = free & ~Cat(end.opens[place] for end in ends)
-                stopped = Cat(end.stopped[place] for end in ends) | closed
+                allowed = allowed & ~Cat(end.opens[place] for end in ends)
+                m.d.comb += stopped[number].eq(Cat(end.stopped[place] for end in ends) | closed)
                 for unit in units:
-                    m.d.comb += unit.stopped[number].eq(stopped)
+                    m.d.comb += unit.stopped[number].eq(stopped[number])
+            m.d.comb += free.eq(allowed)
             for unit in units:
                 m.d.comb += unit.available[number].eq(free)
             if number == _RESULT:
                 for each, notice in zip(results, notices):
                     m.d.comb += [
                         each.available[0].eq(Cat(free, notice.available[0])),
-                        each.stopped[0].eq(stopped),
+                        each.stopped[0].eq(stopped[number]),
                     ]
                 continue
             for buffer, load in zip(buffers, loads):
@@ -465,7 +478,7 @@ class Switch(wiring.Component):
                     m.d.comb += [
                         buffer.available[number].eq(Cat(free, to_units)),
                         buffer.stopped[number].eq(
-                            Cat(stopped, *(end.stopped for end in way_ends))
+                            Cat(stopped[number], units_stopped)
                         ),
                     ]
 
@@ -474,28 +487,30 @@ class Switch(wiring.Component):
         ingress: list[Ingress], units: list[ReductionPort], kept: list[SendBuffer],
         outputs: list[OutputPort], recounts: list[Recount],
     ) -> None:
-        lost: list[Value] = []
-        purged: list[Value] = [
-            *(each.discarded for each in kept), *(Value.cast(bit) for each in units
-                                                  for bit in each.discarded)
+        n = len(units)
+        m.submodules.tally = of_units = Tally(parts=n, kinds=len(EVENTS))
+        m.submodules.drops = of_links = Tally(parts=n, kinds=len(DROPS))
+        gone = [Cat(*(each.discarded for each in (*kept[k::n], units[k]))) for k in range(n)]
+        m.submodules.discards = discards = Tally(parts=n, kinds=len(gone[0]))
+        m.d.comb += [
+            *(of_units.events[k].eq(each.events) for k, each in enumerate(units)),
+            *(of_links.events[k].eq(each.dropped) for k, each in enumerate(ingress)),
+            *(discards.events[k].eq(each) for k, each in enumerate(gone)),
         ]
+        purged = [*discards.counts]
+        lost: list[Value] = [of_links.found]
         for k, name in enumerate(EVENTS):
             if name in _PURGING:
-                purged += [each.events[k] for each in units]
+                purged.append(of_units.counts[k])
                 continue
             register = f"dropped_{name}" if name in _DROPPING else name
-            events = [each.events[k] for each in units]
-            registers.count(getattr(registers, register), sum(events))
-            lost += events if name in _DROPPING else []
-        registers.count(registers.purged, sum(purged))
+            registers.count(getattr(registers, register), of_units.counts[k])
+            lost += [of_units.found[k]] if name in _DROPPING else []
+        registers.count(registers.purged, *purged)
         for k, name in enumerate(DROPS):
-            registers.count(
-                getattr(registers, f"dropped_{name}"), sum(each.dropped[k] for each in ingress)
-            )
+            registers.count(getattr(registers, f"dropped_{name}"), of_links.counts[k])
         dropped = Signal()
-        m.d.sync += dropped.eq(
-            Cat(*(each.dropped for each in ingress), *lost).any()
-        )
+        m.d.sync += dropped.eq(Cat(lost).any())
         m.submodules.rest = rest = IdleDetector(IDLE_CYCLES)
         m.d.comb += [
             rest.quiet.eq(

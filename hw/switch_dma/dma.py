@@ -121,18 +121,19 @@ class SwitchDma(Engine):
         return m
 
     def _join_links(self, m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:
-        """Credits are counted anew when software says so, and when the endpoint joins for the first
-        time: a switch may have some of before the reset."""
+        """Credits are counted anew when software says so, when the endpoint joins for the first
+        time, since a switch may have some of before the reset, and when the switch was reset."""
         joins = Cat(each.strobe & each.value.join for each in each_region(self.config, r.control))
         joined = Signal()
         with m.If(joins.any()):
             m.d.sync += joined.eq(1)
         for k, lane in enumerate(lanes):
             control, status = r.link_control[k], r.link_status[k].value
+            starts = (control.strobe & control.value.resync) | (joins.any() & ~joined)
+            if self.config.retry:
+                starts |= self.status[k].restarted
             m.d.comb += [
-                lane.resync.eq(
-                    (control.strobe & control.value.resync) | (joins.any() & ~joined)
-                ),
+                lane.resync.eq(starts),
                 status.counting.eq(lane.counting),
                 status.credits_home.eq(lane.credits_home),
             ]
@@ -264,4 +265,5 @@ class SwitchDma(Engine):
                 **{f"dropped_{name}": events.dropped[n] for n, name in enumerate(DROPS)},
                 **({"outside": events.outside} if self.config.fixed_point else {}),
             }
-            r.count_all((getattr(r, name)[k], event) for name, event in counted.items())
+            for name, event in counted.items():
+                r.count(getattr(r, name)[k], event)

@@ -147,7 +147,7 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                     Field("region", NODE["region"].width, "Multicast region."),
                 ],
                 "A write leaves the region; it is refused while all-reduces of it are outstanding.",
-                guarded=True,
+                guarded=True, strobed=True,
             )),
             Register(
                 "waves",

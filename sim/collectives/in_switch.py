@@ -38,7 +38,7 @@ from sim.network.dimension import DimensionKind
 from sim.network.network import Channel, Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["MODES", "PULL_TURNS", "PUSH_HOME", "in_switch_phase"]
+__all__ = ["MODES", "PULL_TURNS", "PULL_WHOLE", "PUSH_HOME", "in_switch_phase"]
 
 MODES = ("push", "pull")
 
@@ -50,6 +50,10 @@ PULL_TURNS = "pull turns"
 """Pull of which each block has its requester, members taking turns: a load takes entries on its
 way, each member answers when it comes, and the sum goes on when all answers are there
 (`sim.collectives.turns`). All-reduce alone; the rest is as in pull."""
+
+PULL_WHOLE = "pull whole"
+"""Pull whose requests the requester answers, too: its own operand travels to the switch like all
+others (NVLink SHARP, whose load with reduction reads every replica)."""
 
 Indices = NDArray[np.int64]
 
@@ -70,8 +74,8 @@ def in_switch_phase(
     ----------
     network, dimension, kind
     mode : str
-        ``push``, ``pull``, `PUSH_HOME` or `PULL_TURNS`; all-gather and broadcast are multicasts in
-        all.
+        ``push``, ``pull``, `PUSH_HOME`, `PULL_TURNS` or `PULL_WHOLE`; all-gather and broadcast are
+        multicasts in all.
     data : float
         Size of a node's data at the start of the phase over that of the chunk.
     prior : Source
@@ -94,6 +98,7 @@ def in_switch_phase(
         return _phase(sweeps, kind, mode, [begin], data, out, ring, count=size)
     if mode == PULL_TURNS:
         mode = "pull"
+    travels = mode == PULL_WHOLE
     if kind is one and mode == "push":
         steps = [sweeps.whole(data, prior)]
     elif kind is one and mode == PUSH_HOME:
@@ -101,13 +106,13 @@ def in_switch_phase(
     elif kind is one:
         steps = [
             sweeps.requests(prior),
-            sweeps.scatter(block, Source.FRESH, slot=1, own=False),
+            sweeps.scatter(block, Source.FRESH, slot=1, own=travels),
             sweeps.gather(block, Source.FORWARD, slot=2),
         ]
     elif kind is CollectiveKind.REDUCE_SCATTER:
         steps = [sweeps.scatter(block, prior, slot=0, own=True)]
-        if mode == "pull":
-            answers = sweeps.scatter(block, Source.FRESH, slot=1, own=False)
+        if mode in ("pull", PULL_WHOLE):
+            answers = sweeps.scatter(block, Source.FRESH, slot=1, own=travels)
             steps = [sweeps.requests(prior), answers]
         out = block
     elif kind is CollectiveKind.ALL_GATHER:

@@ -6,7 +6,7 @@ and marked as chosen.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hw.switch.sizes import SwitchSizes
@@ -19,12 +19,15 @@ __all__ = ["MACHINES", "Machine", "machine"]
 PLANES = 2
 """In which the links of a GPU are taken together (chosen): as many as a double binary tree uses."""
 
-NO_HEADERS: Mapping[str, Any] = {
+NVLINK_SHARP: Mapping[str, Any] = {
     "memory_latency_s": 0.0,
     "waves": 8,
     "switch": {"header_bytes": 0},
+    "own_travels": True,
 }
-"""Of switches whose packets no data sheet states, and waves that fill their links (chosen)."""
+"""Of switches whose packets no data sheet states, and waves that fill their links (chosen). A load
+with reduction (``multimem.ld_reduce`` of NVIDIA's PTX) reads the operands of all members, that of
+its own GPU too, through the switch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,8 @@ class Machine:
     what : str
     dimensions : sequence of fields of `Dimension`
     in_switch : mapping or None
-        Keys of ``[endpoint]`` of kind in_switch; None: the switches do not reduce.
+        Keys of ``[endpoint]`` of kind in_switch; None: the switches do not reduce. With
+        ``own_travels`` the operand of who pulls passes the switch, too.
     modes : sequence of str
         Of these, what ``mode`` may be; the first is the default.
     source : str
@@ -58,6 +62,33 @@ class Machine:
         for each in self.dimensions:
             count *= each["size"]
         return count
+
+    @property
+    def latency_is_stated(self) -> bool:
+        """Whether a sheet states the latency of a link or a switch."""
+        keys = ("latency_s", "router_latency_s")
+        return any(each.get(key, 0.0) > 0 for each in self.dimensions for key in keys)
+
+    def of(self, nodes: int) -> "Machine":
+        """So many of its ranks: packages are filled one after the other, a DGX-2's two groups
+        evenly.
+
+        Raises
+        ------
+        ValueError
+            There are not so many, or they cannot be divided so.
+        """
+        if isinstance(nodes, bool) or not isinstance(nodes, int) or not 2 <= nodes <= self.nodes:
+            raise ValueError(f"nodes must be from 2 to {self.nodes}, not {nodes!r}")
+        left, dimensions = nodes, []
+        for each in self.dimensions:
+            size = min(left, each["size"])
+            if left % size:
+                raise ValueError(f"nodes must be a multiple of {size} above {size}, not {nodes}")
+            left //= size
+            if size > 1:
+                dimensions.append(_part(each, size))
+        return replace(self, dimensions=dimensions)
 
     @property
     def gb_per_s(self) -> list[float]:
@@ -91,6 +122,19 @@ class Machine:
         return {"algorithm": {"reductions": [name] * len(self.dimensions), **more}}
 
 
+def _part(dimension: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """*size* members of a dimension."""
+    if dimension["kind"] != "fat_tree" or size == dimension["size"]:
+        return {**dimension, "size": size}
+    if size <= dimension["group"]:
+        inner = {key: value for key, value in dimension.items() if key not in ("group", "spine")}
+        return {**inner, "kind": "switch", "size": size}
+    if size % 2:
+        group = dimension["group"]
+        raise ValueError(f"nodes must be an even number above {group}, not {size}")
+    return {**dimension, "size": size, "group": size // 2}
+
+
 def _switch(size: int, gb_per_s: float, planes: int = PLANES) -> dict[str, Any]:
     rate = gb_per_s * GB / planes
     return {"kind": "switch", "size": size, "bandwidth_bytes_per_s": rate, "lanes": planes}
@@ -103,7 +147,7 @@ def _nvswitch(
     return Machine(
         what=what,
         dimensions=[_switch(size, gb_per_s)],
-        in_switch=NO_HEADERS if reduces else None,
+        in_switch=NVLINK_SHARP if reduces else None,
         source=f"NVIDIA {sheet} data sheet: {2 * gb_per_s:g} GB/s NVLink a GPU (both ways)",
     )
 
@@ -157,14 +201,14 @@ MACHINES: Mapping[str, Machine] = {
 }
 
 
-def machine(name: str) -> Machine:
-    """A machine by name.
+def machine(name: str, nodes: int | None = None) -> Machine:
+    """A machine by name, or *nodes* of its ranks.
 
     Raises
     ------
     ValueError
-        There is none of that name.
+        There is none of that name, or not so many ranks.
     """
     if name not in MACHINES:
         raise ValueError(f"machine {not_one_of(name, MACHINES)}")
-    return MACHINES[name]
+    return MACHINES[name] if nodes is None else MACHINES[name].of(nodes)

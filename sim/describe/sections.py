@@ -55,7 +55,8 @@ class TopologySection:
     either, the [[dimension]] tables are all.
 
     ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
-    dimensions. ``nodes``, if given, is checked. Collectives see ``logical_shape`` (or all nodes as
+    dimensions. ``nodes``, if given, is checked; of a machine it
+    takes so many ranks. Collectives see ``logical_shape`` (or all nodes as
     ``one_dimension``), the rank i on the node ``placement[i]``. ``own_links``: logical dimensions
     that split a physical one have links of their own, those of its kind between their members.
     """

@@ -179,7 +179,7 @@ def _by_name(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> D
     if topology.machine is None:
         what = "must be a table, [algorithm]; on a machine (topology.machine) it may be a name"
         raise reader.error("algorithm", "", f"{what}, not {name!r}")
-    here = _machine(reader, topology.machine)
+    here = _machine(reader, topology)
     if tables.get("endpoint", {}).get("kind") == "in_switch":
         what = "must be absent, or not 'in_switch', where algorithm is a name"
         raise reader.error("endpoint", "kind", what)
@@ -195,8 +195,14 @@ def _by_name(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> D
     return replace(chosen, alternatives=alternatives, digest=_digest(document))
 
 
-def _machine(reader: TomlReader, name: str) -> Machine:
-    return reader.construct(machine, "topology", {"name": name}, names=["machine"])
+def _machine(reader: TomlReader, topology: TopologySection) -> Machine:
+    made: Machine = reader.construct(
+        machine, "topology", {"name": topology.machine}, names=["machine"]
+    )
+    if topology.nodes is None:
+        return made
+    taken: Machine = reader.construct(made.of, "topology", {"nodes": topology.nodes})
+    return taken
 
 
 def _of_machine(
@@ -248,7 +254,7 @@ def _dimensions(
 ) -> tuple[Dimension, ...]:
     named: list[dict[str, Any]]
     if topology.machine is not None:
-        named = [dict(each) for each in _machine(reader, topology.machine).dimensions]
+        named = [dict(each) for each in _machine(reader, topology).dimensions]
     elif topology.kind is None:
         if not overrides:
             what = "must have a kind or a machine, or [[dimension]] tables must be there"

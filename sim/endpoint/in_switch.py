@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hw.switch.sizes import SwitchSizes
-from sim.collectives.in_switch import MODES, PULL_TURNS, PUSH_HOME
+from sim.collectives.in_switch import MODES, PULL_TURNS, PULL_WHOLE, PUSH_HOME
 from sim.collectives.program import Plan, Source, relays_of
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Room, Stage, Tables
 from sim.fields import check, check_at_least, check_fields, check_positive
@@ -107,6 +107,9 @@ class InSwitchEndpoint:
     reduce_at : str
         Which switches reduce what is pushed: ``every`` one on the way, or that of the ``home``
         endpoint of an address, as our RTL does.
+    own_travels : bool
+        Whether the operand of who pulls travels to the switch, too, as with NVLink SHARP, or is
+        added at the endpoint.
     overlaps : bool
         False: collectives of gradients wait for the end of back-propagation.
     times : SwitchTimes or None
@@ -121,6 +124,7 @@ class InSwitchEndpoint:
     memory_latency_s: float = 240e-9
     lost_memory_bytes_per_s: float = 240e9
     reduce_at: str = "every"
+    own_travels: bool = False
     overlaps: bool = True
     times: SwitchTimes | None = None
 
@@ -130,6 +134,8 @@ class InSwitchEndpoint:
         check_positive(self, "wave_bytes")
         allowed = f"one of {', '.join(PLACES)}"
         check("reduce_at", self.reduce_at, allowed, self.reduce_at in PLACES)
+        if self.own_travels:
+            check("mode", self.mode, "'pull' where own_travels", self.mode == "pull")
         check_at_least(self, 1, "message_bytes")
         check_at_least(self, 1, "waves", optional=True)
         check_at_least(self, 0, "memory_latency_s", "lost_memory_bytes_per_s")
@@ -138,7 +144,9 @@ class InSwitchEndpoint:
     def in_switch(self) -> str:
         """How switches reduce; plans are made for it."""
         if self.mode == "pull":
-            return "pull" if self.times is None else PULL_TURNS
+            if self.times is not None:
+                return PULL_TURNS
+            return PULL_WHOLE if self.own_travels else "pull"
         return PUSH_HOME if self.reduce_at == "home" else "push"
 
     @property
@@ -149,7 +157,8 @@ class InSwitchEndpoint:
     def wave_of(self, dimensions: Sequence[Dimension]) -> float:
         """Bytes of a vector that a wave is, in groups over *dimensions*: what all of them pull,
         unless they take turns."""
-        return self.wave_bytes * (_members(dimensions) if self.in_switch == "pull" else 1)
+        all_at_once = self.in_switch in ("pull", PULL_WHOLE)
+        return self.wave_bytes * (_members(dimensions) if all_at_once else 1)
 
     def chunk_of(self, dimensions: Sequence[Dimension]) -> float:
         """Bytes of a wave that pass through one plane: addresses are spread over all of them."""

@@ -1,5 +1,6 @@
 """Collectives on machines by name, in the columns of nccl-tests."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from sim.describe.machines import Machine, machine
 from sim.endpoint.calibrated import Calibration
 from sim.fields import check
 from sim.limits.network import call_bound
+from sim.network.network import Network
 from sim.run import run
 from sim.units import GB
 from sim.workload.graph import CollectiveCall, CollectiveKind
@@ -19,13 +21,16 @@ ELEMENT_BYTES = 4
 CHUNKS = 512
 """Into which large vectors are cut; more would cost time and change nothing."""
 LEAST_CHUNK_BYTES = 1 << 16
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A collective of ``size_bytes``, as nccl-tests counts them: of the whole vector.
 
-    ``bound_s``: the shortest time possible on the links, with reduction in switches that have it.
+    ``bound_s``: the shortest time possible on the links, with reduction in switches that have it,
+    after what starts a call. Not ``is_timed``: neither a start nor a latency is stated, so the time
+    is that of the links alone, and says something of the rate of large vectors only.
     """
 
     size_bytes: int
@@ -33,6 +38,7 @@ class Row:
     time_s: float
     bound_s: float
     bus_share: float
+    is_timed: bool = True
     """Of the vector, that an algorithm without help from switches sends per rank."""
 
     @property
@@ -58,21 +64,24 @@ def measure(
     *,
     algorithm: str = "auto",
     calibration: Calibration | None = None,
+    nodes: int | None = None,
 ) -> Row:
-    """Run a collective; ``auto`` takes the fastest of the algorithms that the machine has.
+    """Run a collective on all ranks or so many; ``auto`` takes the fastest algorithm there is.
 
     Raises
     ------
     ValueError
-        There is no such machine, collective or algorithm.
+        There is no such machine, collective or algorithm, or not so many ranks.
     """
     check("collective", collective, f"one of {', '.join(COLLECTIVES)}", collective in COLLECTIVES)
-    offered = machine(name).algorithms(collective)
+    here = machine(name, nodes)
+    offered = here.algorithms(collective)
     known = ["auto", *offered]
     check("algorithm", algorithm, f"one of {', '.join(known)} on {name}", algorithm in known)
     chosen = list(offered) if algorithm == "auto" else [algorithm]
     rows = [
-        _row(name, collective, size_bytes, each, offered[each], calibration) for each in chosen
+        _row(name, here, collective, size_bytes, each, offered[each], calibration)
+        for each in chosen
     ]
     return min(rows, key=lambda row: row.time_s)
 
@@ -92,9 +101,12 @@ def sizes_from(first: int, last: int, factor: int) -> list[int]:
     return sizes if last == first else [*sizes, last]
 
 
-def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:
-    """Rows as nccl-tests prints them, with the bound and the algorithm behind."""
-    here = machine(name)
+def lines_of(
+    name: str, collective: str, rows: Sequence[Row], nodes: int | None = None
+) -> list[str]:
+    """Rows as nccl-tests prints them, with the bound and the algorithm behind; no time where none
+    is known, see `Row`."""
+    here = machine(name, nodes)
     ranks = 1 if collective == "all_reduce" else here.nodes  # others count elements of a rank
     operation = "sum" if collective == "all_reduce" else "none"
     lines = [
@@ -102,6 +114,11 @@ def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:
         f"# {here.source}",
         f"# chosen: {here.chosen}",
     ]
+    if not all(row.is_timed for row in rows):
+        lines.append(
+            "# links alone: no start, step or latency is stated, so there are no times, and rates "
+            "are those of the links"
+        )
     lines.append(
         f"{'# size (B)':>12}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}"
         f"  {'time (us)':>11}  {'algbw':>6}  {'busbw':>6}  {'bound (us)':>11}  {'%':>6}"
@@ -109,34 +126,38 @@ def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:
     )
     lines += [
         f"{row.size_bytes:12d}  {row.size_bytes // ELEMENT_BYTES // ranks:12d}  {'float':>8s}"
-        f"  {operation:>6s}  {-1:6d}  {_us(row.time_s):>11}  {row.algbw / GB:6.2f}"
-        f"  {row.busbw / GB:6.2f}  {_us(row.bound_s):>11}  {row.percent:6.1f}"
+        f"  {operation:>6s}  {-1:6d}  {_time(row, row.time_s):>11}  {row.algbw / GB:6.2f}"
+        f"  {row.busbw / GB:6.2f}  {_time(row, row.bound_s):>11}  {row.percent:6.1f}"
         f"  {row.algorithm}"
         for row in rows
     ]
     return lines
 
 
-def _us(seconds: float) -> str:
-    """Microseconds with four digits at least, since a fit reads them again."""
+def _time(row: Row, seconds: float) -> str:
+    """Microseconds with four digits at least, since a fit reads them again; rounded up, so that
+    none is below the start that it has."""
+    if not row.is_timed:
+        return "-"
     value = seconds * 1e6
-    return f"{value:.2f}" if value >= 10 or not value else f"{value:#.4g}"
+    digits = 2 if value >= 10 or not value else 3 - math.floor(math.log10(value))
+    return f"{math.ceil(value * 10**digits * (1 - ROUNDING)) / 10**digits:.{digits}f}"
 
 
 def _row(
     name: str,
+    here: Machine,
     collective: str,
     size_bytes: int,
     algorithm: str,
     tables: Mapping[str, Mapping[str, Any]],
     calibration: Calibration | None,
 ) -> Row:
-    here = machine(name)
     kind = CollectiveKind(collective)
     # An all-gather starts from a part of what nccl-tests calls its size.
     per_rank = size_bytes // (here.nodes if kind is CollectiveKind.ALL_GATHER else 1)
     description: dict[str, Any] = {
-        "topology": {"machine": name},
+        "topology": {"machine": name, "nodes": here.nodes},
         "workload": {"collective": collective, "size_bytes": max(1, per_rank)},
         "run": {"passes": 1},
         **tables,
@@ -151,21 +172,33 @@ def _row(
         if chunk > LEAST_CHUNK_BYTES:
             description["endpoint"]["message_bytes"] = chunk / 8
         description["scheduler"] = {"chunk_bytes": chunk}
-    if calibration is not None:
-        description["calibration"] = {
-            "share": calibration.share, "start": calibration.start, "step": calibration.step,
-        }
+    added = Calibration() if calibration is None else calibration
+    description["calibration"] = {
+        "share": added.share, "start": added.start, "step": added.step,
+    }
     done = run(description)
     call = CollectiveCall(kind=kind, size_bytes=max(1, per_rank))
-    bound = call_bound(done.network, call, network_reduces=here.in_switch is not None)
     ranks = here.nodes
     return Row(
         size_bytes=size_bytes,
         algorithm=algorithm,
         time_s=done.time_s,
-        bound_s=bound.seconds,
+        bound_s=added.start + _bound_s(here, done.network, call),
         bus_share=(2 if kind is CollectiveKind.ALL_REDUCE else 1) * (ranks - 1) / ranks,
+        is_timed=here.latency_is_stated or added.start > 0 or added.step > 0,
     )
+
+
+def _bound_s(here: Machine, network: Network, call: CollectiveCall) -> float:
+    """On the links. Where own operands travel, who pulls the n-th part of a vector sends all of its
+    operands and the sums of that part; if that is more than endpoints send among each other, they
+    do without switches that reduce."""
+    if here.in_switch is None:
+        return call_bound(network, call).seconds
+    bound_s = call_bound(network, call, network_reduces=True).seconds
+    if call.kind is CollectiveKind.ALL_REDUCE and here.in_switch.get("own_travels"):
+        return min(bound_s * (1 + 1 / here.nodes), call_bound(network, call).seconds)
+    return bound_s
 
 
 def _waves(

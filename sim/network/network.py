@@ -180,7 +180,7 @@ class Network:
             If *shape* does not split the dimensions.
         """
         _check_integers("shape", shape)
-        check_type("shape", shape, "a sequence of integers", shape is not None)
+        check_type("shape", shape, "a sequence of integers, one at least", bool(len(shape or ())))
         sizes = tuple(shape)
         if sizes == self.shape:
             return self

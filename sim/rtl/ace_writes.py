@@ -34,6 +34,7 @@ def set_up_writes(
     memory_bytes: int,
     bidirectional: bool = True,
     ports: tuple[int, int] = (0, 1),
+    watchdog_cycles: int = 0,
 ) -> Iterator[Write]:
     """Place in the ring, memory, interrupts and programs of one node.
 
@@ -51,6 +52,8 @@ def set_up_writes(
         Whether FSMs with odd numbers run the ring backwards.
     ports : (next, previous)
         Links to the next and the previous rank.
+    watchdog_cycles : int
+        Cycles without progress after which the engine says so; 0: never.
 
     Raises
     ------
@@ -62,6 +65,8 @@ def set_up_writes(
     yield "fsms", queues
     yield "links", sum(1 << port for port in ports)
     yield from halves("memory_end", end)
+    if watchdog_cycles:
+        yield "watchdog", watchdog_cycles
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)
     for fsm in range(queues):

@@ -140,6 +140,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         super().__init__(
             config,
             settings,
+            # Without those of links, by whose interrupt hosts would take a collective for done.
             registers=register_map(self._dma(config)),
             links=fabric_links(
                 fabric, first, wire, plugged=0 if self._retry is None else self._switch.ports
@@ -185,7 +186,9 @@ class SwitchFabric(SwitchRules, RingDriver):
         return self.system.nodes[len(self.ranks) :]
 
     def set_up(self, rank: int) -> Iterable[Write]:
-        return self._words(self.registers, member_writes(rank, members=self.settings.nodes))
+        return self._words(
+            self.registers, member_writes(self.registers, rank, members=self.settings.nodes)
+        )
 
     def start_system(self) -> None:
         self._program()

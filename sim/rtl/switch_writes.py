@@ -3,12 +3,12 @@
 Whoever has a register bus performs them in order: the driver of the compiled models, a test bench.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
+from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
-from hw.switch_dma.registers import INTERRUPTS
 
 __all__ = [
     "FieldWrite",
@@ -16,6 +16,7 @@ __all__ = [
     "member_writes",
     "region_writes",
     "route_writes",
+    "unplugged_writes",
     "withdrawal",
 ]
 
@@ -67,7 +68,16 @@ def route_writes(ports: Sequence[int | None], local: Sequence[bool]) -> Iterator
             yield "route", endpoint, {"valid": 1, "local": int(here), "port": port}
 
 
+def unplugged_writes(config: SwitchConfig, used: Container[int]) -> Iterator[FieldWrite]:
+    """Ports of one switch without a cable, all but those *used*, are out of service: what a row
+    sends there by mistake is dropped, rather than wait for credits, and all behind it with it."""
+    for port in range(config.ports):
+        if port not in used:
+            yield "port_control", port, {"disable": 1}
+
+
 def member_writes(
+    registers: RegisterMap,
     endpoint: int,
     *,
     members: int,
@@ -80,11 +90,12 @@ def member_writes(
 ) -> Iterator[FieldWrite]:
     """An endpoint of a region, its *row*-th, before it joins. *own*: loads ask for the own operand,
     too; after *watchdog* cycles without progress, unless 0, and as many *tries* more, it may
-    *abort*."""
+    *abort*. Every interrupt that there is in *registers* is enabled."""
     yield "node", row, {"endpoint": endpoint, "members": members, "region": region}
     yield "pull", None, {"own": own}
     yield "watchdog", None, {"cycles": watchdog, "tries": tries, "abort": abort}
-    yield "interrupt_enable", None, dict.fromkeys(INTERRUPTS, 1)
+    causes = (field.name for field in registers.registers["interrupt_enable"].fields)
+    yield "interrupt_enable", None, dict.fromkeys(causes, 1)
 
 
 def command_writes(

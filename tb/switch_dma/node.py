@@ -275,7 +275,7 @@ class DmaNode:
     def configure(self, *, members, region=0, row=0, watchdog=0, tries=0, abort=1, own=0):
         self.rows = {r: k for r, k in self.rows.items() if k != row} | {region: row}
         self._perform(
-            member_writes(self.number, members=members, region=region, row=row, own=own,
+            member_writes(self.map, self.number, members=members, region=region, row=row, own=own,
                           watchdog=watchdog, tries=tries, abort=abort)
         )
 

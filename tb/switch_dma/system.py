@@ -12,7 +12,7 @@ from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from sim.rtl.switch_orders import note_home, note_table
-from sim.rtl.switch_writes import route_writes, withdrawal
+from sim.rtl.switch_writes import route_writes, unplugged_writes, withdrawal
 from tb.link.lossy import Faults, LossyWire
 from tb.switch.system import SwitchNode, program_region
 from tb.switch_dma.node import DmaNode, Memory
@@ -158,6 +158,15 @@ class DmaSystem:
         for program in self._programmed:
             program()
 
+    def restart_switch(self, number):
+        """Reset of one switch alone, which is programmed as before; only links with retry notice
+        it."""
+        others = self.switches
+        self.switches = self._make_switches()
+        for program in self._programmed:
+            program()
+        self.switches = [*others[:number], self.switches[number], *others[number + 1 :]]
+
     # ---- Programming, while nothing else goes on.
 
     def region(self, members, *, links, region=0, timeout=200, homes=None):
@@ -209,6 +218,8 @@ class DmaSystem:
             ports = [None if spot is None else next_port(s, e) for e, spot in enumerate(spots)]
             local = [spot is not None and spot[0] == s for spot in spots]
             switch.perform(route_writes(ports, local))
+            used = [p for which, p in (*self.peer, *self.at) if which == s]
+            switch.perform(unplugged_writes(self.config, used))
 
     # ---- Time.
 

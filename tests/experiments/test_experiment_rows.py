@@ -2,10 +2,20 @@ import math
 
 import pytest
 
-from experiments.figure import Assumption, Bars, Context, Curves, Figure, Lost, Row
+from experiments.figure import Assumption, Bars, Context, Curves, Figure, Lost, Row, statement
 from experiments.plot import draw
-from experiments.reproduce import assumptions_table, counts, reproduce, rows_table
-from experiments.targets import AtLeast, Between, Bound, Exactly, Holds, Near, WithinFactor
+from experiments.reproduce import assumptions_table, counts, grounds, reproduce, rows_table
+from experiments.targets import (
+    AtLeast,
+    Between,
+    Bound,
+    Exactly,
+    Gain,
+    Holds,
+    Near,
+    Order,
+    WithinFactor,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +27,8 @@ from experiments.targets import AtLeast, Between, Bound, Exactly, Holds, Near, W
         (WithinFactor(4, 2), [2, 8], [1.99, 8.01]),
         (Between(1.41, 1.2, 1.6), [1.2, 1.6], [1.19, 1.61]),
         (AtLeast(90), [90, 100], [89.9]),
-        (Holds(), [1, True], [0, False]),
+        (Gain(1.4), [1.28, 1.52], [1.0, 1.2, 1.27, 1.53]),
+        (Gain(0.9), [0.93, 0.87], [1.0, 0.95, 0.86]),
     ],
 )
 def test_verdict_follows_from_the_tolerance(target, met, missed):
@@ -29,6 +40,82 @@ def test_tolerance_is_either_relative_or_absolute():
     for wrong in ({}, {"relative": 0.1, "absolute": 1}):
         with pytest.raises(ValueError, match="give either relative or absolute"):
             Near(1.0, **wrong)
+
+
+@pytest.mark.parametrize("published", [1.01, 1.2, 2.71, 18, 0.9])
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.333])
+def test_no_tolerance_of_a_gain_admits_half_of_it(published, share):
+    target = Gain(published, share)
+    for ours in (published + side * share * (published - 1) for side in (-1, 0, 1)):
+        row = Row(setting="a", ours=ours, target=target)
+        assert (row.verdict, row.by_effect, row.admits_no_effect) == ("within", True, False)
+        assert [each.verdict for each in row.mutants] == ["outside", "outside"]
+        assert row.mutants[0].ours == 1
+
+
+def test_a_gain_has_an_effect_and_a_tolerance_below_a_third_of_it():
+    with pytest.raises(ValueError, match="published must have an effect"):
+        Gain(1)
+    for wrong in (1 / 3, 0, -0.1, 2):
+        with pytest.raises(ValueError, match="share must be above 0 and below a third, not"):
+            Gain(1.4, wrong)
+
+
+def test_other_numbers_are_halved_and_doubled():
+    row = Row(setting="a", ours=95, target=Near(100, relative=0.05))
+    assert [(each.ours, each.verdict) for each in row.mutants] == [
+        (47.5, "outside"), (190, "outside"),
+    ]
+    wide = Row(setting="a", ours=3, target=WithinFactor(4, 2))
+    assert [each.verdict for each in wide.mutants] == ["outside", "within"]
+
+
+@pytest.mark.parametrize(
+    "target, unit, admits",
+    [
+        (Near(1.2, relative=0.2), "", True),
+        (Near(1.2, relative=0.1), "", False),
+        (Near(1.2, relative=0.2), "x", True),
+        (Near(1.0, relative=0.05), "", False),  # that nothing differs is what was published
+        (Near(8, absolute=10), "%", True),
+        (Near(1.2, relative=0.2), "ms", False),
+        (AtLeast(0.5), "", True),
+    ],
+)
+def test_tolerances_that_admit_no_effect_are_seen(target, unit, admits):
+    assert Row(setting="a", ours=1.2, target=target, unit=unit).admits_no_effect is admits
+
+
+def test_a_statement_turns_when_its_values_are_mixed_up():
+    row = statement("a before b", below=[(1, 2), (3, 4)], at_most=[(5, 5)])
+    tie = statement("a before b", below=[(2, 2)])
+    equal = statement("a no later than b", at_most=[(2, 2)])
+    assert (row.verdict, tie.verdict, equal.verdict) == ("within", "outside", "within")
+    assert [each.verdict for each in row.mutants] == ["outside"]
+    assert [each.verdict for each in equal.mutants] == ["within"]  # the bench counts it as missed
+    assert row.order.swapped.swapped == Order(below=[(1, 2), (3, 4)], at_most=[(5, 5)])
+    assert statement("of nothing").verdict == "outside"
+
+
+def test_a_statement_without_values_is_an_identity_or_refused():
+    with pytest.raises(ValueError, match="'x' must have an order, or be an identity"):
+        Row(setting="x", ours=1.0, target=Holds())
+    assert Row(setting="x", ours=1.0, target=Holds(), identity=True).verdict == "identity"
+
+
+def test_values_compared_are_counted_by_effect_and_by_what_they_rest_on():
+    rows = [
+        Row(setting="a", ours=1.4, target=Gain(1.4)),
+        Row(setting="b", ours=1.1, target=Gain(1.4), grounding="stated"),
+        Row(setting="c", ours=5, target=Near(5, relative=0.1)),
+        Row(setting="d", ours=5, target=Near(5, relative=0.1), identity=True),
+        Row(setting="e", ours=5),
+    ]
+    figure = Figure(title="t", rows=rows, assumptions=(Assumption("a", "chosen"),))
+    assert grounds([figure]) == {
+        "effects": 2, "effects_within": 1,
+        "on_stated": 1, "on_data": 0, "on_chosen": 2, "on_fitted": 0,
+    }
 
 
 def test_rows_without_a_target_and_fitted_rows_are_not_compared():
@@ -72,7 +159,8 @@ def test_a_row_that_cannot_fail_is_not_counted_as_within():
         (Bound(10, least=True), Near(9, relative=0.2), False),
         (Bound(8, least=True), Near(9, relative=0.2), False),
         (Bound(1.07), Between(1.41, 1.2, 1.6), True),
-        (Bound(0.5), Holds(), False),
+        (Bound(1.05), Gain(2.71), True),
+        (Bound(2.3), Gain(2.71), False),
     ],
 )
 def test_only_a_bound_beyond_the_tolerance_contradicts(bound, target, excluded):
@@ -119,13 +207,14 @@ def test_unknown_words_for_ground_and_origin_are_refused():
 
 def test_ratio_is_of_numbers_only():
     assert Row(setting="a", ours=3.0, target=Near(2.0, relative=1)).ratio == 1.5
-    assert Row(setting="a", ours=1.0, target=Holds()).ratio is None
+    assert statement("a", below=[(1, 2)]).ratio is None
+    assert not Bound(0.5).excludes(Holds())
     assert Row(setting="a", ours=1.0, target=Exactly(0)).ratio is None
 
 
 def test_table_marks_explained_rows_and_writes_statements_in_words():
     rows = [
-        Row(setting="a", ours=0, target=Holds(), why="First."),
+        statement("a", below=[(2, 1)], why="First."),
         Row(setting="b", ours=math.inf, target=Near(4, relative=1)),
         Row(setting="c", ours=1234.5678, unit="us", why="Second.", check="Q1"),
     ]

@@ -25,6 +25,7 @@ from gen.cache import set_announcer
 from gen.compile import compile_model, compile_rtlil
 from gen.native import generate as generating
 from gen.native.cells import result_of
+from gen.native.generate import LARGE_CELLS
 from gen.native.netlist import Cell
 from gen.rtlil import Port, component_ports
 from gen.yosys import run_yosys
@@ -134,18 +135,18 @@ def _crossing():
     """
     unary = {"A_SIGNED": 0, "A_WIDTH": 1, "Y_WIDTH": 1}
     binary = {"A_SIGNED": 0, "A_WIDTH": 8, "B_SIGNED": 0, "B_WIDTH": 8, "Y_WIDTH": 8}
-    chain = [f"  wire width 8 \\c{step}" for step in range(1, 121)]
+    chain = [f"  wire width 8 \\c{step}" for step in range(1, LARGE_CELLS + 1)]
     chain += [
         _cell("$add", f"$a{step}", {"A": f"\\c{step}", "B": f"{{ \\c{step} [6:0] 1'1 }}",
                                    "Y": f"\\c{step + 1}"}, **binary)
-        for step in range(120)
+        for step in range(LARGE_CELLS)
     ]
     inner = "\n".join([
         "module \\inner",
         "  wire width 1 input 1 \\clk\n  wire width 2 input 2 \\x",
         "  wire width 2 output 3 \\o\n  wire width 8 output 4 \\c0",
         *chain,
-        _cell("$dff", "$d", {"CLK": "\\clk", "D": "\\c120", "Q": "\\c0"},
+        _cell("$dff", "$d", {"CLK": "\\clk", "D": f"\\c{LARGE_CELLS}", "Q": "\\c0"},
               WIDTH=8, CLK_POLARITY=1),
         *[_cell("$not", f"$n{n}", {"A": f"\\x [{n}]", "Y": f"\\o [{n}]"}, **unary)
           for n in range(2)],

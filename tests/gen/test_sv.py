@@ -163,7 +163,10 @@ class Twice(wiring.Component):
 
 def test_the_text_says_what_the_source_says():
     text = emit(Twice(), name="twice", header={"depth": 16}, command="make it").text
-    assert text.startswith("// twice: generated; change the generator, not this file.\n")
+    assert text.startswith(
+        "// twice: generated; change the generator, not this file.\n"
+        "// SPDX-License-Identifier: Apache-2.0\n"
+    )
     for line in (
         "// Made by: make it", "//   depth = 16", "// Adds twice.", "    // a: What is added.",
         "    input  logic [3:0] a,", "    output logic [7:0] total",

@@ -1,17 +1,19 @@
 # amaranth: UnusedElaboratable=no
 """The bench of equivalence asks each question once, and lets nothing through undecided."""
 
+import json
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
 
-from bench import _proofs
+from bench import _proofs, equivalence
 from bench._proofs import COMPONENTS, PRESETS, Judged, LateError, Planted, Prover, component, preset
 from bench._recordings import OF_PRESETS
 from bench._replay import Compiled, Trace
 from bench.equivalence import LONG, Totals, main, shares
+from bench.sources import digest
 from bench.text_mutants import STRUCTURES, Mutant, draw_in_structures
 from foldwire.catalog import CATALOG
 from gen.compile import compile_model
@@ -120,6 +122,77 @@ def test_nothing_is_begun_when_the_time_is_over(tmp_path, made):
         late.judge(made)
 
 
+def test_what_is_kept_of_a_text_comes_back():
+    judged = Judged(replace(GOOD, wrong=("top: a",)), 2.5, 3, 1)
+    mutant = Mutant("much", 7, "a & b", "a | b")
+    planted = Planted(1, (), (mutant,), (judged,))
+    kept = [json.loads(json.dumps(asdict(each))) for each in (judged, planted.without_texts())]
+
+    assert Judged.known_as(kept[0]) == replace(judged, known=3)
+    found = Planted.known_as(kept[1])
+    assert found.equivalent == (replace(mutant, text=""),) and found.found == 1
+    assert found.judged == (replace(judged, known=3),) and found.judged[0].cpu_s == 2.5
+    assert Judged.known_as(None) is None is Planted.known_as(None)
+
+
+@pytest.fixture
+def texts(monkeypatch, tmp_path):
+    """Run the bench's work on a text; gives its answer and how often the text was made."""
+    monkeypatch.setattr(equivalence, "default_cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(_proofs, "default_cache_dir", lambda: tmp_path)
+    made = []
+
+    def component_once(name):
+        made.append(name)
+        return component(name)
+
+    monkeypatch.setattr(equivalence, "component", component_once)
+
+    def run(errors=1, minutes=5.0, **changes):
+        before = len(made)
+        options = equivalence._options([NAME, "--minutes", str(minutes), "--timeout", "60"])
+        vars(options).update(changes)
+        return *equivalence._text(options, NAME, errors), len(made) - before
+
+    return run
+
+
+def test_a_text_is_elaborated_once_and_not_again_for_the_same_sources(texts, monkeypatch):
+    judged, planted, times = texts()
+    assert judged.checked.proved and planted.found == 1 and times == 1
+    assert texts()[2] == 0 and texts()[0].checked == judged.checked
+    assert texts(errors=2)[2] == 1  # other errors, the same proof
+    assert texts(anew=True)[2] == 1
+    monkeypatch.setattr(equivalence, "_sources", lambda: ("others",))
+    assert texts()[2] == 1
+
+
+def test_a_text_that_is_wrong_or_undecided_stays_so(texts, monkeypatch):
+    wrong = Proof(proved=False, undecided=False, why="not equal: a", state=4)
+    monkeypatch.setattr(_proofs, "prove", lambda *_, **__: replace(wrong, undecided=True))
+    assert texts(errors=0)[0].checked.undecided
+    monkeypatch.setattr(_proofs, "prove", lambda *_, **__: wrong)
+    assert texts(errors=0)[0].checked.wrong and texts(errors=0)[2] == 0
+
+
+def test_what_there_is_no_time_for_is_left(texts):
+    assert texts(minutes=-1.0) == (None, None, 0)
+    assert texts(errors=0)[0].checked.proved
+    judged, planted, _ = texts(minutes=-1.0)
+    assert judged.checked.proved and planted is None
+
+
+def test_sources_are_folders_and_files(tmp_path):
+    (tmp_path / "a").mkdir()
+    for name in ("a/b.py", "c.py", "d.py"):
+        (tmp_path / name).write_text("1")
+    before = digest(tmp_path, ("a", "c.py"))
+    (tmp_path / "d.py").write_text("2")
+    assert digest(tmp_path, ("a", "c.py")) == before
+    (tmp_path / "c.py").write_text("2")
+    assert digest(tmp_path, ("a", "c.py")) != before
+
+
 def test_errors_are_spread_over_all_components_by_seed():
     assert shares(len(COMPONENTS), 1) == dict.fromkeys(COMPONENTS, 1)
     assert sorted(shares(2 * len(COMPONENTS) + 1, 1).values())[-2:] == [2, 3]
@@ -174,11 +247,14 @@ def test_what_was_known_is_counted(capsys):
     totals.add_planted(PRESETS[0], Planted(2, (mutant,), (), (Judged(GOOD, 5.0, 1, 0),) * 3))
     totals.add_replay(PRESETS[0], (1200, 0))
     totals.add_replay(PRESETS[1], (1200, 3))
-    totals.add_late("three")
+    totals.add_text("three", (None, None))
+    assert totals.left == 1
+    totals.add_text("four", (Judged(GOOD, 2.0, 2, 0), None))
+    totals.add_text("five", (Judged(GOOD, 2.0, 2, 0), Planted()))
 
-    assert (totals.known, totals.components, totals.proved, totals.undecided) == (5, 2, 1, 2)
+    assert (totals.known, totals.components, totals.proved, totals.undecided) == (5, 4, 3, 2)
     assert (totals.mutants, totals.found, totals.planted, totals.refuted) == (2, 1, 3, 2)
-    assert (totals.presets, totals.checked_presets, totals.mismatches, totals.left) == (1, 0, 3, 1)
+    assert (totals.presets, totals.checked_presets, totals.mismatches, totals.left) == (1, 0, 3, 2)
     out = capsys.readouterr().out
     assert "undecided: top: late" in out and "not equal: a" in out
     assert "    line 7, equivalent: a & b -> a | b\n" in out

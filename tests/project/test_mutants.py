@@ -44,10 +44,12 @@ class Small(wiring.Component):
 '''
 
 TEST = '''
+import pytest
 from amaranth.sim import Simulator
 from hw.small import Small
 
-def test_less():
+@pytest.mark.parametrize("all", [True], ids=["of every - pair"])
+def test_less(all):
     dut = Small()
 
     async def bench(ctx):
@@ -60,6 +62,8 @@ def test_less():
     sim.add_testbench(bench)
     sim.run()
 '''
+
+LESS = "tests/hw/test_small.py::test_less[of every - pair]"
 
 DESIGNS = '''
 import sys
@@ -271,7 +275,7 @@ def the(kind, before):
 
 def test_a_mutant_is_killed_or_proved_equal_or_survives_and_is_not_judged_twice(judge, tmp_path):
     killed, known = judge.judge(the("comparison", "self.a < self.b"), BLOCK)
-    assert (killed.verdict, killed.how) == ("killed", "tests/hw/test_small.py::test_less")
+    assert (killed.verdict, killed.how) == ("killed", LESS)
     assert not known and judge.judge(the("comparison", "self.a < self.b"), BLOCK) == (killed, True)
     judge.confirm([killed.how])
 
@@ -301,7 +305,7 @@ def test_a_change_of_the_tests_asks_the_test_that_killed_before_first(judge, tmp
     outcome, known = judge.judge(mutant, BLOCK)
 
     assert not known and outcome.verdict == "killed"
-    assert asked == [["tests/hw/test_small.py::test_less"]]
+    assert asked == [[LESS]]
 
 
 def test_a_change_of_comments_and_docstrings_is_none(judge, tmp_path):

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The manuals of switch and endpoint, followed word for word."""
+"""The manuals' recipes, followed word for word."""
 
 import re
 
@@ -8,7 +8,12 @@ import pytest
 
 from foldwire.catalog import build
 from foldwire.handoff.manual import manual
+from foldwire.handoff.pair import pair_data
+from hw.fp.ops import ReduceOp
 from hw.switch.packet import AbortCause
+from sim.cycles.ring import Command, RingSettings
+from sim.rtl.ace_ring import AceRing
+from sim.rtl.nic_ring import NicRing
 from tb.switch_dma.system import DmaSystem
 
 MEMBERS, ELEMENTS, SOURCE, DESTINATION = 4, 150, 0x1000, 0x2000
@@ -130,3 +135,100 @@ def test_the_time_out_of_the_recipes_is_shorter_than_the_watchdog(stranger):
     watchdog = {name: word for name, _, word in stranger.words("switch-dma", "set up")}["watchdog"]
     limit = stranger.system.nodes[0].map.registers["watchdog"].unpack(watchdog)
     assert 0 < 2 * period["cycles"] < limit["cycles"] and limit["abort"]
+
+
+class Pair:
+    """Two engines of a ring, told by their manual alone."""
+
+    def __init__(self, engine):
+        design = build(engine, "test", {})
+        self.text, data = manual(design, engine), pair_data(design, engine)
+        # The manual has the words of rank 0, without programs; those of rank 1 differ by its place.
+        told, places = self.writes("set up"), data["set_up"]
+        assert places[0][: len(told)] == told
+        programs = {design.registers.offset(name) for name in design.registers.registers
+                    if name.startswith("program")}
+        assert {offset for offset, _ in places[0][len(told) :]} <= programs
+
+        class Told(AceRing if engine == "ace" else NicRing):
+            def start_system(self):
+                for node, writes in zip(self.nodes, places):
+                    for offset, word in writes:
+                        node.write(offset, word)
+                self.system.run(max_cycles=100_000)
+
+        settings = RingSettings(nodes=2, memory_bytes=data["memory_bytes"])
+        self.ring = Told(design.component.config, settings)
+        (job, *_) = data["jobs"]
+        self.command = Command(elements=ELEMENTS, op=ReduceOp.SUM_I32, source=data["bus_bytes"],
+                               destination=1 << 10)
+        assert job["elements"] == ELEMENTS and job["op"] == self.command.op.name
+        self.registers = design.registers
+        self.patience = self.registers.registers["watchdog"].unpack(
+            dict(places[0])[self.registers.offset("watchdog")]
+        )["cycles"]
+
+    def writes(self, title):
+        """Offset and word of each write of a recipe."""
+        recipe = self.text.partition(f"## Recipe: {title}\n")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| `(0x\w+)` \| `\w+` \| `(0x\w+)` \|$", recipe, re.MULTILINE)
+        assert rows
+        return [(int(offset, 0), int(word, 0)) for offset, word in rows]
+
+    def start(self, nodes):
+        for node in nodes:
+            for offset, word in self.writes("start"):
+                node.write(offset, word)
+
+    def exact(self):
+        """An all-reduce of both is what numpy says."""
+        ring = self.ring
+        rng = np.random.default_rng(1)
+        vectors = rng.integers(-(1 << 20), 1 << 20, (2, ELEMENTS)).astype(np.int32)
+        for node, vector in zip(ring.nodes, vectors):
+            ring.store(node, self.command, vector)
+        self.start(ring.nodes)
+        ring.system.run(max_cycles=100_000)
+        total = vectors.sum(axis=0, dtype=np.int32)
+        for rank, node in enumerate(ring.nodes):
+            found = ring.result(node, self.command, rank)
+            assert np.array_equal(found.view(np.int32), total)
+            (record,) = ring.take_records(node)
+            names = ("valid", "collective", "tag")
+            assert not any(on for name, on in record.items() if name not in names)
+            assert self.causes(node) == {"done"}
+            ring.write(node, "interrupt", done=1)
+
+    def causes(self, node):
+        return {name for name, on in self.ring.read(node, "interrupt").items() if on}
+
+
+@pytest.mark.parametrize("engine, reported", [
+    ("ace", [{"stalled"}, set()]), ("smartnic", [{"stalled", "aborted"}, {"aborted"}]),
+])
+def test_the_recipes_of_rings_work_and_a_late_rank_is_reported(engine, reported):
+    pair = Pair(engine)
+    ring = pair.ring
+    pair.exact()
+
+    # The other one does not come.
+    pair.start(ring.nodes[:1])
+    ring.system.run(drain=False)
+    ring.system.advance(ring.system.cycle + pair.patience - 1000)
+    assert not any(node.output("irq") for node in ring.nodes)
+    ring.system.advance(ring.system.cycle + 5000)
+    assert [pair.causes(node) for node in ring.nodes] == reported
+    assert ring.nodes[0].output("irq")
+
+    # And by the recipe they go on.
+    for node in ring.nodes:
+        if engine == "ace":
+            ring.write(node, "control", abort=1, epoch=1)
+    ring.system.run(max_cycles=10_000)
+    for node in ring.nodes:
+        state = ring.read(node, "status")
+        assert state["idle"] and not state.get("aborting")
+        ring.take_records(node)
+        ring.write(node, "interrupt", **dict.fromkeys(pair.causes(node), 1))
+    ring.system.run(max_cycles=10_000)
+    pair.exact()

@@ -64,7 +64,12 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     ".store_cycles": ("0", "1.5"),
     ".read_latency_s": ("0", "1.5"),
     ".bucket_cycles": ("0",),
+    # Behind ``**``, so that no default is seen.
     ".window_cycles": ("None",),
+    ".trunk_bandwidth_bytes_per_s": ("None",),
+    ".logical_shape": ("None",),
+    ".placement": ("None",),
+    ".parallelism": ("None",),
     ".watchdog_cycles": ("0",),
     ".stages": ("0",),
     ".link_stalls": ("0",), ".memory_stalls": ("0",), ".host_stalls": ("0",),

@@ -1,14 +1,16 @@
 """Machines by name: nothing above its bound, and a fit finds what was planted."""
 
+import numpy as np
 import pytest
 
 import foldwire as fw
+from bench.machines import MEASURED, outside
 from foldwire.cli import main
-from sim.describe.machines import MACHINES
+from sim.describe.machines import MACHINES, machine
 from sim.describe.reader import ConfigError
 from sim.endpoint.calibrated import Calibration
-from sim.machines.fit import fit, read_table
-from sim.machines.measure import measure, sizes_from
+from sim.machines.fit import Measured, fit, model_of, read_table
+from sim.machines.measure import lines_of, measure, sizes_from
 
 PLANTED = Calibration(share=0.8, start=5e-6, step=4e-7)
 
@@ -100,7 +102,14 @@ def test_output_of_nccl_tests_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "what"),
-    [("", "at least three rows"),
+    [("", "at least three sizes"),
+     ("size_bytes,time_us\n8,1\n16,2\n", "at least three sizes, .*, not 2"),
+     ("size_bytes,time_us\n8,1\n\n16,x\n", "line 4 must hold size_bytes and time_us, not '16,x'"),
+     ("size_bytes,time_us\n8\n", "line 2 must hold size_bytes and time_us, not '8'"),
+     ("size_bytes,time_us\n8,nan\n", "line 2: time_us must be above 0 and at most 1e.09, not '8,"),
+     ("size_bytes,time_us\n-8,1\n", "line 2: size_bytes must be above 0 and at most"),
+     ("size_bytes,time_us\n8,1,2\n", "line 2: size_bytes must be .* not '8,1,2'"),
+     ("size_bytes,busbw\n8,1\n", "at least three sizes, below the header size_bytes,time_us"),
      ("1024 256 float sum -1 N/A 0 0\n", "line 1 must hold time and algbw"),
      ("1048576 262144 float sum -1 20.97 36.7 64.2 0\n", "line 1: size over time must be algbw, ")],
 )
@@ -133,7 +142,7 @@ def test_counts_are_those_of_nccl_tests(collective, count, capsys):
 def test_bytes_that_are_no_text_are_no_table(tmp_path):
     path = tmp_path / "table.bin"
     path.write_bytes(bytes(range(256)))
-    with pytest.raises(ValueError, match=r"table.bin: must hold at least three rows"):
+    with pytest.raises(ValueError, match=r"table.bin: must hold at least three sizes"):
         read_table(path)
 
 
@@ -200,3 +209,155 @@ def test_auto_takes_the_fastest_algorithm_of_the_machine_and_says_which():
 def test_algorithms_that_a_machine_has_not_are_refused(changed, what):
     with pytest.raises(ConfigError, match=what):
         fw.run(AUTO | changed)
+
+
+def test_no_time_is_printed_that_nothing_is_stated_of():
+    """Links alone would do 8 bytes in picoseconds."""
+    for name, each in MACHINES.items():
+        row = measure(name, "all_reduce", 1 << 12)
+        cells = lines_of(name, "all_reduce", [row])[-1].split()
+        assert row.is_timed is each.latency_is_stated
+        assert (cells[5], cells[8]) == ("-", "-") or row.is_timed
+        assert any("links alone" in line for line in lines_of(name, "all_reduce", [row])) is not (
+            row.is_timed
+        )
+    assert [name for name, each in MACHINES.items() if each.latency_is_stated] == ["dgx-2-klenk"]
+
+
+@pytest.mark.parametrize("start", [1e-9, 2.00049e-5, 0.0123456])
+def test_no_time_is_below_the_start(start, capsys):
+    arguments = ["machines", "dgx-h100", "--from", "8", "--to", "4096", "--factor", "8"]
+    assert main([*arguments, "--start", str(start)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "#" not in line]
+    assert len(rows) == 4
+    for row in rows:
+        assert min(float(row[5]), float(row[8])) >= start * 1e6
+        assert float(row[9]) <= 100
+
+
+def test_what_a_switch_sums_with_the_own_operand_rises_with_the_ranks():
+    rates = {
+        nodes: measure("dgx-h100", "all_reduce", 1 << 30, algorithm="pull", nodes=nodes).algbw
+        for nodes in range(2, 9)
+    }
+    for nodes, rate in rates.items():
+        assert rate == pytest.approx(450e9 / (1 + 1 / nodes), rel=0.03)
+    assert sorted(rates.values()) == list(rates.values())
+    # Of two and three ranks a ring sends no more.
+    assert measure("dgx-h100", "all_reduce", 1 << 30, nodes=2).algorithm == "ring"
+
+
+def test_an_own_operand_that_stays_is_an_option_of_the_description():
+    described = {
+        "topology": {"machine": "dgx-h100"},
+        "workload": {"collective": "all_reduce", "size_bytes": 1 << 24},
+        "endpoint": {"kind": "in_switch"},
+        "run": {"passes": 1},
+    }
+    stays = {**described, "endpoint": {"kind": "in_switch", "own_travels": False}}
+    assert fw.run(described).time_s / fw.run(stays).time_s == pytest.approx(9 / 8, rel=0.02)
+    wrong = {"kind": "in_switch", "mode": "push", "own_travels": True}
+    topology = {"machine": "dgx-2-klenk"}
+    with pytest.raises(ConfigError, match=r"endpoint.mode: must be 'pull' where own_travels"):
+        fw.run({**described, "topology": topology, "endpoint": wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "sizes"),
+    [
+        ("dgx-2", 12, [12]), ("dgx-2", 7, [7]), ("2x-p5", 16, [8, 2]), ("2x-p5", 5, [5]),
+        ("tpu-v4-pod", 512, [16, 16, 2]), ("gb200-x8", 2, [2]),
+    ],
+)
+def test_a_part_of_a_machine_fills_packages_one_after_the_other(name, nodes, sizes):
+    part = machine(name, nodes)
+    assert [each["size"] for each in part.dimensions] == sizes and part.nodes == nodes
+    row = measure(name, "all_reduce", 1 << 28, nodes=nodes)
+    assert 85 <= row.percent <= 100 * (1 + 1e-9)
+    run = fw.run({
+        "topology": {"machine": name, "nodes": nodes},
+        "workload": {"collective": "all_reduce", "size_bytes": 1 << 20},
+    })
+    assert run.network.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "what"),
+    [
+        ("dgx-2", 17, "nodes must be from 2 to 16, not 17"),
+        ("dgx-2", 1, "nodes must be from 2 to 16, not 1"),
+        ("dgx-2", 11, "nodes must be an even number above 8, not 11"),
+        ("2x-p5", 12, "nodes must be a multiple of 8 above 8, not 12"),
+    ],
+)
+def test_ranks_that_a_machine_has_not_are_refused(name, nodes, what, capsys):
+    assert main(["machines", name, "--nodes", str(nodes)]) == 2
+    assert what in capsys.readouterr().err
+    key = what.replace("nodes", "topology.nodes:", 1)
+    with pytest.raises(ConfigError, match=key):
+        fw.run({
+            "topology": {"machine": name, "nodes": nodes},
+            "workload": {"collective": "all_reduce", "size_bytes": 1 << 20},
+        })
+
+
+@pytest.mark.parametrize("each", MEASURED, ids=lambda each: each.file)
+def test_measured_tables_are_read_and_named_with_their_source(each):
+    rows = read_table(each.path)
+    assert len(rows) >= 4 and all(1e-6 < row.time_s < 1 for row in rows)
+    assert each.file in (each.path.parent / "README.md").read_text(encoding="utf-8")
+    assert machine(each.machine, each.nodes).nodes == each.nodes
+
+
+def test_runs_at_full_bandwidth_stand_for_those_with_a_share():
+    rows = [Measured(size, 1.0) for size in (1 << 12, 1 << 22, 1 << 26)]
+    for nodes in (12, 16):
+        times = model_of("dgx-2", "all_reduce", "ring", rows, nodes)
+        calibration = Calibration(share=0.37, start=3e-5, step=2e-6)
+        true = [
+            measure(
+                "dgx-2", "all_reduce", row.size_bytes, algorithm="ring", calibration=calibration,
+                nodes=nodes,
+            ).time_s
+            for row in rows
+        ]
+        assert times(0.37, 3e-5, 2e-6) == pytest.approx(true, rel=1e-6)
+
+
+def _bent(sizes):
+    """Times that no start and no rate meet, as those of a library that changes protocols."""
+    return [Measured(s, 3e-5 + s / 2e11 * (3 if s < 1 << 22 else 1)) for s in sizes]
+
+
+def test_a_fit_is_as_near_as_the_best_of_many_outside_starts():
+    rows = _bent([1 << n for n in (10, 16, 20, 23, 26)])
+    found = fit("dgx-a100", "all_reduce", "ring", rows)
+    times = model_of("dgx-a100", "all_reduce", "ring", rows)
+    goal = np.array([row.time_s for row in rows])
+
+    assert found.squares <= 1.05 * outside(times, goal, 1, starts=4)
+    assert found.squares == pytest.approx(found.errors @ found.errors)
+    slope, start = np.polyfit([r.size_bytes for r in rows], goal, 1, w=1 / goal)
+    assert found.line == pytest.approx((start, slope), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "times_us",
+    [
+        [1e9, 1e9, 1e9],  # a share near 0
+        [1e-6, 1e-6, 1e-6],  # faster than the links
+        [5.0, 4.0, 3.0],  # faster with size
+        [1e-6, 1e9, 1e-6],
+    ],
+)
+@pytest.mark.parametrize("name", ["dgx-a100", "dgx-2-klenk"])
+def test_no_table_makes_a_fit_fail(name, times_us, tmp_path, capsys):
+    path = tmp_path / "table.csv"
+    sizes = (1 << 10, 1 << 14, 1 << 18)
+    rows = "".join(f"{size},{time}\n" for size, time in zip(sizes, times_us))
+    path.write_text(f"# from nowhere\nsize_bytes,time_us\n{rows}", encoding="utf-8")
+    assert main(["machines", name, "--algorithm", "ring", "--fit", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "a straight line: worst row" in out and "this model: worst row" in out
+    values = [float(line.split(" = ")[1]) for line in out.splitlines() if " = " in line]
+    assert 0 < values[0] <= 1 and min(values[1:]) >= 0 and all(map(np.isfinite, values))

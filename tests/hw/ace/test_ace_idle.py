@@ -1,5 +1,9 @@
+# amaranth: UnusedElaboratable=no
 """An engine that has been given a command is busy until the command is complete."""
 
+from hw.ace.config import preset
+from hw.ace.port import Port
+from hw.common.testing import simulate
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_ring import AceRing
 
@@ -18,3 +22,27 @@ def test_a_command_that_is_being_checked_keeps_the_engine_busy():
         for ticket in reads:
             status = layout.unpack(ticket.value)
             assert {name: value for name, value in status.items() if value} == {"outstanding": 1}
+
+
+def test_a_port_is_busy_until_the_event_of_its_last_packet_is_taken():
+    dut = Port(preset("test"))
+
+    async def bench(ctx):
+        ctx.set(dut.link.tx.tready, 1)
+        ctx.set(dut.read.grant, 1)
+        ctx.set(dut.command.p.length, 8)
+        ctx.set(dut.command.valid, 1)
+        while not ctx.get(dut.command.ready):
+            await ctx.tick()
+        await ctx.tick()
+        ctx.set(dut.command.valid, 0)
+        for _ in range(100):
+            ctx.set(dut.link.tx.credit, ctx.get(dut.link.tx.tvalid & dut.link.tx.tuser))
+            await ctx.tick()
+            assert not ctx.get(dut.idle)
+        assert ctx.get(dut.sent.valid)
+        ctx.set(dut.sent.ready, 1)
+        await ctx.tick().repeat(3)
+        assert ctx.get(dut.idle), "all else has been idle"
+
+    simulate(dut, bench)

@@ -211,6 +211,25 @@ def test_damaged_header_is_a_loss_while_a_command_is_outstanding_only():
     on_control(steps)
 
 
+def test_an_abort_forgets_packets_that_are_found_missing_in_its_cycle():
+    """Those of later cycles are of the new epoch, and halt it."""
+    async def steps(ctx, dut, software):
+        stops, halted = [], []
+        await software.put_while(lambda _: stops.append(ctx.get(dut.stop)), "control", abort=1)
+        for lost in range(WRITE_CYCLES - 4):
+            await software.put_while(
+                lambda cycle, lost=lost: ctx.set(dut.port[0].missing, cycle == lost),
+                "control", abort=1,
+            )
+            halted.append((await software.get("status"))["halted"])
+            await software.put("control", abort=1)
+        at = stops.index(1)
+        assert 0 < at < len(halted) - 1
+        assert halted == [0] * (at + 1) + [1] * (len(halted) - at - 1)
+
+    on_control(steps)
+
+
 def test_abort_wins_over_a_halt_of_the_same_cycle():
     """One that is heard later is of the new epoch."""
     halted = []

@@ -14,13 +14,14 @@ from hw.common.engine_registers import (
     CSR_SIGNATURE,
     VERSION,
     EngineRegisters,
+    counter_registers,
     identity_register,
     memory_end_registers,
     outcome_registers,
     wide_registers,
 )
 from hw.common.idle import IdleDetector
-from hw.common.register_map import Field, Register, RegisterMap
+from hw.common.register_map import Field, RegisterMap
 from hw.common.testing import simulate
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.registers import register_map as nic_registers
@@ -54,7 +55,7 @@ def clerk_map():
                 errors=Refusal,
                 interrupts=CAUSES,
             ),
-            Register("work", "ro", [Field("beats", 32)], count=2),
+            *counter_registers({"work": ("beats", "")}, count=2, bits={"work": 3}),
         ],
     )
 
@@ -164,6 +165,19 @@ def test_status_is_shown_and_work_is_added_up():
         assert await get("work", 1) == {"beats": 15}
 
     on_clerk(steps)
+
+
+def test_a_counter_takes_all_that_may_come_in_a_cycle():
+    class Wide(Clerk):
+        def elaborate(self, platform):
+            m = super().elaborate(platform)
+            r = EngineRegisters(Module(), clerk_map(), csr=self.csr)
+            r.count(r.work[0], self.work[:2], self.work[:2])  # 6 at most
+            with pytest.raises(ValueError, match=r"of 3 bits cannot take 8 in a cycle$"):
+                r.count(r.work[0], self.work, self.done)
+            return m
+
+    Wide().elaborate(None)
 
 
 def test_an_interrupt_is_raised_while_it_is_enabled_and_pending():

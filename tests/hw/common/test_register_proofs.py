@@ -13,7 +13,7 @@ from tests.hw.common.prover import ever, holds, nth
 REGISTERS = RegisterMap(
     "proof",
     [
-        Register("setting", "rw", [Field("low", 8), Field("high", 4)]),
+        Register("setting", "rw", [Field("low", 8), Field("high", 4)], strobed=True),
         Register("command", "wo", [Field("code", 2)]),
         Register("status", "ro", [Field("code", 2)]),
     ],

@@ -150,6 +150,55 @@ def test_read_only_register_shows_its_input_and_refuses_writes():
     simulate(dut, bench)
 
 
+def test_strobes_are_told_of_where_they_are_asked_for():
+    registers = RegisterMap(
+        "m", [Register("a", "rw", [Field("b", 8)], strobed=True), Register("c", "rw", [Field("b")])]
+    )
+    dut = RegisterFile(registers)
+    seen = []
+
+    async def watch(ctx):
+        async for _, _, strobe, value in ctx.tick().sample(dut.a.strobe, dut.a.value.b):
+            if strobe:
+                seen.append(value)
+
+    async def bench(ctx):
+        await write(ctx, dut.bus, registers.offset("a"), 7)
+        await write(ctx, dut.bus, registers.offset("c"), 1)
+        assert ctx.get(dut.c.value.b) == 1
+
+    simulate(dut, bench, checks=[watch])
+
+    assert seen == [7] and not hasattr(dut.c, "strobe")
+
+
+def test_counters_add_what_comes_and_cannot_be_written():
+    registers = RegisterMap(
+        "m",
+        [
+            Register("beats", "ro", [Field("count", 32)], count=3, adds=2),
+            Register("few", "ro", [Field("count", 4)], adds=1),
+        ],
+    )
+    dut = RegisterFile(registers)
+
+    async def bench(ctx):
+        for first, last, one in [(3, 1, 1), (0, 2, 1), (1, 0, 0), *[(0, 0, 1)] * 17]:
+            ctx.set(dut.beats[0].event, first)
+            ctx.set(dut.beats[2].event, last)
+            ctx.set(dut.few.event, one)
+            await ctx.tick()
+        ctx.set(dut.few.event, 0)
+        await ctx.tick().repeat(2)
+        counts = [await read(ctx, dut.bus, registers.offset("beats", n)) for n in range(3)]
+        assert counts == [(OKAY, 4), (OKAY, 0), (OKAY, 3)]
+        assert await read(ctx, dut.bus, registers.offset("few")) == (OKAY, 19 % 16)
+        assert await write(ctx, dut.bus, registers.offset("beats", 1), 9) == SLVERR
+        assert await read(ctx, dut.bus, registers.offset("beats", 1)) == (OKAY, 0)
+
+    simulate(dut, bench)
+
+
 def test_events_are_cleared_by_ones_and_a_simultaneous_event_is_kept():
     registers = example_map()
     dut = RegisterFile(registers)
@@ -281,6 +330,18 @@ def test_document_has_a_row_for_every_register_and_field():
         (
             lambda: Register("a", "rw", [Field("b")], offset=6),
             r"^Register a offset must be a multiple of 4 at least 0, not 6$",
+        ),
+        (
+            lambda: Register("a", "rw", [Field("b", 8)], adds=1),
+            r"^Register a adds must be None but for a read-only register of one field, not 1$",
+        ),
+        (
+            lambda: Register("a", "ro", [Field("b", 8)], adds=9),
+            r"^Register a adds must be an integer from 1 to 8, not 9$",
+        ),
+        (
+            lambda: Register("a", "ro", [Field("b", 8)], strobed=True),
+            r"^Register a strobed must be False but for what is read and written, not True$",
         ),
         (
             lambda: RegisterMap("m", [Register("a", "rw", [Field("b")])] * 2),

@@ -4,7 +4,8 @@
 The halves are proved apart, without a bound. What the receiver relies on (`ReceiverHarness`) is
 what the sender is proved to do: a frame is new if fewer than `slots` are under way, or one of the
 last `slots` once more; the wire keeps the order. Both together are proved for some cycles, in which
-two frames get through; `test_link_retry_ends` goes on.
+a frame gets through after a repetition; and, where the wire has two faults at most, for more, in
+which four do, so that a number comes again. `test_link_retry_ends` goes on.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.link import retry_link
 from hw.link.retry_frame import Control, RetryConfig, RetryFormat
 from hw.link.retry_link import RetryLink
 from hw.link.retry_receiver import RetryReceiver
@@ -253,6 +255,9 @@ class SenderHarness(wiring.Component):
         return m
 
 
+FAULTS = ("lose", "mark", "damage", "again")
+
+
 def in_session(link):
     """The same, in a session from reset on."""
 
@@ -271,41 +276,49 @@ class RetryHarness(wiring.Component):
     """Two ends in a session, frames from one to the other, and wires that do what they like.
 
     In each cycle a wire may lose a flit, change its mark, damage it, or send a flit again in place
-    of the next one. `bad` is high when a frame that is delivered is not the next one, whole, or
-    when a credit arrives that was not given.
+    of the next one; with *faults* in so many cycles at most, and then there is always a frame to be
+    sent, what comes is taken at once, and no credit is given, by which more cycles can be looked
+    at. `bad` is high when a frame that is delivered is not the next one, whole, or when a credit
+    arrives that was not given.
     """
 
-    def __init__(self, link=RetryLink):
-        self.link = link
-        faults = {name: In(2) for name in ("lose", "mark", "damage", "again")}
+    def __init__(self, link=RetryLink, *, faults=None):
+        self.link, self.faults = link, faults
         super().__init__(
-            {**faults, "commit": In(1), "give": In(1), "take": In(1), "bad": Out(1),
+            {**{name: In(2) for name in FAULTS}, "commit": In(1), "give": In(1), "take": In(1),
+             "bad": Out(1),
              "cover_second_frame_is_delivered": Out(1),
-             "cover_a_frame_is_delivered_after_a_repetition": Out(1)}
+             "cover_a_frame_is_delivered_after_a_repetition": Out(1),
+             **({"cover_fourth_frame_is_delivered_after_a_repetition": Out(1)} if faults else {})}
         )
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.near = near = in_session(self.link)(FORMAT, CONFIG)
         m.submodules.far = far = in_session(self.link)(FORMAT, CONFIG)
-        self._wire(m, near, far, 0)
-        self._wire(m, far, near, 1)
+        struck = {name: getattr(self, name) for name in FAULTS}
+        if self.faults:
+            left = Signal(range(self.faults + 1), init=self.faults)
+            m.d.sync += left.eq(left - ((left != 0) & Cat(struck.values()).any()))
+            struck = {name: Mux(left != 0, bits, 0) for name, bits in struck.items()}
+        self._wire(m, near, far, 0, struck)
+        self._wire(m, far, near, 1, struck)
         number = Signal(range(NUMBERS))
         frame = near.frame
         m.d.comb += [
             frame.fresh.eq(1),
-            frame.commit.eq(self.commit & frame.room),
+            frame.commit.eq((1 if self.faults else self.commit) & frame.room),
             frame.write.eq(frame.commit & number[0]),
             frame.data.eq(number),
             frame.content.eq(frame_of(number)),
-            far.o.ready.eq(self.take),
+            far.o.ready.eq(1 if self.faults else self.take),
         ]
         m.d.sync += number.eq(number + frame.commit)
         due = Signal(range(NUMBERS))
         inside = Signal()
         bad = delivers(m, far.o, due, inside)
         out = Signal(2)
-        given = self.give & (out != 3)
+        given = Const(0) if self.faults else self.give & (out != 3)
         m.d.comb += near.freed[0].eq(given)
         m.d.sync += out.eq(out + given - far.credits[0])
         bad |= far.credits[0] & (out == 0)
@@ -317,22 +330,26 @@ class RetryHarness(wiring.Component):
                 ever(m, near.resent) & arrives
             ),
         ]
+        if self.faults:
+            m.d.comb += self.cover_fourth_frame_is_delivered_after_a_repetition.eq(
+                ever(m, near.resent) & nth(m, arrives, 4)
+            )
         return m
 
-    def _wire(self, m, sender, receiver, k):
+    def _wire(self, m, sender, receiver, k, struck):
         last = Signal.like(sender.tx.p.as_value(), name=f"last_{k}")
         again = Signal(name=f"again_{k}")
         held = Signal(name=f"held_{k}")
         flit = Signal(sender.tx.p.shape(), name=f"flit_{k}")
         bits = flit.as_value()
         m.d.comb += [
-            again.eq(self.again[k] & held),
+            again.eq(struck["again"][k] & held),
             sender.tx.ready.eq(~again),
             bits.eq(Mux(again, last, sender.tx.p.as_value())),
-            receiver.rx.valid.eq((again | sender.tx.valid) & ~self.lose[k]),
-            receiver.rx.p.start.eq(flit.start ^ self.mark[k]),
+            receiver.rx.valid.eq((again | sender.tx.valid) & ~struck["lose"][k]),
+            receiver.rx.p.start.eq(flit.start ^ struck["mark"][k]),
             # The last bit of a flit is one of the CRC if it is a header.
-            receiver.rx.p.data.eq(Cat(flit.data[:-1], flit.data[-1] ^ self.damage[k])),
+            receiver.rx.p.data.eq(Cat(flit.data[:-1], flit.data[-1] ^ struck["damage"][k])),
         ]
         with m.If(sender.tx.valid & sender.tx.ready):
             m.d.sync += [last.eq(sender.tx.p.as_value()), held.eq(1)]
@@ -405,3 +422,19 @@ def test_both_ends_deliver_each_frame_once_and_in_order(tmp_path):
 
 def test_a_link_with_a_planted_bug_is_refuted(tmp_path):
     assert not holds(RetryHarness(LinkOfTooMany), tmp_path, cycles=30)
+
+
+FAULTY_CYCLES = 26
+"""In which two faults of the wire may come, and a fourth frame be delivered after a repetition."""
+
+
+def test_both_ends_deliver_four_frames_whatever_two_faults_do(tmp_path):
+    assert holds(RetryHarness(faults=2), tmp_path, cycles=FAULTY_CYCLES)
+
+
+@pytest.mark.parametrize("half, planted", [
+    ("RetryReceiver", ReceiverOfTooMany), ("RetrySender", HastySender),
+])
+def test_two_faults_refute_a_half_with_a_planted_bug(half, planted, monkeypatch, tmp_path):
+    monkeypatch.setattr(retry_link, half, planted)
+    assert not holds(RetryHarness(faults=2), tmp_path, cycles=FAULTY_CYCLES)

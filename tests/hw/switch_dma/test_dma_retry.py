@@ -9,6 +9,7 @@ from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
 from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Format
+from hw.switch.recount import GUARD_CYCLES
 from hw.switch_dma.config import preset
 from tb.link.lossy import Faults
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
@@ -16,6 +17,7 @@ from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
 RETRY = RetryConfig(slots=8, timeout_cycles=100, tries=30)
+QUIET = 2 * GUARD_CYCLES + 400
 IMPATIENT = RetryConfig(slots=8, timeout_cycles=100, tries=4, keepalive_cycles=2500)
 
 
@@ -141,6 +143,78 @@ def test_a_switch_is_told_that_an_endpoint_was_reset(mode):
         status = switch.read("port_status", system.places[k][0][1])
         assert (status["up"], status["failed"]) == (1, 0)
     assert not any(each["link"] for each in system.ask("interrupt"))
+
+
+def test_an_endpoint_is_told_that_its_switch_was_reset(mode):
+    """By its interrupt, which the recipe of set-up enables."""
+    system = join(flat(SWITCH, DMA, 3, retry=IMPATIENT, mode=mode))
+    clear(system)
+
+    system.restart_switch(0)
+    system.run(lambda: not all(system.links("up")))
+    system.run(lambda: all(system.links("up")))
+    system.settle(quiet=QUIET)
+
+    for node, causes in zip(system.nodes, system.ask("interrupt")):
+        assert [name for name, on in causes.items() if on] == ["link"]
+        assert node.pins.get("irq")
+
+
+@pytest.mark.parametrize("make, members, victim", [
+    (flat, 3, "endpoint"), (flat, 3, "switch"), (two_levels, 6, "root"),
+])
+def test_a_reset_of_one_end_costs_no_credit(make, members, victim, mode):
+    """Three in a row in mid-run, now and then with the cable cut: buffers hold two packets of a
+    class. Nobody has to ask for it; an endpoint that was reset need not even join."""
+    rng = random.Random(members)
+    system = join(make(SWITCH, DMA, members, retry=IMPATIENT, mode=mode, seed=members))
+    assert SWITCH.credits == DMA.credits == 2
+    for turn in range(3):
+        AllReduce(system, ReduceOp.SUM_I32, 900, seed=turn).start()
+        for _ in range(rng.randrange(100, 700)):
+            system.step()
+        cut = [wire for wire in ends(system, 0) if rng.random() < 0.5]
+        for wire in cut:
+            wire.cut = True
+        for _ in range(rng.randrange(100)):
+            system.step()
+        if victim == "endpoint":
+            system.nodes[0].restart()
+        else:
+            system.restart_switch(0 if victim == "switch" else system.peer[leaf_of(system)][0])
+        for wire in cut:
+            wire.cut = False
+        system.run(lambda: not all(system.links("up")))
+        system.run(lambda: all(system.links("up")))
+        system.settle(quiet=QUIET)
+        all_credits_are_home(system)
+
+        if victim == "endpoint":
+            system.nodes[0].configure(members=members)
+            system.nodes[0].join()
+        else:
+            system.nodes[rng.randrange(members)].write("control", abort=1)
+        system.settle(quiet=QUIET)
+        clear(system)
+        job = AllReduce(system, ReduceOp.SUM_I32, 300, seed=10 + turn)
+        job.start()
+        system.settle(quiet=QUIET)
+        for words in job.results():
+            assert (words == sum(job.inputs)).all()
+        all_credits_are_home(system)
+
+
+def leaf_of(system):
+    """The port of the first endpoint's switch that leads to another switch."""
+    ((switch, _),) = system.places[0]
+    return next(end for end in system.peer if end[0] == switch)
+
+
+def all_credits_are_home(system):
+    """At both ends of every link."""
+    ports = [system.switches[s].read("port_status", p) for s, p in (*system.peer, *system.at)]
+    for each in (*system.ask("link_status", 0), *ports):
+        assert (each["counting"], each["credits_home"]) == (0, 1)
 
 
 def test_counters_of_links_are_those_of_their_events():

@@ -2,15 +2,24 @@
 """Rules that an endpoint keeps where all-reduces seldom come: what it refuses, what it tells, what
 it gives back, and what `idle` says."""
 
+import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
+from amaranth.hdl import Signal
+from amaranth.sim import Simulator
 
+from hw.common.testing import simulate
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import preset as switch_preset
-from hw.switch.packet import AbortCause, Kind, encode
+from hw.switch.packet import CLASSES, AbortCause, Kind, encode
+from hw.switch.recount import GUARD_CYCLES
+from hw.switch_dma import lane
 from hw.switch_dma.config import preset
+from hw.switch_dma.lane import Lane
+from hw.switch_dma.receive import Receive
 from tb.switch_dma.fabric import AllReduce, flat, join
 from tb.switch_dma.faults import Tap
 from tb.switch_dma.node import SLVERR
@@ -47,6 +56,100 @@ def test_what_all_members_must_have_alike_is_not_changed_under_way(name, fields)
     node.write(name, **fields)
     system.settle(quiet=10)
     assert system.ask(name, nodes=[node]) == [before | fields]
+
+
+SENT = (Kind.LOAD, Kind.PARTIAL, Kind.RESPONSE, Kind.RESULT, Kind.SYNC)
+"""Kinds that an endpoint takes."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_credit_comes_home_whatever_becomes_of_its_packet(seed):
+    """Sound ones, some cut short, with a flit too many, of other regions or addresses, of a kind
+    that only switches take, or while the region is closed, in any order, while their takers stall:
+    as many credits of each class come back as there were packets of it."""
+    rng = random.Random(seed)
+    dut = Receive(DMA, link=0)
+    size = DMA.payload_flits
+    paid, back, taken, owed = ([0] * CLASSES for _ in range(4))
+    fates, seen = Counter(), Counter()
+
+    def packet():
+        """Class, flits, and what becomes of it."""
+        kind = rng.choice((*SENT, Kind.PUSH))
+        fields = rng.choice(({}, {}, {}, {"region": 5}, {"address": 9 * size + 1}))
+        if kind in (Kind.SYNC, Kind.PUSH):
+            fields = {}
+        header = encode({"kind": kind.value, "address": 9 * size, "count": 1, "source": 0,
+                         "destination": 1, "op": 3, **fields})
+        flits = 0 if kind in (Kind.LOAD, Kind.SYNC) else size
+        fate = "damaged" if kind is Kind.PUSH else "region" if fields else "sound"
+        if fate == "sound" and flits and rng.random() < 0.6:
+            fate = rng.choice(("truncated", "truncated", "damaged"))
+            flits = rng.randrange(size) if fate == "truncated" else size + 1
+        return kind.value & 3, [header, *range(flits)], fate
+
+    async def bench(ctx):
+        for name, value in {"endpoint": 1, "members": 2, "region": 0}.items():
+            ctx.set(dut.node[name], value)
+        ctx.set(dut.open, 1)
+        for number in range(200):
+            traffic, flits, fate = packet()
+            if number == 199:  # the last one ends what came before it
+                traffic, fate = 0, "sound"
+                flits = [encode({"kind": Kind.LOAD.value, "count": 1, "op": 3})]
+            ctx.set(dut.rx.valid, 0)
+            for waited in range(1000):
+                if owed[traffic] < DMA.buffer_packets and rng.random() < 0.7:
+                    break
+                assert waited < 999, f"a credit of class {traffic} is lost"
+                await ctx.tick()
+            paid[traffic] += 1
+            owed[traffic] += 1
+            fates[fate] += 1
+            ctx.set(dut.open, rng.random() < 0.8)
+            for place, flit in enumerate(flits):
+                ctx.set(dut.rx.valid, 1)
+                ctx.set(dut.rx.p.start, place == 0)
+                ctx.set(dut.rx.p.data, flit)
+                await ctx.tick()
+        ctx.set(dut.rx.valid, 0)
+        await ctx.tick().repeat(300)
+        assert ctx.get(dut.idle)
+
+    async def watch(ctx):
+        async for _, _, credit, drops, stale in ctx.tick().sample(
+            dut.credit, dut.dropped, dut.stale
+        ):
+            for k in range(CLASSES):
+                back[k] += credit >> k & 1
+                owed[k] -= credit >> k & 1
+            for k, name in enumerate(("damaged", "truncated", "region", "overflow")):
+                seen[name] += drops >> k & 1
+            seen["stale"] += stale
+
+    async def take(ctx):
+        while True:
+            for port in (*dut.o, dut.heard):
+                ctx.set(port.ready, rng.random() < 0.7)
+            await ctx.tick()
+
+    async def count(ctx):
+        firsts = [port.valid & port.ready & port.p.first for port in dut.o]
+        async for _, _, *begun in ctx.tick().sample(*firsts):
+            for k, first in enumerate(begun):
+                taken[k] += first
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(bench)
+    simulator.add_testbench(take, background=True)
+    simulator.add_process(watch)
+    simulator.add_process(count)
+    simulator.run()
+    assert back == paid and min(paid) > 20
+    assert min(fates.values()) > 10 and min(taken) > 2
+    assert seen["region"] == fates["region"] and not seen["overflow"]
+    assert 5 < seen["truncated"] <= fates["truncated"] and seen["stale"] > 10
 
 
 @pytest.mark.parametrize("who", ["itself", "another"])
@@ -148,10 +251,88 @@ def test_poison_of_a_result_that_nobody_waits_for_spoils_nothing(what, mode):
     assert all(each["done"] and not each["invalid"] for each in system.ask("interrupt"))
 
 
+def test_a_lane_is_not_idle_while_it_holds_a_packet():
+    """Nothing is counted, sent, or asked of memory in a cycle in which a lane says that it is idle,
+    or after it if nothing came in."""
+    dut = Lane(DMA, link=0)
+    size = DMA.payload_flits
+    headers = [(Kind.LOAD, 0, {}), (Kind.LOAD, 0, {"epoch": 3}), (Kind.RESULT, size, {}),
+               (Kind.RESULT, size, {"epoch": 3}), (Kind.SYNC, 0, {}),
+               (Kind.RESPONSE, size, {}), (Kind.RESULT, size, {"region": 1}),
+               (Kind.RESULT, size, {"count": 0}), (Kind.COUNT, 0, {}), (Kind.PUSH, size, {})]
+    happened = []
+
+    async def bench(ctx):
+        for name, value in {"endpoint": 1, "members": 2, "region": 0}.items():
+            ctx.set(dut.node[name], value)
+        ctx.set(dut.open, 1)
+        ctx.set(dut.heard.ready, 1)
+        await ctx.tick().repeat(5)
+        for kind, flits, fields in headers:
+            header = encode({"kind": kind.value, "address": 9 * size, "count": 1, "source": 0,
+                             "destination": 1, "op": 3, **fields})
+            for flit in (header, *range(flits)):
+                ctx.set(dut.link.rx.valid, 1)
+                ctx.set(dut.link.rx.p.start, int(flit == header))
+                ctx.set(dut.link.rx.p.data, flit)
+                await ctx.tick()
+            ctx.set(dut.link.rx.valid, 0)
+            await ctx.tick().repeat(2 * GUARD_CYCLES + 60 if kind is Kind.COUNT else 60)
+            assert ctx.get(dut.idle), kind
+            happened.append(kind)
+
+    async def check(ctx):
+        asleep = False
+        shown = [dut.idle, dut.link.rx.valid, dut.events.as_value(), dut.link.rx_credit,
+                 dut.link.tx.valid, dut.heard.valid, dut.mem.read.arvalid,
+                 dut.mem.write.awvalid]
+        async for _, _, idle, comes, events, *seen in ctx.tick().sample(*shown):
+            asleep = (idle or asleep) and not comes
+            assert not (asleep and (events or any(seen))), (events, seen)
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(bench)
+    simulator.add_process(check)
+    simulator.run()
+    assert len(happened) == len(headers)
+
+
 HELD = [
     ("Loads", "empty", 0), ("Loads", "walking", 1), ("Receive", "idle", 0),
-    ("Transmit", "empty", 0), ("HomeStore", "empty", 0), ("HomeStore", "busy", 1),
-    ("Operands", "busy", 1), ("Results", "writing", 1), ("WaveControl", "idle", 0),
+    ("Transmit", "empty", 0), ("Transmit", "counting", 1), ("HomeStore", "empty", 0),
+    ("HomeStore", "busy", 1), ("Operands", "busy", 1), ("Results", "writing", 1),
+    ("WaveControl", "idle", 0),
 ]
 
 
+def test_a_lane_is_not_idle_while_one_of_its_parts_is_not(monkeypatch):
+    """Whether one part holds something when all others have nothing is up to latencies."""
+    forced = {each: Signal(name="_".join(each[:2])) for each in HELD}
+
+    def speaking(kind, says):
+        class Forced(kind):
+            def elaborate(self, platform):
+                m = super().elaborate(platform)
+                for output, value, force in says:
+                    with m.If(force):
+                        m.d.comb += getattr(self, output).eq(value)
+                return m
+
+        return Forced
+
+    for part in {part for part, _, _ in HELD}:
+        says = [(output, value, force) for (name, output, value), force in forced.items()
+                if name == part]
+        monkeypatch.setattr(lane, part, speaking(getattr(lane, part), says))
+
+    async def bench(ctx):
+        await ctx.tick().repeat(3)
+        for each, force in forced.items():
+            assert ctx.get(dut.idle)
+            ctx.set(force, 1)
+            assert not ctx.get(dut.idle), each
+            ctx.set(force, 0)
+
+    dut = Lane(DMA, link=0)
+    simulate(dut, bench)

@@ -189,6 +189,20 @@ def test_credits_are_counted_anew_when_software_says_so(mode):
     all_credits_are_home(system)
 
 
+def test_a_row_with_a_port_that_has_no_cable_stops_nobody(mode):
+    """What is sent there is dropped; in service, operands and notices would wait for credits."""
+    system = join(flat(SWITCH, DMA, 3, mode=mode, timeout=200))
+    (switch,) = system.switches
+    switch.write("targets", 0, ports=0b1111)
+    AllReduce(system, ReduceOp.SUM_I32, 600).start()
+    system.settle(quiet=QUIET)
+    system.nodes[1].write("control", 0, abort=1)
+    system.settle(quiet=QUIET)
+    epochs = acknowledge(system)
+    collective(system, epochs, seed=2)
+    all_credits_are_home(system)
+
+
 def test_an_endpoint_without_an_answer_is_not_ready_and_lives():
     """The switch is not there: registers work, commands wait, and the watchdog says so."""
     system = flat(SWITCH, DMA, 2)

@@ -17,7 +17,9 @@ from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 GB = 1e9
-MODES = [*in_switch.MODES, in_switch.PUSH_HOME, in_switch.PULL_TURNS]
+MODES = [
+    *in_switch.MODES, in_switch.PUSH_HOME, in_switch.PULL_TURNS, in_switch.PULL_WHOLE,
+]
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.ALL_TO_ALL]
 NETWORKS = {
     "switch": [Dimension.switch(5, GB, lanes=2)],
