@@ -49,13 +49,13 @@ def group_violations(system: Mapping[str, Any], seed: int, number: int) -> Itera
     world, group = _calls(rng, made, shape, part)
     # Without the group nothing is split.
     runs = {
-        world: _run(made, _job(None, {world: BEGIN_S})),
-        group: _run(made, _job(shape, {group: BEGIN_S})),
+        world: _run(made, _job(made, None, {world: BEGIN_S})),
+        group: _run(made, _job(made, shape, {group: BEGIN_S})),
     }
     allowed = ALIKE if system["topology"]["kind"] in SPINES else 0.0
     for first, second in ((world, group), (group, world)):
         later_s = 1.5e-15 * runs[first].end_fs + BEGIN_S
-        both = _run(made, _job(shape, {first: BEGIN_S, second: later_s}))
+        both = _run(made, _job(made, shape, {first: BEGIN_S, second: later_s}))
         for call in (first, second):
             if call is group and hasattr(made.endpoint, "partition"):
                 continue  # its SRAM is divided for the collectives of all
@@ -75,9 +75,9 @@ def _overlap(
     made: System, shape: tuple[int, ...], world: CollectiveCall, group: CollectiveCall
 ) -> Iterator[str]:
     free = replace(made, scheduler=replace(made.scheduler, concurrency=None, queues="phase"))
-    one = _run(free, _job(None, {world: 0.0})).end_fs
-    other = _run(free, _job(shape, {group: 0.0}))
-    both = _run(free, _job(shape, {world: 0.0, group: 0.0})).end_fs
+    one = _run(free, _job(made, None, {world: 0.0})).end_fs
+    other = _run(free, _job(made, shape, {group: 0.0}))
+    both = _run(free, _job(made, shape, {world: 0.0, group: 0.0})).end_fs
     most = OVERLAP * (one + other.end_fs)
     if both > most:
         yield f"{both} fs overlapped, {one} and {other.end_fs} fs alone"
@@ -114,13 +114,17 @@ def _calls(
     )
 
 
-def _job(shape: tuple[int, ...] | None, calls: Mapping[CollectiveCall, float]) -> Job:
+def _job(
+    made: System, shape: tuple[int, ...] | None, calls: Mapping[CollectiveCall, float]
+) -> Job:
     """Calls that begin at given times."""
     builder = GraphBuilder()
     for number, (call, later_s) in enumerate(calls.items()):
         wait = builder.add(f"wait {number}", TaskKind.DELAY, duration_s=later_s)
         builder.add(f"call {number}", TaskKind.COLLECTIVE, [wait], call=call)
-    return Job(name="groups", graphs=(builder.graph(),), shape=shape)
+    return Job(
+        name="groups", graphs=(builder.graph(),), shape=shape, topology_shape=made.network.shape
+    )
 
 
 def _run(made: System, job: Job) -> RunRecord:

@@ -66,7 +66,7 @@ def typed(
                         raise TypeError(f"{name} must be {_said(hints[name])}, not {shown(value)}")
                     if (allowed := size_of_number(value)) is not None:
                         raise ValueError(f"{name} must be {allowed}, not {shown(value)}")
-                if name in bounds and value is not None:
+                if name in bounds and isinstance(value, Real):
                     _within(name, value, *bounds[name])
             return function(*args, **kwargs)
 
@@ -87,10 +87,10 @@ def size_of_number(value: object) -> str | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, Integral):
-        ok = -MOST_INTEGER <= value <= MOST_INTEGER
+        ok = -MOST_INTEGER <= int(value) <= MOST_INTEGER
         return None if ok else "an integer of at most 64 bits"
     if isinstance(value, Real):
-        ok = math.isfinite(value) and abs(value) < MOST_NUMBER
+        ok = math.isfinite(value) and abs(float(value)) < MOST_NUMBER
         return None if ok else f"a finite number below {MOST_NUMBER:g}"
     return None
 

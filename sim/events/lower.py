@@ -165,18 +165,18 @@ def job_network(network: Network, job: Job) -> Network:
     ValueError
         If the shape of the job is another one.
     """
-    if job.shape is None:
+    if job.shape is None or job.shape == network.shape:
         return network
-    try:
+    made_for = job.shape if job.topology_shape is None else job.topology_shape
+    if made_for == network.whole_shape:
         return network.split(job.shape)
-    except ValueError:
-        advice = f"give the network logical_shape={tuple(job.shape)}"
-        if math.prod(job.shape) != network.nodes:
-            advice = f"load the workload with shape={network.whole_shape}"
-        raise ValueError(
-            f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
-            f"{network.whole_shape}; {advice}"
-        ) from None
+    advice = f"give the network logical_shape={tuple(made_for)}"
+    if math.prod(made_for) != network.nodes:
+        advice = f"load the workload with shape={network.whole_shape}"
+    raise ValueError(
+        f"the job is for a logical shape of {tuple(made_for)}, the network's is "
+        f"{network.whole_shape}; {advice}"
+    )
 
 
 def _choose_queues(low: Lowering, job: Job, graph_of: np.ndarray, *, waits: bool) -> None:

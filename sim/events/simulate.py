@@ -116,6 +116,7 @@ def simulate(
     """
     endpoint = _checked(network, job, endpoint, scheduler, algorithms)
     network = job_network(network, job)
+    _check_durations(job)
     _check_modes(granularity, packet_routing, reserve, shared_links, packets)
     _check_options(network, packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
     for name, value in (("check", check), ("share_applied", share_applied)):
@@ -182,6 +183,16 @@ def _checked(
             given = {kind: choice}
             check("algorithms", given, "AlgorithmChoices by CollectiveKind", ok)
     return cast(Endpoint, endpoint)
+
+
+def _check_durations(job: Job) -> None:
+    for graph in job.graphs:
+        for number, task in enumerate(graph.tasks):
+            if task.duration_s > MOST_TIME_S:
+                raise ValueError(
+                    f"duration_s of task {number} ({task.name!r}) must be at most "
+                    f"{MOST_TIME_S:g} s, not {task.duration_s:g}"
+                )
 
 
 def _completed(

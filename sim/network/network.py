@@ -438,7 +438,7 @@ def _check_integers(name: str, given: object) -> None:
 def _for_each(name: str, given: float | Sequence[float], dimensions: int) -> Sequence[float]:
     """One value for each dimension."""
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-        return [given] * dimensions
+        return [cast(float, given)] * dimensions
     if len(given) != dimensions:
         raise ValueError(
             f"{name} must be one value or one for each of {dimensions} dimensions, "

@@ -72,7 +72,7 @@ class AllReducer:
         Naming the parameter, its value and what is allowed.
     """
 
-    @typed(most={"latency_cycles": 1 << 20, "threads": 1 << 12})
+    @typed("latency_cycles", "threads", most={"latency_cycles": 1 << 20, "threads": 1 << 12})
     def __init__(
         self,
         engine: str = "ace",

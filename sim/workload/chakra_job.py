@@ -156,6 +156,7 @@ def chakra_job(
         graph_of=tuple(graph_of) if len(graphs) > 1 else None,
         shape=split,
         note=maker.note(),
+        topology_shape=sizes,
     )
     check_progress(job, npus=len(traces))
     return job

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from numbers import Integral
 
-from gen.arguments import MOST_INTEGER
+from gen.arguments import MOST_INTEGER, MOST_NUMBER
 from sim.fields import (
     FieldError,
     check,
@@ -19,7 +19,6 @@ from sim.fields import (
     check_type,
     not_one_of,
 )
-from sim.units import MOST_TIME_S
 
 __all__ = [
     "CollectiveCall",
@@ -137,7 +136,7 @@ class Task:
         # Jobs have hundreds of thousands of tasks: what is plainly right is seen in one look.
         if not (
             type(self.duration_s) is float
-            and 0 <= self.duration_s <= MOST_TIME_S
+            and 0 <= self.duration_s < MOST_NUMBER
             and type(self.size_bytes) is type(self.memory_bytes) is type(self.tag) is int
             and 0 <= self.size_bytes <= MOST_INTEGER
             and 0 <= self.memory_bytes <= MOST_INTEGER
@@ -156,8 +155,6 @@ class Task:
     def _check(self) -> None:
         check_fields(self)
         check_at_least(self, 0, "duration_s", "size_bytes", "memory_bytes", "tag", "iteration")
-        most = self.duration_s <= MOST_TIME_S
-        check("duration_s", self.duration_s, f"at most {MOST_TIME_S:g} s", most)
         check_at_least(self, -1, "layer")
         check_at_least(self, 0, "peer", optional=True)
 
@@ -190,7 +187,8 @@ class Job:
     ``shape`` holds the sizes of the logical dimensions to which the dimensions of the calls refer,
     dimension 0 varying fastest; None means the dimensions of the topology. It differs from the
     topology when a group of NPUs covers part of one dimension: 8 x 8 x 8 with groups of 4 becomes
-    4 x 2 x 8 x 8.
+    4 x 2 x 8 x 8, with ``topology_shape`` 8 x 8 x 8, the dimensions that it was made for; None:
+    those of ``shape``.
     """
 
     name: str
@@ -198,11 +196,16 @@ class Job:
     graph_of: tuple[int, ...] | None = None
     shape: tuple[int, ...] | None = None
     note: str = ""
+    topology_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         check("graphs", self.graphs, "at least one TaskGraph", len(self.graphs) > 0)
-        for name, least, most in (("graph_of", 0, len(self.graphs) - 1), ("shape", 1, 1 << 26)):
+        for name, least, most in (
+            ("graph_of", 0, len(self.graphs) - 1),
+            ("shape", 1, 1 << 26),
+            ("topology_shape", 1, 1 << 26),
+        ):
             values = getattr(self, name)
             if values is not None:
                 low, high = min(values, default=least - 1), max(values, default=most + 1)

@@ -204,7 +204,7 @@ def layers_job(
     if passes > MOST_PASSES:
         raise ValueError(f"passes must be at most {MOST_PASSES}, not {passes!r}")
     keyword = parallelism.keyword
-    sizes = checked_shape(shape)
+    sizes = whole = checked_shape(shape)
     model_dimensions = 0
     if parallelism.model_parallel_npus is not None:
         sizes, model_dimensions = split_shape(sizes, parallelism.model_parallel_npus)
@@ -258,6 +258,7 @@ def layers_job(
         name=name,
         graphs=(loop.graph(),),
         shape=sizes,
+        topology_shape=whole,
         note=f"{keyword}, {prod(sizes)} NPUs, iterations: {passes}",
     )
 

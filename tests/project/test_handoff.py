@@ -256,8 +256,8 @@ def test_the_bench_finds_a_planted_fault(name, pattern, replacement, words, desi
 
 
 ICARUS_AND_SV = (
-    "adder_binary32: Icarus does not read the SystemVerilog of adder_binary32.sv; emit it again with "
-    "--style plain (foldwire gen ... --style plain), or run SIM=verilator"
+    "adder_binary32: Icarus does not read the SystemVerilog of adder_binary32.sv; emit it again "
+    "with --style plain (foldwire gen ... --style plain), or run SIM=verilator"
 )
 
 

@@ -30,6 +30,9 @@ NETWORKS = {
 }
 
 
+WHOLE = {shape: network.shape for network, shape in NETWORKS.values()}
+
+
 def job(calls, shape=None, *, graphs=1):
     """(kind, bytes, dimensions, begin in s) of each call; more graphs: the calls over dimensions
     in the first one alone."""
@@ -43,7 +46,9 @@ def job(calls, shape=None, *, graphs=1):
             call = CollectiveCall(kind=kind, size_bytes=size_bytes, dimensions=dimensions)
             builder.add("call", TaskKind.COLLECTIVE, [wait], call=call)
         made.append(builder.graph())
-    return Job(name="groups", graphs=tuple(made), shape=shape)
+    return Job(
+        name="groups", graphs=tuple(made), shape=shape, topology_shape=WHOLE.get(shape)
+    )
 
 
 def spent_fs(record, task):

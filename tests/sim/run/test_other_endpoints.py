@@ -98,11 +98,13 @@ def test_what_the_endpoint_leaves_to_training_is_said():
         for done in (by_kind, by_preset)
     ]
 
+    before, behind = "training has 100 % of the compute units and", "modelled computations differ"
     assert notes == [
-        "training has 100 % of the compute units and 772 of 900 GB/s of memory, by the parameters "
-        "of endpoint kind ace, without a preset; modelled computations differ with it",
-        "training has 100 % of the compute units and 740.6 of 900 GB/s of memory, by preset isca21, "
-        "whose memory ports take all that they can; modelled computations differ with it",
+        f"{before} {memory} of 900 GB/s of memory, by {by}; {behind} with it"
+        for memory, by in (
+            ("772", "the parameters of endpoint kind ace, without a preset"),
+            ("740.6", "preset isca21, whose memory ports take all that they can"),
+        )
     ]
     assert by_preset.metrics["compute_s"] > by_kind.metrics["compute_s"]
     assert not any("training has" in note for note in run(GPT, endpoint="ideal").record.notes)
