@@ -1,7 +1,8 @@
 """Systems drawn by a seed keep to their bounds, repeat, fold, and slow down only for a reason.
 
 Every system is run as drawn and then varied: again, unfolded, with the ideal endpoint, with links
-and memories twice as fast, with links of more latency. What must not happen is counted.
+and memories twice as fast, with links of more latency. Every fourth also runs collectives of all
+NPUs beside those of groups. What must not happen is counted.
 """
 
 import copy
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bench._groups import group_violations, with_groups
 from bench.options import bench_parser
 from bench.result import result
 from sim.collectives.plan import STYLES
@@ -25,7 +27,8 @@ __all__ = ["CHECKS", "SYSTEMS", "draw", "main", "violations"]
 
 SYSTEMS = 300
 IDEAL, FASTER, LATENCY = 1.01, 1.05, 0.99
-CHECKS = ("bound", "repeat", "fold", "data", "ideal", "bandwidth", "memory", "latency", "failed")
+CHECKS = ("bound", "repeat", "fold", "data", "ideal", "bandwidth", "memory", "latency", "groups",
+          "failed")
 MOST_BYTES, MOST_PACKET_BYTES = 1 << 27, 1 << 22
 """Of all nodes together, so that a run takes well below a second."""
 LEAST_BYTES = 64
@@ -50,7 +53,10 @@ def main(argv: Sequence[str]) -> int:
         kinds.update(_kinds(system))
         if options.only is not None:
             print(system)
-        for check, what in violations(system):
+        found = violations(system)
+        if with_groups(number):
+            found += _of_groups(system, options.seed, number)
+        for check, what in found:
             seen[check] += 1
             print(f"system {number}: {check}: {what}\n  {_shown(system)}", flush=True)
     print(", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
@@ -160,6 +166,13 @@ def _kinds(system: Description) -> Iterator[str]:
 
 
 # ---- What must not happen.
+
+
+def _of_groups(system: Description, seed: int, number: int) -> list[Violation]:
+    try:
+        return [("groups", what) for what in group_violations(system, seed, number)]
+    except (ValueError, RuntimeError) as error:
+        return [("failed", f"groups: {error}")]
 
 
 def violations(system: Description) -> list[Violation]:

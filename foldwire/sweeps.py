@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from foldwire.version import __version__
+from gen.arguments import typed
 from gen.folder import check_writable
 from gen.table import Table
 from sim.fields import check_type
@@ -16,6 +17,7 @@ from sim.sweep.training import RUNNER
 __all__ = ["sweep"]
 
 
+@typed("description", "folder", least={"workers": 1}, most={"workers": 1 << 12})
 def sweep(
     description: Mapping[str, Any] | str | Path,
     folder: Path | str,

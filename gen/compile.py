@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from amaranth.lib import wiring
 
+from gen.arguments import typed
 from gen.cache import announce, kept
 from gen.checks import DesignError
 from gen.closing import Closing
@@ -225,8 +226,8 @@ _LANES = (1, 2, 4, 8)
 
 
 def _chosen(generator: str | None) -> str:
-    name, where = generator or "", "generator"
-    if not name:
+    name, where = generator, "generator"
+    if name is None:
         name, where = os.environ.get("FOLDWIRE_MODELS", "") or _DEFAULT, "FOLDWIRE_MODELS"
     if name not in _GENERATORS:
         raise ValueError(f"{where} must be {' or '.join(_GENERATORS)}, not {name!r}")
@@ -497,6 +498,7 @@ def _from_words(port: Port, words: npt.NDArray[np.uint32]) -> npt.NDArray[np.gen
     return words.copy()
 
 
+@typed("component", "name")
 def compile_model(
     component: wiring.Component,
     *,

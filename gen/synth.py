@@ -16,6 +16,7 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
+from gen.arguments import typed
 from gen.cache import kept
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
@@ -141,6 +142,7 @@ def _total(name: str, blocks: dict[str, _Block], known: dict[str, _Block]) -> _B
     return known[name]
 
 
+@typed("component", above={"timeout": 0})
 def synthesize(
     component: wiring.Component,
     *,
@@ -172,6 +174,8 @@ def synthesize(
     timeout:
         Seconds after which to give up.
     """
+    if not name.isidentifier():
+        raise ValueError(f"name must be a Verilog identifier, not {name!r}")
     if source not in ("netlist", "sv"):
         raise ValueError(f"source must be one of netlist, sv, not {source!r}")
     if target not in TARGETS:

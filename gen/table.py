@@ -122,9 +122,17 @@ class Table:
     _kinds: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name in ("title", "note"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be a text, not {getattr(self, name)!r}")
+        if not isinstance(self.columns, list | tuple):
+            raise TypeError(f"columns must be a sequence of Columns, not {self.columns!r}")
         for column in self.columns:
             if not isinstance(column, Column):
                 raise TypeError(f"columns must be Columns, not {column!r}")
+        listed = isinstance(self.rows, list | tuple)
+        if not listed or not all(isinstance(row, list | tuple) for row in self.rows):
+            raise TypeError(f"rows must be a list of sequences of cells, not {self.rows!r}")
         object.__setattr__(self, "rows", [tuple(row) for row in self.rows])
         for row in self.rows:
             self._check(row)

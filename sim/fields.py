@@ -1,11 +1,14 @@
 """Checks of the fields of settings, all with one wording: ``name must be ALLOWED, not VALUE``."""
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
+
+from gen.arguments import size_of_number
 
 __all__ = [
     "FieldError",
@@ -14,6 +17,7 @@ __all__ = [
     "check_fields",
     "check_number",
     "check_positive",
+    "check_size",
     "check_type",
     "nearest",
     "not_one_of",
@@ -55,14 +59,24 @@ def check_number(name: str, value: object, *, optional: bool = False) -> None:
     """A real number: not a text such as "25 GB/s", not True."""
     ok = isinstance(value, Real) and not isinstance(value, bool)
     check(name, value, "a number", ok or (optional and value is None))
+    check_size(name, value)
 
 
 def check_fields(owner: Any) -> None:
     """Every field of a dataclass must be of the type it is declared with; whole numbers are reals,
-    truth values are neither."""
+    truth values are neither. Numbers are finite but where ``metadata`` has ``infinite``."""
     for each in fields(owner):
         value = getattr(owner, each.name)
         check(each.name, value, _words(each.type), _is(value, each.type))
+        if value != math.inf or not each.metadata.get("infinite"):
+            check_size(each.name, value)
+
+
+def check_size(name: str, value: object) -> None:
+    """Numbers must be finite and of a size that 64 bits, or a real of use, can have."""
+    for each in value if isinstance(value, list | tuple) else (value,):
+        if (allowed := size_of_number(each)) is not None:
+            raise FieldError(name, f"must be {allowed}, not {value!r}")
 
 
 def _is(value: object, kind: Any) -> bool:

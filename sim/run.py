@@ -12,18 +12,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from gen.arguments import typed
 from sim.describe.build import System, build
 from sim.describe.changes import apply
+from sim.describe.endpoints import with_endpoint
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description, EngineSection
 from sim.describe.system import describe
+from sim.endpoint.kinds import Npu
 from sim.events.record import RunRecord
 from sim.fields import check_type
 from sim.limits.network import call_bound
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.units import FS_PER_S, seconds_to_cycles
-from sim.workload.graph import Job
+from sim.workload.graph import Job, TaskKind
 from sim.workload.host import slowed, wait_for_all, waits_are_alike
 
 if TYPE_CHECKING:
@@ -173,6 +176,7 @@ class Run:
         made["description"] = d.digest
         return made
 
+    @typed("folder")
     def save(
         self, folder: Path | str, *, name: str | None = None, figures: bool = True
     ) -> "SavedRun":
@@ -234,6 +238,7 @@ class Run:
         )
 
 
+@typed("description", "endpoint", "trace")
 def run(
     description: Mapping[str, Any] | str | Path | Description,
     *,
@@ -287,8 +292,13 @@ def run(
         system = replace(system, job=wait_for_all(system.job))
     try:
         if description.level == "events":
-            return _run_events(description, system, report)
-        return _run_engines(description, system)
+            done = _run_events(description, system, report)
+        else:
+            done = _run_engines(description, system)
+        if description.left_out:
+            keys = ", ".join(description.left_out)
+            done.record.notes.append(f"left out, without meaning for {description.kind}: {keys}")
+        return done
     except ConfigError:
         raise
     except (ValueError, ArithmeticError) as error:
@@ -331,17 +341,11 @@ def _read(
         text = read_text(given)
         document = load_toml(text, source=str(given))
         reader, folder = TomlReader(str(given), text), Path(given).parent
+    left_out: tuple[str, ...] = ()
     if endpoint is not None:
-        table = document.get("endpoint", {})
-        if isinstance(table, Mapping):
-            kind, colon, level = endpoint.partition(":")
-            changed = {"kind": kind, "level": level} if colon else {"kind": kind}
-            document["endpoint"] = {**table, **changed}
-            switch = document.get("switch")
-            if colon and isinstance(switch, Mapping) and "level" in switch:
-                document["switch"] = {**switch, "level": level}
+        document, left_out = with_endpoint(document, endpoint)
     apply(document, changes, reader)
-    return describe(document, reader=reader, folder=folder)
+    return replace(describe(document, reader=reader, folder=folder), left_out=left_out)
 
 
 # ---- Events.
@@ -376,12 +380,46 @@ def _run_events(
     )
     record.notes.extend(_short_of_credits(description))
     if description.engine is not None:
-        record.notes.append(
-            f"preset {description.engine.preset} as events: an estimate; endpoint.level = "
-            '"cycles" counts the cycles'
-        )
+        estimate = f"preset {description.engine.preset} as events: an estimate"
+        record.notes.append(f"{estimate}; {_at_cycles(description, system)}")
+    record.notes.extend(_of_computations(description, system))
     data = _carry_out(description, system) if description.run.data else None
     return Run(description=description, system=system, record=record, job=system.job, data=data)
+
+
+def _at_cycles(description: Description, system: System) -> str:
+    """What level ``cycles`` does with the same description: that it counts, or why it does not."""
+    from sim.describe.rings import engine_ring
+
+    try:
+        cycles = replace(description, level="cycles")
+        ring = engine_ring(cycles, system)
+        if description.host.wait == "all" or ring.engine.kind != "ace" or waits_are_alike(
+            slowed(system.job, system.options["stragglers"], system.network.nodes)
+        ):
+            return 'endpoint.level = "cycles" counts the cycles'
+        return 'endpoint.level = "cycles", with host.wait = "all", counts the cycles'
+    except ValueError as error:
+        return f"there is no count of the cycles: {error}"
+
+
+def _of_computations(description: Description, system: System) -> list[str]:
+    """What computations have where the endpoint takes a part of the NPU, and what says so."""
+    taken = system.endpoint.share()
+    npu = getattr(description.endpoint, "npu", Npu())
+    computes = any(
+        task.kind is TaskKind.COMPUTE for graph in system.job.graphs for task in graph.tasks
+    )
+    memory = taken.memory_bytes_per_s
+    if not computes or (taken.compute >= 1 and memory >= npu.memory_bytes_per_s):
+        return []
+    engine = description.engine
+    by = f"the parameters of endpoint kind {description.kind}, without a preset"
+    if engine is not None:
+        by = f"preset {engine.preset}, whose memory ports take all that they can"
+    units = f"{100 * taken.compute:.3g} % of the compute units"
+    rest = f"{memory / 1e9:.4g} of {npu.memory_bytes_per_s / 1e9:.4g} GB/s of memory"
+    return [f"training has {units} and {rest}, by {by}; modelled computations differ with it"]
 
 
 def _with_host(job: Job, engine: EngineSection) -> Job:
@@ -423,16 +461,17 @@ def _carry_out(description: Description, system: System) -> DataCheck:
         raise description.reader.error("run", "data", "must be false for a job without collectives")
     wrong, nodes = 0, system.network.nodes
     for kind, size_bytes, dimensions in sorted(calls, key=str):
+        view, inside = system.network.view(dimensions)
         plan = plan_collective(
-            system.network, kind, system.algorithms[kind], dimensions,
+            view, kind, system.algorithms[kind], inside,
             in_switch=getattr(system.endpoint, "in_switch", None),
         )
         found = what_is_wrong(
-            system.network,
+            view,
             plan,
             kind,
             elements=max(1, min(size_bytes // ELEMENT_BYTES, MOST_ELEMENTS // nodes)),
-            dimensions=dimensions,
+            dimensions=inside,
             seed=description.run.seed,
         )
         wrong += found is not None

@@ -24,6 +24,7 @@ __all__ = [
 FS_PER_S = 10**15
 MOST_TIME_S = 9000.0
 """Of a run: 64-bit femtoseconds end at 9223 s."""
+_MOST_FS = 2**63 - 1
 GB = 1e9
 MIB = 1 << 20
 GIB = 1 << 30
@@ -32,7 +33,15 @@ PCIE_GEN3_X8 = 8 * 1e9 * 128 / 130
 
 
 def seconds_to_fs(seconds: float) -> int:
-    """Femtoseconds, to the nearest."""
+    """Femtoseconds, to the nearest.
+
+    Raises
+    ------
+    ValueError
+        For more than 64 bits hold.
+    """
+    if not abs(seconds) * FS_PER_S < _MOST_FS:
+        raise ValueError(f"a time must be at most {MOST_TIME_S:g} s, not {seconds:g} s")
     return round(seconds * FS_PER_S)
 
 

@@ -39,6 +39,7 @@ _COPIED = ("benches.py", "cache.py", "compiler.py", "verilator.py")
 _MAKEFILE = """\
 # `make` builds the designs of this folder and runs the bench of each, `make TOP=name` of one.
 # SIM=verilator or SIM=icarus chooses the simulator, SEED=2 another course, PYTHON the interpreter.
+# Icarus reads Verilog of the plain style only: `foldwire gen ... --style plain`.
 PYTHON ?= python3
 
 .PHONY: test clean

@@ -64,6 +64,8 @@ class AceEngine(Engine):
     def __init__(self, config: AceConfig, *, retry: bool = False) -> None:
         if not isinstance(config, AceConfig):
             raise TypeError(f"config must be an AceConfig, not {config!r}")
+        if not isinstance(retry, bool):
+            raise TypeError(f"retry must be True or False, not {retry!r}")
         c = config
         link = Out(LinkSignature(flits=c.flits)).array(c.ports)
         status = {"status": In(LINK_STATUS).array(c.ports)} if retry else {}

@@ -15,6 +15,8 @@ from hw.fp.ops import ReduceOp
 
 __all__ = ["ReduceALU", "ReduceLane"]
 
+MAX_LANES = 4096
+
 
 class ReduceLane(wiring.Component):
     """One lane: sum, minimum or maximum of two binary32 numbers, or sum of two integers.
@@ -108,7 +110,7 @@ class ReduceALU(wiring.Component):
     Raises
     ------
     TypeError, ValueError
-        *lanes* is not a positive integer, or *stages* is not an integer from 0 to 6.
+        *lanes* is not an integer from 1 to 4096, or *stages* is not an integer from 0 to 6.
     """
 
     i_valid: Signal
@@ -119,7 +121,7 @@ class ReduceALU(wiring.Component):
     o: Signal
 
     def __init__(self, lanes: int, *, stages: int = 3) -> None:
-        self.lanes = require_int("ReduceALU lanes", lanes)
+        self.lanes = require_int("ReduceALU lanes", lanes, maximum=MAX_LANES)
         self.latency = require_int("ReduceALU stages", stages, minimum=0, maximum=MAX_STAGES)
         beat = 32 * lanes
         super().__init__(

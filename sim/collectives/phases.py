@@ -24,7 +24,6 @@ from sim.collectives.algorithm import (
     Shift,
 )
 from sim.collectives.program import Phase, Program, Receipt, Segment, Send, Source
-from sim.network.dimension import Dimension
 from sim.network.network import Channel, Network
 from sim.workload.graph import CollectiveKind
 
@@ -88,7 +87,7 @@ def make_phase(
     to_add = rounds[-1].reduce and not rounds[-1].on_arrival and not last
     what = f"{algorithm.name} {kind.value}".replace("_", "-")
     return Phase(
-        name=f"{what} dim {dimensions[0]}" if len(dimensions) == 1 else what,
+        name=f"{what} {network.label(dimensions[0])}" if len(dimensions) == 1 else what,
         dimension=dimensions[0],
         ring=ring,
         programs=tuple(programs),
@@ -282,7 +281,7 @@ def _channel(
         return network.table(name, network.members(goals), lane=ring, tie=1 - 2 * (ring % 2))
     match peer:
         case Neighbour(way=way):
-            return network.shift(dimension, way, lane=lane, direction=way)
+            return network.shift(dimension, way, lane=lane, direction=way, tie=way)
         case Shift(offsets=(offset,)):
             # Where both ways are equally long, the rings share them.
             return network.shift(dimension, offset, lane=lane, tie=tie)
@@ -298,8 +297,9 @@ def _channel(
 
 
 def _lane_of(network: Network, dimension: int, ring: int) -> tuple[int, int]:
-    """Lane and direction of a dimension's n-th ring; on a mapped network only the direction."""
-    dim = _physical(network, dimension)
+    """Lane and direction of a dimension's n-th ring; only the direction where it has no links of
+    its own."""
+    dim = network.physical(dimension)
     if dim is None:
         return ring // 2, 1 - 2 * (ring % 2)
     lane, way = divmod(ring, dim.directions)
@@ -308,9 +308,5 @@ def _lane_of(network: Network, dimension: int, ring: int) -> tuple[int, int]:
 
 def rings_of(network: Network, dimension: int) -> int:
     """How many rings (or switches) a logical dimension offers."""
-    dim = _physical(network, dimension)
+    dim = network.physical(dimension)
     return 2 if dim is None else dim.lanes * dim.directions
-
-
-def _physical(network: Network, dimension: int) -> Dimension | None:
-    return None if network.mapped else network.dimensions[dimension]

@@ -113,7 +113,7 @@ def plan_collective(
     *,
     in_switch: str | None = None,
 ) -> Plan:
-    """The plan of a collective over *dimensions* (None for all).
+    """The plan of a collective over *dimensions* (None for all) of a network, or of its view.
 
     ``in_switch``: a mode of `sim.collectives.in_switch`; dimensions with switches then reduce and
     multicast there, whatever algorithm the choice names for them.
@@ -135,9 +135,9 @@ def plan_collective(
     active = [d for d in chosen if network.shape[d] > 1]
     for name in ("reductions", "halves"):
         given = getattr(choice, name)
-        if given is not None and len(given) != len(network.shape):
+        if given is not None and len(given) != len(network.whole_shape):
             raise ValueError(
-                f"{name} must name an algorithm for each of {len(network.shape)} dimensions, "
+                f"{name} must name an algorithm for each of {len(network.whole_shape)} dimensions, "
                 f"not {len(given)}"
             )
     rings = max([_rings(network, d, choice) for d in active], default=1)
@@ -153,7 +153,8 @@ def plan_collective(
     else:
         variants = []
         # Leaves of a tree are inner nodes of its mirror image: in pairs they load all nodes alike.
-        named = [choice.reductions[d] for d in active] if choice.reductions is not None else []
+        given = choice.reductions or ()
+        named = [given[network.origins[d]] for d in active] if given else []
         trees = kind is CollectiveKind.ALL_REDUCE and TREE.name in named
         count = max(rings, 2) if trees else rings
         for order, weight in _orders(network, active, kind, choice):
@@ -264,10 +265,12 @@ def _algorithm(
 ) -> Algorithm:
     if part is CollectiveKind.BROADCAST:
         return TREE
-    named = choice.reductions[dimension] if choice.reductions is not None else None
+    origin = network.origins[dimension]
+    named = choice.reductions[origin] if choice.reductions is not None else None
     if named is None:
         size = network.shape[dimension]
-        kind = DimensionKind.RING if network.mapped else network.dimensions[dimension].kind
+        physical = network.physical(dimension)
+        kind = DimensionKind.RING if physical is None else physical.kind
         if kind is DimensionKind.RING:
             return RING
         if kind is DimensionKind.FULLY_CONNECTED or size & (size - 1):
@@ -305,11 +308,7 @@ def _loads(network: Network, order: Sequence[int]) -> list[float]:
     data, loads = 1.0, dict.fromkeys(sorted(order), 0.0)
     for dimension in order:
         size = network.shape[dimension]
-        if network.mapped:
-            rate = 1.0
-        else:
-            dim = network.dimensions[dimension]
-            rate = dim.injection_bytes_per_s
+        rate = network.injection_bytes_per_s(dimension)
         loads[dimension] = data * (size - 1) / size / rate
         data /= size
     return list(loads.values())

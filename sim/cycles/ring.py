@@ -8,14 +8,29 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.arguments import MOST_INTEGER, MOST_NUMBER
 from hw.common.axi import MEMORY_ALIGNMENT
 from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
 from sim.cycles.activity import LinkActivity
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Command", "CycleModel", "RingSettings", "check_wire"]
+__all__ = [
+    "MOST_CYCLES",
+    "MOST_IN_FLIGHT",
+    "MOST_STEPS",
+    "Command",
+    "CycleModel",
+    "RingSettings",
+    "check_wire",
+]
 
+MOST_CYCLES = 1 << 30
+"""Of a run of cycle models: ACE's has a cycle and what happens in it in one 64-bit number."""
+MOST_STEPS = 1 << 32
+"""Of a run of switches: every endpoint and switch is looked at in every cycle."""
+MOST_IN_FLIGHT = 1 << 27
+"""Beats that all links of NICs have room for."""
 _SEED_END = 2**64
 _WORD_END = 2**32
 
@@ -27,6 +42,8 @@ def _integer(name: str, value: Any, least: int, end: int | None = None) -> None:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
+    if number is not None and abs(number) > MOST_INTEGER and end is None:
+        raise ValueError(f"{name} must be an integer of at most 64 bits, not {value!r}")
     if number is None or number < least or (end is not None and number >= end):
         raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
 
@@ -133,7 +150,7 @@ class RingSettings:
             "beats_per_cycle", pace, "above 0 and at most 1", _is_number(pace) and 0 < pace <= 1
         )
         if bound is not None:
-            fits = _is_number(bound) and bound > 0
+            fits = _is_number(bound) and 0 < bound < MOST_NUMBER
             _number("host_bytes_per_cycle", bound, "above 0 or None", fits)
         _integer("memory_bytes", self.memory_bytes, MEMORY_ALIGNMENT)
         if self.memory_bytes % MEMORY_ALIGNMENT:

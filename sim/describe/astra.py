@@ -1,9 +1,10 @@
 """The table ``[astra]``: ASTRA-SIM's parameters, from its files or by name, as tables of ours.
 
 ``system`` and ``network`` name files of parameters: text of 1.0, or 2.x's system in JSON; the
-network may also be one of the analytical network, in JSON (1.0) or YAML (2.x). ``release = 2`` sets
-what that release does otherwise. Every other key but ``clock_hz`` is a parameter. A value that was
-stated may stand nowhere else; the other tables replace only the defaults of Table IV.
+network may also be one of the analytical network, in JSON (1.0) or YAML (2.x). What release 2 does
+otherwise is set by ``release = 2`` or by a file in a format of 2.x. Every other key but
+``clock_hz`` is a parameter. A value that was stated may stand nowhere else; the other tables
+replace only the defaults of Table IV.
 """
 
 import math
@@ -20,6 +21,7 @@ from sim.describe.reader import TomlReader
 
 __all__ = ["expand"]
 
+FORMATS_OF_2 = {"system": (".json",), "network": (".yml", ".yaml")}
 OURS = ("system", "network", "clock_hz", "release")
 # Parameters that describe the links of Table III's own topologies.
 OF_LINKS = (
@@ -58,9 +60,7 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     clock_hz = reader.convert("astra", "clock_hz", astra.get("clock_hz", 1e9), float)
     if not 0 < clock_hz < math.inf:
         raise reader.error("astra", "clock_hz", f"must be above 0, not {clock_hz!r}")
-    release = reader.convert("astra", "release", astra.get("release", 1), int)
-    if release not in (1, 2):
-        raise reader.error("astra", "release", f"must be 1 or 2, not {release}")
+    release = _release(astra, files, reader)
     described = {".json": read_analytical, ".yml": read_network, ".yaml": read_network}
     links = described.get(files["network"].suffix) if "network" in files else None
     stated: list[Stated] = []
@@ -95,6 +95,39 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     entries += source.endpoint(kind)
     entries += source.of_release()
     return _merged(tables, entries, reader)
+
+
+def _release(astra: Mapping[str, Any], files: Mapping[str, Path], reader: TomlReader) -> int:
+    """That the formats of *files* belong to, the one that is stated, or 1.
+
+    The analytical network in JSON says nothing: it is of 1.0 and goes with both.
+    """
+    of_format = {
+        key: 2 if path.suffix in FORMATS_OF_2[key] else 1
+        for key, path in files.items()
+        if not (key == "network" and path.suffix == ".json")
+    }
+    if len({*of_format.values()}) > 1:
+        one, two = sorted(of_format, key=lambda key: of_format[key])
+        what = (
+            f"must be of the release of {one} = {astra[one]!r}, 1.0 (text), not {astra[two]!r}, "
+            f"a format of 2.x"
+        )
+        raise reader.error("astra", two, what)
+    known = next(iter(of_format), None)
+    if "release" not in astra:
+        return 1 if known is None else of_format[known]
+    release: int = reader.convert("astra", "release", astra["release"], int)
+    if release not in (1, 2):
+        raise reader.error("astra", "release", f"must be 1 or 2, not {release}")
+    if known is not None and release != of_format[known]:
+        format_of = {1: "1.0 (text)", 2: f"2.x ({files[known].suffix})"}[of_format[known]]
+        what = (
+            f"must be {of_format[known]} or absent beside {known} = {astra[known]!r}, a file of "
+            f"{format_of}, not {release}"
+        )
+        raise reader.error("astra", "release", what)
+    return release
 
 
 def _workload(tables: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Any]:

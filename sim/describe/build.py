@@ -17,10 +17,10 @@ from sim.network.embedding import hamiltonian_cycle
 from sim.network.grid import Grid
 from sim.network.link import LinkFault
 from sim.network.network import Network
+from sim.network.shapes import split_into
 from sim.network.wiring import links_of, wire
 from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job
-from sim.workload.groups import split_into
 
 __all__ = ["System", "build"]
 
@@ -57,27 +57,30 @@ def build(description: Description) -> System:
         shape = topology.logical_shape
     job = build_job(description, shape)
     _check_size(description, job)
-    logical = shape if job.shape is None else job.shape
     dimensions = description.dimensions
+    logical = shape if job.shape is None else job.shape
     if topology.own_links and not topology.one_dimension and logical != _sizes(description):
         dimensions = _own_dimensions(description, logical)
+        shape, named = logical, shape
+    else:
+        named = shape
     physical = tuple(each.size for each in dimensions)
     network = reader.construct(
         partial(Network, dimensions),
         "topology",
         {
-            "logical_shape": None if logical == physical else logical,
+            "logical_shape": None if shape == physical else shape,
             "placement": _placement(description),
             "faults": _faults(description),
         },
     )
     run = description.run
     return System(
-        network=network,
+        network=network if job.shape is None else network.split(job.shape),
         job=job,
         endpoint=description.endpoint,
         scheduler=description.scheduler,
-        algorithms=_algorithms(description, job, shape, logical),
+        algorithms=_algorithms(description, job, named, shape),
         options={
             "granularity": description.network.granularity,
             "packets": description.network.packets,
@@ -207,8 +210,8 @@ def _algorithms(
 ) -> Mapping[CollectiveKind, AlgorithmChoice]:
     """The choices, those for collectives that the job has being checked.
 
-    What is named for each dimension of *shape* goes for all *logical* ones that groups of the job
-    make of it.
+    What is named for each dimension of *shape* goes for all *logical* ones, with links of their
+    own, that groups of the job make of it.
     """
     kinds = {
         task.call.kind for graph in job.graphs for task in graph.tasks if task.call is not None

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from sim.describe.levels import meaningless, refuse_meaningless
+from sim.describe.levels import ANY, MEANINGS, meaningless, refuse_meaningless
 from sim.describe.reader import TomlReader
 from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes, OnSwitches
 from sim.endpoint.endpoint import Endpoint
@@ -19,7 +19,7 @@ from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.fields import not_one_of
 from sim.network.dimension import Dimension
 
-__all__ = ["ENGINES", "EndpointChoice", "read_endpoint"]
+__all__ = ["ENGINES", "EndpointChoice", "read_endpoint", "with_endpoint"]
 
 ENGINES = {
     "ace": "ace", "smartnic": "smartnic", "smartnic_bfp": "smartnic", "in_switch": "in_switch",
@@ -43,6 +43,48 @@ class EndpointChoice:
     def all_levels(self) -> list[str]:
         """Those of all nodes and switches, that of most nodes first."""
         return _all_levels(self.level, self.levels, self.switch_level, self.switch_on)
+
+
+def with_endpoint(
+    document: Mapping[str, Any], endpoint: str
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A document with ``KIND`` or ``KIND:LEVEL`` in place of its endpoint, and the keys that are
+    left out because they mean nothing for that.
+
+    Of another kind only parameters stay that both have; of the same one, all do.
+    """
+    made = dict(document)
+    table = made.get("endpoint", {})
+    if not isinstance(table, Mapping):
+        return made, ()
+    kind, colon, level = endpoint.partition(":")
+    changed = {"kind": kind, "level": level} if colon else {"kind": kind}
+    switch = made.get("switch")
+    if kind == table.get("kind", "ideal") or kind not in KINDS:
+        made["endpoint"] = {**table, **changed}
+        if colon and isinstance(switch, Mapping) and "level" in switch:
+            made["switch"] = {**switch, "level": level}
+        return made, ()
+    known = {each.name for each in fields(KINDS[kind])} | {"kind"}  # type: ignore[arg-type]
+    gone = [f"endpoint.{key}" for key in table if key not in known]
+    made["endpoint"] = {key: value for key, value in table.items() if key in known} | changed
+    at = level or "events"
+    for section in ("memory", "switch"):
+        if section in made and (section == "switch" or at == "events"):
+            gone.append(section)
+            del made[section]
+    for section, keys in MEANINGS.items():
+        here = made.get(section)
+        if not isinstance(here, Mapping) or at not in LEVELS:
+            continue
+        lost = [
+            key for key in here
+            if (means := keys.get(key) or keys.get(ANY)) is not None and getattr(means, at) is None
+        ]
+        gone += [f"{section}.{key}" for key in lost]
+        if lost:
+            made[section] = {key: value for key, value in here.items() if key not in lost}
+    return made, tuple(gone)
 
 
 def _all_levels(

@@ -13,7 +13,7 @@ from typing import Any
 from hw.link.packet import FLIT_BYTES, link_flits
 from hw.link.retry_beats import frame_beats
 from hw.link.retry_frame import RetryConfig
-from sim.cycles.ring import RingSettings
+from sim.cycles.ring import MOST_CYCLES, MOST_IN_FLIGHT, MOST_STEPS, RingSettings
 from sim.describe.build import System
 from sim.describe.levels import refused_at
 from sim.describe.reader import ConfigError
@@ -26,9 +26,12 @@ from sim.describe.switches import (
     switch_settings,
 )
 from sim.endpoint.hardware import MemoryTimes, engine_defaults
+from sim.limits.bounds import LATENCY
+from sim.limits.network import call_bound
 from sim.network.dimension import Dimension, DimensionKind
 from sim.rtl.specs import MOST_LATENCY_CYCLES, longest_packet, ring_links
 from sim.units import beats_per_cycle, seconds_to_cycles
+from sim.workload.graph import TaskKind
 
 __all__ = ["EngineRing", "engine_ring"]
 
@@ -66,6 +69,7 @@ def engine_ring(description: Description, system: System) -> EngineRing:
     """
     engine = description.engine
     assert engine is not None
+    _check_cycles(description, engine, system)
     made = (_switched if engine.kind == "in_switch" else _ring)(description, engine, system)
     cycles = made.settings.latency_cycles
     if "rtl" in made.levels and cycles > MOST_LATENCY_CYCLES:
@@ -74,6 +78,71 @@ def engine_ring(description: Description, system: System) -> EngineRing:
         section, index = ("topology", -1) if stated else ("dimension", 0)
         raise description.reader.error(section, "latency_s", what, index)
     return made
+
+
+def _check_cycles(description: Description, engine: EngineSection, system: System) -> None:
+    """Refuse what takes more cycles than are simulated, whatever else happens: one way through the
+    longest times of memory and links, what must cross the links, and computations."""
+    most = MOST_CYCLES
+    if engine.kind == "in_switch":
+        most = min(most, MOST_STEPS // system.network.vertices)
+    most_s = most / engine.clock_hz
+    graphs = system.job.graphs
+    for key in ("read_latency_s", "write_latency_s"):
+        value = getattr(description.memory, key)
+        if value is not None and value > most_s:
+            raise _too_long(description, "memory", key, value, value, most)
+    calls = {task.call for graph in graphs for task in graph.tasks if task.call is not None}
+    stated = description.topology
+    for index, each in enumerate(description.dimensions):
+        key = max("latency_s", "router_latency_s", key=lambda name: float(getattr(each, name)))
+        where = ("dimension", index) if getattr(stated, key) is None else ("topology", -1)
+        value = getattr(each, key)
+        if description.level == "rtl":
+            continue  # its links are much shorter
+        if calls and each.farthest_s > most_s:
+            raise _too_long(description, where[0], key, value, each.farthest_s, most, where[1])
+        units = system.network.nodes * getattr(engine.config, "engines", 1)
+        flight = MOST_IN_FLIGHT // units
+        if engine.kind == "smartnic" and each.hop_s * engine.clock_hz > flight:
+            what = f"must be less, so that a way has at most {flight} cycles, not {value:g}"
+            raise refused_at(description.level, description.reader, where[0], key, what, where[1])
+    reduces = engine.kind == "in_switch"
+    needed = {
+        call: max(
+            [
+                term.seconds
+                for term in call_bound(system.network, call, network_reduces=reduces).terms
+                if term.resource != LATENCY
+            ],
+            default=0.0,
+        )
+        for call in calls
+    }
+    for graph in graphs:
+        busy_s = {"compute": 0.0, "the links of collectives": 0.0, "delays": 0.0}
+        for task in graph.tasks:
+            if task.call is not None:
+                busy_s["the links of collectives"] += needed[task.call]
+            elif task.kind is TaskKind.COMPUTE:
+                busy_s["compute"] += task.duration_s
+            elif task.kind is TaskKind.DELAY:
+                busy_s["delays"] = max(busy_s["delays"], task.duration_s)
+        name = max(busy_s, key=lambda each: busy_s[each])
+        if busy_s[name] > most_s:
+            what = f"must end within {most_s:.3g} s ({most} cycles), not {busy_s[name]:.3g} s, "
+            raise _refused(description, "workload", f"{what}for {name} alone")
+
+
+def _too_long(
+    description: Description, section: str, key: str, value: float, takes_s: float, most: int,
+    index: int = -1,
+) -> ConfigError:
+    assert description.engine is not None
+    ends = f"so that a run ends within {most} cycles ({most / description.engine.clock_hz:.3g} s)"
+    way = "" if value == takes_s else f"; the longest way takes {takes_s:g} s"
+    what = f"must be less, {ends}, not {value:g}{way}"
+    return refused_at(description.level, description.reader, section, key, what, index)
 
 
 def _ring(description: Description, engine: EngineSection, system: System) -> EngineRing:
@@ -253,10 +322,10 @@ def _ring_of(description: Description, engine: EngineSection) -> Dimension:
             raise _refused(description, "topology", "must have dimensions with links alike")
         if engine.config.ports < 2 * len(dimensions):
             what = (
-                f"must have at most {engine.config.ports // 2} dimensions, two ports of preset "
-                f"{engine.preset!r} for each, not {len(dimensions)}"
+                f"must be at least {2 * len(dimensions)}, two for each of the {len(dimensions)} "
+                f"dimensions of the torus, not {engine.config.ports}"
             )
-            raise _refused(description, "topology", what)
+            raise _refused(description, "endpoint", what, "ports")
     for each in dimensions:
         if each.kind not in kinds:
             kind = DimensionKind(each.kind).value.replace("_", " ")

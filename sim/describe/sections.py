@@ -296,6 +296,7 @@ class Description:
     None: that of the endpoints; ``switch_on`` has those of single ones. ``alternatives``: by the
     name of an algorithm; a run takes the fastest of them (``algorithm = "auto"``). ``reader`` knows
     where values stand; ``folder`` is that of the file, ``digest`` a hash of what was stated.
+    ``left_out``: keys of the file that mean nothing for an endpoint that was asked for instead.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -320,6 +321,7 @@ class Description:
     reader: TomlReader = field(default_factory=lambda: TomlReader("system"), compare=False)
     folder: Path = field(default_factory=Path, compare=False)
     digest: str = ""
+    left_out: tuple[str, ...] = field(default=(), compare=False)
 
 
 def _check_probability(owner: object, name: str) -> None:

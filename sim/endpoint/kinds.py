@@ -16,7 +16,7 @@ from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, S
 from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.rates import EndpointRates
 from sim.endpoint.smartnic import SmartNicEndpoint
-from sim.fields import check_at_least, check_fields, check_positive, not_one_of
+from sim.fields import check, check_at_least, check_fields, check_positive, not_one_of
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -62,14 +62,14 @@ class Bus:
     """A bus by LogGP: a transfer of b bytes occupies it for max(o + b / bandwidth, g) and arrives
     L + o later (ACE v1 Table 7 has L = 50, o = g = 20 cycles; queueing alone is L = o = g = 0)."""
 
-    bytes_per_s: float = 500e9
+    bytes_per_s: float = field(default=500e9, metadata={"infinite": True})
     latency_s: float = 0.0
     overhead_s: float = 0.0
     gap_s: float = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_positive(self, "bytes_per_s")
+        check("bytes_per_s", self.bytes_per_s, "above 0", self.bytes_per_s > 0)
         check_at_least(self, 0, "latency_s", "overhead_s", "gap_s")
 
     def stage(self, unit: str, times: float = 1.0) -> Stage:
@@ -351,9 +351,7 @@ class AceEndpoint:
         weights = []
         for index, phase in enumerate(deepest):
             size = max(v.phases[index].data_in for v in plan.variants if len(v.phases) > index)
-            rate = (
-                1.0 if network.mapped else network.dimensions[phase.dimension].injection_bytes_per_s
-            )
+            rate = network.injection_bytes_per_s(phase.dimension)
             weights.append(rate * size if self.partition == "heuristic" else 1.0)
         weights.append(weights[-1])
         total = sum(weights)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim.collectives.phases import group_ranks
 from sim.collectives.plan import AlgorithmChoice
 from sim.collectives.program import Phase
 from sim.endpoint.endpoint import Endpoint
@@ -19,9 +20,9 @@ from sim.events.state import make_state
 from sim.events.transfers import Transfer, match_transfers
 from sim.network.network import Network
 from sim.units import MOST_TIME_S
-from sim.workload.graph import CollectiveKind, Job, TaskKind
+from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
 
-__all__ = ["Lowered", "lower"]
+__all__ = ["Lowered", "job_network", "lower"]
 
 MOST_LEVELS = 4096
 """Of priorities: ranks of chunks, which have their level in the upper bits, are 64-bit."""
@@ -46,6 +47,7 @@ class Lowered:
     rows: int
     notes: list[str]
     wire_factor: float
+    times: Mapping[str, float]
 
 
 def lower(
@@ -68,27 +70,27 @@ def lower(
 ) -> Lowered:
     """Build the state of a run."""
     _check_fold(fold)
-    _check_shape(job, network)
     low = Lowering(network, endpoint, scheduler, choice, packets, software, check)
     calls = _calls(job)
     streams = _streams(scheduler, [_call_of(job, users[0]).dimensions for users in calls])
     for call_task in calls:
         call = _call_of(job, call_task[0])
         low.plan(call.kind, call.dimensions)
+    graph_of = _graph_of(network, job)
     reason = _why_not_folded(job, stragglers)
-    if reason is None and (fold != "off" or scheduler.queues == "auto"):
-        reason = low.why_not_alike()
     if scheduler.queues == "auto":
-        # The same whether it is folded or not: folding is exact.
-        low.queues_of = "phase" if reason else "dimension"
+        _choose_queues(low, job, graph_of, waits=_has_messages(job) or bool(stragglers))
+    if reason is None and fold != "off":
+        reason = next(filter(None, map(low.why_not_alike, low.plans.values())), None)
     if fold == "off":
         reason = "switched off"
     if fold == "on" and reason is not None:
         raise ValueError(f"the system cannot be folded: {reason}")
     if reason is None:
         low.fold()
+    low.share_rooms()
     levels = _levels([_call_of(job, users[0]).priority for users in calls])
-    _check_times(low, sum(_call_of(job, users[0]).size_bytes for users in calls))
+    times = _check_times(low, [_call_of(job, users[0]).size_bytes for users in calls])
     chunk_rows: list[Row] = []
     call_rows: list[Row] = []
     for number, users in enumerate(calls):
@@ -106,7 +108,6 @@ def lower(
             )
         )
         chunk_rows += [(size, rank, number, first, phases, -1, 0) for size, first, phases in made]
-    graph_of = _graph_of(network, job)
     transfers = match_transfers(job, graph_of)
     first_transfer = len(chunk_rows)
     if transfers:
@@ -146,6 +147,7 @@ def lower(
         columns=low.columns,
         rows=low.rows,
         notes=low.notes,
+        times=times,
         wire_factor=low.wire_factor,
     )
 
@@ -155,16 +157,79 @@ def _check_fold(fold: str) -> None:
         raise ValueError(f"fold must be auto, on or off, not {fold!r}")
 
 
-def _check_shape(job: Job, network: Network) -> None:
-    if job.shape is None or tuple(job.shape) == network.shape:
-        return
-    advice = f"give the network logical_shape={tuple(job.shape)}"
-    if math.prod(job.shape) != network.nodes:
-        advice = f"load the workload with shape={network.shape}"
+def job_network(network: Network, job: Job) -> Network:
+    """The network as the dimensions of *job* see it: split where its groups cover parts.
+
+    Raises
+    ------
+    ValueError
+        If the shape of the job is another one.
+    """
+    if job.shape is None or job.shape == network.shape:
+        return network
+    made_for = job.shape if job.topology_shape is None else job.topology_shape
+    if made_for == network.whole_shape:
+        return network.split(job.shape)
+    advice = f"give the network logical_shape={tuple(made_for)}"
+    if math.prod(made_for) != network.nodes:
+        advice = f"load the workload with shape={network.whole_shape}"
     raise ValueError(
-        f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
-        f"{network.shape}; {advice}"
+        f"the job is for a logical shape of {tuple(made_for)}, the network's is "
+        f"{network.whole_shape}; {advice}"
     )
+
+
+def _choose_queues(low: Lowering, job: Job, graph_of: np.ndarray, *, waits: bool) -> None:
+    """Queues of dimensions for the plans whose groups are in step, whatever else the job does.
+
+    The same whether it is folded or not: folding is exact.
+    """
+    in_step: dict[tuple[int, ...] | None, bool] = {}
+    for (_, dimensions), plan in low.plans.items():
+        if dimensions not in in_step:
+            in_step[dimensions] = not waits and _in_step(low.network, job, graph_of, dimensions)
+        alike = in_step[dimensions] and low.why_not_alike(plan) is None
+        low.queues_of[id(plan)] = "dimension" if alike else "phase"
+
+
+def _in_step(
+    network: Network, job: Job, graph_of: np.ndarray, dimensions: tuple[int, ...] | None
+) -> bool:
+    """Whether the members of every group over *dimensions* do the same, calls of other groups
+    aside."""
+    if len(job.graphs) == 1:
+        return True
+    known: dict[tuple[object, ...], int] = {}
+    parts = [_without_others(graph, dimensions) for graph in job.graphs]
+    does = np.array([known.setdefault(part, len(known)) for part in parts])[graph_of]
+    inside = range(len(network.shape)) if dimensions is None else dimensions
+    group = group_ranks(network, [d for d in range(len(network.shape)) if d not in inside])
+    first = np.zeros(int(group.max()) + 1, np.int64)
+    first[group[::-1]] = does[::-1]
+    return bool((first[group] == does).all())
+
+
+def _without_others(
+    graph: TaskGraph, dimensions: tuple[int, ...] | None
+) -> tuple[object, ...]:
+    """What collectives over *dimensions* wait for, and what computes beside them, without
+    collectives over others."""
+    ours = [task.call is not None and task.call.dimensions == dimensions for task in graph.tasks]
+    needed: set[int] = set()
+    for number, task in reversed(list(enumerate(graph.tasks))):
+        if ours[number] or number in needed or task.kind is TaskKind.COMPUTE:
+            needed |= {number, *task.after}
+    kept: list[object] = []
+    stands: list[tuple[int, ...]] = []  # for each task, among those that are kept
+    for number, task in enumerate(graph.tasks):
+        after = tuple(sorted({each for earlier in task.after for each in stands[earlier]}))
+        if number not in needed or (task.call is not None and not ours[number]):
+            stands.append(after)
+            continue
+        stands.append((len(kept),))
+        kept.append((task.kind, after, task.duration_s, task.call, task.peer, task.tag,
+                     task.size_bytes))
+    return tuple(kept)
 
 
 def _packets(low: Lowering) -> PacketState | None:
@@ -193,9 +258,13 @@ def _why_not_folded(job: Job, stragglers: dict[int, float]) -> str | None:
         return "nodes run different graphs"
     if stragglers:
         return "some nodes are slower than others"
-    if any(t.kind in (TaskKind.SEND, TaskKind.RECEIVE) for g in job.graphs for t in g.tasks):
+    if _has_messages(job):
         return "nodes exchange single messages"
     return None
+
+
+def _has_messages(job: Job) -> bool:
+    return any(t.kind in (TaskKind.SEND, TaskKind.RECEIVE) for g in job.graphs for t in g.tasks)
 
 
 def _call_of(job: Job, user: tuple[int, int]):  # type: ignore[no-untyped-def]
@@ -263,8 +332,10 @@ def _chunk_rows(
     return [(piece, *rows) for _, _, piece, rows in made]
 
 
-def _check_times(low: Lowering, size_bytes: int) -> None:
-    """Refuse what is so slow that times, 64-bit femtoseconds, would run over."""
+def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:
+    """The longest times of the endpoint by name; refuses what is so slow that times, 64-bit
+    femtoseconds, would run over at once. What adds up is seen when it does."""
+    size_bytes = sum(sizes)
     within = f"must handle the collectives within {MOST_TIME_S:g} s of simulated time"
     for number, dim in enumerate(low.network.dimensions):
         link_s = 2 * size_bytes / dim.payload_bytes_per_s + dim.latency_s
@@ -285,6 +356,23 @@ def _check_times(low: Lowering, size_bytes: int) -> None:
         raise ValueError(
             f"endpoint {within}; at its rates it may take {longest_s:.3g} s"
         )
+    models = low.models.values()
+    starts = [0.0 if each.start_of is None else each.start_of(max(sizes)) for each in models]
+    times = {
+        "the endpoint's time for a message": max(
+            [stage.fixed_s + stage.latency_s for stage in stages], default=0.0
+        ),
+        "the endpoint's delay after a message": max(
+            [each.receive_delay_s for each in models], default=0.0
+        ),
+        "the endpoint's start of a call": max(
+            [each.start_s + start for each, start in zip(models, starts)], default=0.0
+        ),
+    }
+    for name, value_s in times.items():
+        if not value_s <= MOST_TIME_S:
+            raise ValueError(f"{name} must be at most {MOST_TIME_S:g} s, not {value_s:g} s")
+    return times
 
 
 def _levels(priorities: Sequence[int]) -> dict[int, int]:

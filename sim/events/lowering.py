@@ -21,6 +21,7 @@ from sim.events.packets import PacketOptions, dated_dimensions
 from sim.events.scheduler import Scheduler
 from sim.events.sends import Row, SendTables
 from sim.events.transfers import Transfer, channels_of
+from sim.network.embedding import embedding
 from sim.network.network import Channel, Network
 from sim.network.symmetry import why_not_symmetric
 from sim.workload.graph import CollectiveKind
@@ -48,7 +49,6 @@ class Lowering(SendTables):
         self.check = check
         self.endpoint = endpoint
         self.scheduler = scheduler
-        self.queues_of = scheduler.queues
         self.choice = choice
         self.segments: list[Row] = []
         self.programs: list[tuple[int, int]] = []
@@ -65,6 +65,8 @@ class Lowering(SendTables):
         self.queue_limit: list[int] = []  # places of each group
         self.pool_limit: list[int] = []  # contexts of the phases of that index
         self.plans: dict[tuple[CollectiveKind, tuple[int, ...] | None], Plan] = {}
+        self.views: dict[int, Network] = {}  # of the network, that plans see
+        self.queues_of: dict[int, str] = {}  # of plans
         self.program_at: dict[tuple[int, int], int] = {}
         self.variant_rows: dict[tuple[int, int, tuple[int, ...]], tuple[int, int]] = {}
         self.phases_left: dict[int, set[int]] = {}  # with which links of a channel are used
@@ -97,9 +99,14 @@ class Lowering(SendTables):
                     "in_switch needs messages that travel whole (granularity message) and that "
                     "routers forward (packet_routing hardware)"
                 )
-            made = plan_collective(self.network, kind, choice, dimensions, in_switch=mode)
+            view, inside = self.network.view(dimensions)
+            made = plan_collective(view, kind, choice, inside, in_switch=mode)
             self.plans[key] = made
-            self.models[id(made)] = self.endpoint.model(self.network, kind, made)
+            self.views[id(made)] = view
+            if inside is not None and (note := embedding(view, inside)) not in ("", *self.notes):
+                self.notes.append(note)
+            self.queues_of[id(made)] = self.scheduler.queues
+            self.models[id(made)] = self.endpoint.model(view, kind, made)
             deepest = max((len(v.phases) for v in made.variants), default=0)
             if deepest > constants.LIMITS["phases"]:
                 raise ValueError(
@@ -113,25 +120,40 @@ class Lowering(SendTables):
         """One node stands for all from now on."""
         self.folded, self.rows = True, 1
 
-    def why_not_alike(self) -> str | None:
-        """Why the plans made so far are not the same at all nodes; None if they are."""
+    def why_not_alike(self, plan: Plan) -> str | None:
+        """Why a plan is not the same at all nodes; None if it is."""
         channels = {}
-        for plan in self.plans.values():
-            for variant in plan.variants:
-                for phase in variant.phases:
-                    if relays_of(phase):
-                        return f"{phase.name} is done by switches"
-                    if phase.role is not None:
-                        return f"{phase.name} gives nodes different roles"
-                    for channel in _channels(phase):
-                        channels[id(channel)] = (phase.name, channel)
-        reason = why_not_symmetric(self.network, channels.values())
+        for variant in plan.variants:
+            for phase in variant.phases:
+                if relays_of(phase):
+                    return f"{phase.name} is done by switches"
+                if phase.role is not None:
+                    return f"{phase.name} gives nodes different roles"
+                for channel in _channels(phase):
+                    channels[id(channel)] = (phase.name, channel)
+        reason = why_not_symmetric(self.views[id(plan)], channels.values())
         if reason is None and self.packets is not None:
             legs = [leg for _, c in channels.values() for way in self._ways(c) for leg in way]
             dated = dated_dimensions(self.network, [leg.links for leg in legs])
             if dated:
                 reason = f"the dateline of dimension {min(dated)} makes the nodes of a ring differ"
         return reason
+
+    def share_rooms(self) -> None:
+        """Buffers and contexts are those of the collective with the largest groups, of equal ones
+        the first: what smaller groups do beside it does not divide them otherwise."""
+        shape = self.network.shape
+
+        def members(key: tuple[CollectiveKind, tuple[int, ...] | None]) -> int:
+            return math.prod(shape if key[1] is None else (shape[each] for each in key[1]))
+
+        for key in sorted(self.plans, key=members, reverse=True):
+            plan = self.plans[key]
+            deepest = max((len(variant.phases) for variant in plan.variants), default=0)
+            if deepest:
+                model = self.models[id(plan)]
+                self._partitions(model, deepest)
+                self._pool(deepest - 1, model)
 
     def rows_of(self, plan: Plan, variant: int, size: float) -> tuple[int, int]:
         """First phase record and number of phases of a variant for chunks of a size."""
@@ -155,7 +177,7 @@ class Lowering(SendTables):
             self.phases.append(
                 (
                     made[0],
-                    self._queue(index, phase, model),
+                    self._queue(index, phase, plan),
                     offset,
                     count,
                     width,
@@ -219,14 +241,16 @@ class Lowering(SendTables):
                 self.partition_bytes.append(room.size_bytes)
         return [self.partitions.index(room.name) for room in model.rooms[: phases + 1]]
 
-    def _queue(self, index: int, phase: Phase, model: EndpointModel) -> int:
-        """The scheduling queue of a phase. The places in it are the same for all endpoints.
+    def _queue(self, index: int, phase: Phase, plan: Plan) -> int:
+        """The scheduling queue of a phase. The places in it are the same for all endpoints. Rings
+        of groups that cover part of a dimension have queues of their own.
 
         Where chunks of a queue may wait for different contexts or buffers, those of different
         phases wait apart, so that none is held up by one that needs something else.
         """
-        ring = (phase.dimension, phase.ring)
-        places = ring if self.queues_of == "dimension" else (index, *ring)
+        model = self.models[id(plan)]
+        ring = (*self.views[id(plan)].place(phase.dimension), phase.ring)
+        places = ring if self.queues_of[id(plan)] == "dimension" else (index, *ring)
         key = (index, *ring) if _shares(model) else places
         if places not in self.groups:
             self.groups[places] = len(self.queue_limit)

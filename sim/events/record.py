@@ -65,6 +65,7 @@ class RunRecord:
     link_series_fs          (dimensions, buckets): busy time of all links of a dimension
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
+    spans_left_out          intervals for which the trace had no room
     network_reduces         switches reduce and multicast, which lower bounds must know
     wire_factor             size of data on the links over that in memory; link_bytes has it
     shared_links            False: every message found its links free, so bounds do not hold
@@ -99,6 +100,7 @@ class RunRecord:
     network_reduces: bool = False
     endpoint_rates: EndpointRates | None = None
     shared_links: bool = True
+    spans_left_out: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

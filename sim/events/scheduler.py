@@ -32,7 +32,8 @@ class Scheduler:
         ASTRA-sim's released code; ``phase``: one for every ring of every phase. Then chunks of
         several phases fill a link, and those of a phase that others wait for come late. But nodes
         that are not in step, and take chunks in different orders, seldom wait for each other.
-        ``auto``: ``dimension`` where all nodes do the same at the same time, else ``phase``.
+        ``auto``: ``dimension`` for collectives whose members all do the same at the same time,
+        calls of other groups aside, else ``phase``.
     collectives : str
         Which collectives of a node run at a time: ``all`` that are issued, ``one``, or
         ``one_per_group`` of those over the same dimensions. Others wait in the order in which

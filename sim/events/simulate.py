@@ -8,27 +8,29 @@ from typing import cast
 
 import numpy as np
 
+from gen.arguments import size_of_number
 from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import endpoint as named_endpoint
 from sim.events.check import what_is_wrong
 from sim.events.kernel import constants, loop
-from sim.events.lower import Lowered, lower
+from sim.events.lower import Lowered, job_network, lower
 from sim.events.packets import PacketOptions
 from sim.events.progress import Report, reported
 from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
-from sim.events.stuck import why_stuck
+from sim.events.stuck import longest_time, why_stuck
 from sim.fields import check, check_type
 from sim.native.binding import bind
 from sim.network.link import Link
 from sim.network.network import Network
-from sim.units import FS_PER_S, seconds_to_fs
+from sim.units import FS_PER_S, MOST_TIME_S, seconds_to_fs
 from sim.workload.graph import CollectiveKind, Job, TaskKind
 
 __all__ = ["SimulationError", "simulate"]
 
 
+MOST_RECORDED = 1 << 31
 CREDITS_LIMIT = 0.05
 """Share of the run for which a link must wait for credits to be worth a note."""
 
@@ -113,8 +115,13 @@ def simulate(
         If nodes wait for each other without end, or memory does not suffice.
     """
     endpoint = _checked(network, job, endpoint, scheduler, algorithms)
+    network = job_network(network, job)
+    _check_durations(job)
     _check_modes(granularity, packet_routing, reserve, shared_links, packets)
-    _check_options(packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
+    _check_options(network, packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
+    for name, value in (("check", check), ("share_applied", share_applied)):
+        check_type(name, value, "True or False", isinstance(value, bool))
+    check_type("report", report, "callable or None", report is None or callable(report))
     begin = time.perf_counter()
     lowering = partial(
         lower,
@@ -149,7 +156,7 @@ def _checked(
 ) -> Endpoint:
     """The endpoint; whatever is of the wrong kind is named, before anything asks it for a field."""
     if endpoint is None or isinstance(endpoint, str):
-        endpoint = named_endpoint(endpoint or "ideal")
+        endpoint = named_endpoint("ideal" if endpoint is None else endpoint)
     check_type("network", network, "a Network", isinstance(network, Network))
     check_type("job", job, "a Job", isinstance(job, Job))
     check_type(
@@ -178,6 +185,16 @@ def _checked(
     return cast(Endpoint, endpoint)
 
 
+def _check_durations(job: Job) -> None:
+    for graph in job.graphs:
+        for number, task in enumerate(graph.tasks):
+            if task.duration_s > MOST_TIME_S:
+                raise ValueError(
+                    f"duration_s of task {number} ({task.name!r}) must be at most "
+                    f"{MOST_TIME_S:g} s, not {task.duration_s:g}"
+                )
+
+
 def _completed(
     network: Network,
     job: Job,
@@ -189,7 +206,7 @@ def _completed(
     for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
         lowered = lowering(reserve=reserving)
         with reported(network, lowered, report):
-            _run(lowered)
+            _run(network, job, lowered)
         stuck = why_stuck(job, lowered)
         if stuck is None:
             break
@@ -203,6 +220,7 @@ def _completed(
 def _check_modes(
     granularity: str, packet_routing: str, reserve: str, shared_links: bool, packets: object
 ) -> None:
+    check_type("shared_links", shared_links, "True or False", isinstance(shared_links, bool))
     if granularity not in ("message", "packet"):
         raise ValueError(f"granularity must be message or packet, not {granularity!r}")
     if packet_routing not in ("hardware", "software"):
@@ -216,7 +234,8 @@ def _check_modes(
 
 
 def _check_options(
-    packets: object, stragglers: object, bucket_s: object, counts: Mapping[str, object]
+    network: Network, packets: object, stragglers: object, bucket_s: object,
+    counts: Mapping[str, object],
 ) -> None:
     ok = packets is None or isinstance(packets, PacketOptions)
     check_type("packets", packets, "PacketOptions or None", ok)
@@ -224,18 +243,25 @@ def _check_options(
     check_type("stragglers", stragglers, "a mapping of nodes to factors, or None", ok)
     for node, factor in (cast(Mapping[int, float], stragglers) or {}).items():
         check(f"the factor of straggler {node}", factor, "a number above 0", _is_number(factor, 1))
+        known = isinstance(node, int | np.integer) and 0 <= node < network.nodes
+        check("stragglers", node, f"factors of nodes from 0 to {network.nodes - 1}", known)
     check("bucket_s", bucket_s, "a number of at least 0", _is_number(bucket_s))
+    short = cast(float, bucket_s) <= MOST_TIME_S
+    check("bucket_s", bucket_s, f"at most {MOST_TIME_S:g} s", short)
     for name, count in counts.items():
         ok = isinstance(count, int) and not isinstance(count, bool) and count >= 0
         check(name, count, "an integer of at least 0", ok)
+        check(name, count, f"at most {MOST_RECORDED}", cast(int, count) <= MOST_RECORDED)
 
 
 def _is_number(value: object, above: int = 0) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and (value > 0 if above else value >= 0)  # type: ignore[operator]
+    if not number or size_of_number(value) is not None:
+        return False
+    return value > 0 if above else value >= 0  # type: ignore[operator]
 
 
-def _run(lowered: Lowered) -> None:
+def _run(network: Network, job: Job, lowered: Lowered) -> None:
     state = lowered.state
     packets = "" if lowered.packets is None else " of packets"
     status = bind(
@@ -253,6 +279,11 @@ def _run(lowered: Lowered) -> None:
             "use larger messages (endpoint.message_bytes), larger or fewer chunks "
             "(scheduler.chunk_bytes, concurrency), or one phase per dimension "
             "(algorithm.all_to_all_span)"
+        )
+    if status == constants.TOO_LONG:
+        raise SimulationError(
+            f"the run must end within {MOST_TIME_S:g} s of simulated time, and takes longer: "
+            f"{longest_time(network, job, lowered.times)}"
         )
     if status == constants.WRONG_COUNT:
         raise SimulationError(
@@ -280,11 +311,24 @@ def _cut_series(numbers: np.ndarray, end_fs: int) -> list[str]:
     return [f"utilisation over time ends after bucket_s x buckets, {covered}"]
 
 
+def _cut_trace(spans: np.ndarray, left_out: int, end_fs: int) -> list[str]:
+    """A note where the trace had no room for all that was to be recorded."""
+    if not left_out or not len(spans):
+        return []
+    begun_us = 1e6 * float(spans["start_fs"].max()) / FS_PER_S
+    end_us = 1e6 * end_fs / FS_PER_S
+    total = len(spans) + left_out
+    kept = f"the first {len(spans)} of {total} transfers and phases of chunks"
+    until = f"up to {begun_us:.6g} of {end_us:.6g} us"
+    return [f"the trace is cut: {kept}, {until}; run.most_spans = {total} keeps all"]
+
+
 def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunRecord:
     s = lowered.state
     rows, columns = lowered.rows, lowered.columns
     numbers = s.numbers
     calls = len(lowered.calls)
+    left_out = max(0, int(numbers[constants.SPANS]) - len(s.spans))
     spans = s.spans[: int(numbers[constants.SPANS])]
     return RunRecord(
         nodes=network.nodes,
@@ -318,6 +362,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
             : len(network.dimensions) * int(numbers[constants.BUCKETS])
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
+        spans_left_out=left_out,
         wire_factor=lowered.wire_factor,
         network_reduces=len(s.relay_needs) > 1,
         shared_links=bool(numbers[constants.SHARED_LINKS]),
@@ -329,6 +374,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
             *lowered.notes,
             *_starved(network, lowered),
             *_cut_series(numbers, int(s.task_end.max(initial=0))),
+            *_cut_trace(spans, left_out, int(s.task_end.max(initial=0))),
             *([] if lowered.folded else [f"not folded: {lowered.why_not_folded}"]),
         ],
     )

@@ -1,14 +1,15 @@
-"""What a run that got stuck is waiting for."""
+"""What a run that got stuck is waiting for, and what one that takes too long takes long for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from sim.events.kernel import constants
 from sim.events.lower import Lowered
+from sim.network.network import Network
 from sim.workload.graph import Job, TaskKind
 
-__all__ = ["why_stuck"]
+__all__ = ["longest_time", "why_stuck"]
 
 SHOWN = 6
 
@@ -23,9 +24,34 @@ def why_stuck(job: Job, lowered: Lowered) -> str | None:
             break
     else:
         return None
-    reasons = list(_reasons(job, lowered))
+    reasons = list(_reasons(job, lowered)) or [_first_open(job, lowered, row)]
     more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
     return "nodes wait for each other without end: " + "; ".join(reasons[:SHOWN]) + more
+
+
+def longest_time(network: Network, job: Job, times: Mapping[str, float]) -> str:
+    """The longest single time of a run: of a link, of the endpoint (*times* by name, in s), or of
+    a task."""
+    found = dict(times)
+    for number, each in enumerate(network.dimensions):
+        found[f"latency_s of dimension {number}"] = each.latency_s + each.router_latency_s
+    for graph in job.graphs:
+        for task in graph.tasks:
+            found[f"duration_s of task {task.name!r}"] = task.duration_s
+    name = max(found, key=lambda each: found[each])
+    return f"{name} is {found[name]:g} s"
+
+
+def _first_open(job: Job, lowered: Lowered, row: int) -> str:
+    """The first task of a node that has not ended."""
+    s = lowered.state
+    tasks = job.graphs[s.node_graph[row]].tasks
+    ends = s.task_end.reshape(lowered.rows, -1)[row]
+    number = next(number for number in range(len(tasks)) if ends[number] < 0)
+    task = tasks[number]
+    begun = s.task_start.reshape(lowered.rows, -1)[row, number] >= 0
+    what = "ended" if begun else "begun"
+    return f"task {number} ({task.name!r}) of node {row} has not {what}"
 
 
 def _reasons(job: Job, lowered: Lowered) -> Iterator[str]:

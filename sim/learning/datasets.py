@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from gen.arguments import typed
 from sim.fields import check
 
 __all__ = ["DATA_SETS", "Dataset", "load_digits", "load_tumours"]
@@ -39,12 +40,14 @@ class Dataset:
         return 1 + int(max(self.train_y.max(), self.test_y.max()))
 
 
+@typed(least={"seed": 0})
 def load_digits(*, test_share: float = 0.2, seed: int = 0) -> Dataset:
     """1 797 handwritten digits of 8 x 8 pixels, scaled to 0 .. 1; shuffled and split."""
     images, labels, cut = _shuffled("load_digits", test_share, seed)
     return _split((images / 16).astype(np.float32), labels, cut)
 
 
+@typed(least={"seed": 0})
 def load_tumours(*, test_share: float = 0.2, seed: int = 0) -> Dataset:
     """569 breast tumours of two classes, 30 features standardised by the training part."""
     features, labels, cut = _shuffled("load_breast_cancer", test_share, seed)
@@ -55,6 +58,7 @@ def load_tumours(*, test_share: float = 0.2, seed: int = 0) -> Dataset:
 
 def _shuffled(loader: str, test_share: float, seed: int) -> tuple[Any, Any, int]:
     """Samples and classes in a random order, and how many of them to train on."""
+    check("test_share", test_share, "above 0 and below 1", 0 < test_share < 1)
     try:
         from sklearn import datasets
     except ImportError as error:

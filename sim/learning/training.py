@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from gen.arguments import typed
 from sim.fields import check_type
 from sim.learning.datasets import Dataset, Floats
 
@@ -25,6 +26,7 @@ AllReduce: TypeAlias = Callable[[list[Floats]], list[Floats]]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 HIDDEN = 32
+MOST_STEPS = 10**9
 LEARNING_RATE = 0.2
 MOMENTUM = 0.9
 
@@ -62,6 +64,7 @@ def weight_shapes(data: Dataset) -> Shapes:
     return (data.features, HIDDEN), (HIDDEN,), (HIDDEN, data.classes), (data.classes,)
 
 
+@typed("all_reduce", "data", least={"seed": 0}, most={"steps": MOST_STEPS})
 def train(
     all_reduce: AllReduce,
     data: Dataset,

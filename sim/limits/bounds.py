@@ -72,6 +72,7 @@ from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
+    "LATENCY",
     "Bound",
     "BoundViolation",
     "Term",
@@ -81,6 +82,8 @@ __all__ = [
     "lower_bound",
 ]
 
+LATENCY = "latency"
+"""The bound that does not add up: messages on the way do not hold each other up."""
 ROUNDING = 1e-9
 """Relative error of a simulated time in whole femtoseconds, generously."""
 
@@ -170,7 +173,7 @@ def lower_bound(
         terms += _network_terms(kind, size_bytes, cuts, nodes, network_reduces, shares is None)
         terms += endpoint_terms(kind, size_bytes, nodes, endpoint, network_reduces)
         latency = sum(d.farthest_s for d in dimensions) + endpoint.message_s
-        terms.append(Term(resource="latency", seconds=latency))
+        terms.append(Term(resource=LATENCY, seconds=latency))
     return bound_of(kind, size_bytes, nodes, terms)
 
 

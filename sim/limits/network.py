@@ -5,6 +5,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.arguments import typed
 from sim.endpoint.rates import EndpointRates
 from sim.fields import check_type
 from sim.limits.bounds import (
@@ -23,6 +24,7 @@ from sim.workload.graph import CollectiveCall, CollectiveKind
 __all__ = ["call_bound"]
 
 
+@typed("network", "call")
 def call_bound(
     network: Network,
     call: CollectiveCall,
@@ -39,10 +41,11 @@ def call_bound(
     """
     check_type("network", network, "a Network", isinstance(network, Network))
     check_type("call", call, "a CollectiveCall", isinstance(call, CollectiveCall))
+    network, inside = network.view(call.dimensions)
     involved = [
         index
         for index, size in enumerate(network.shape)
-        if size > 1 and (call.dimensions is None or index in call.dimensions)
+        if size > 1 and (inside is None or index in inside)
     ]
     whole = prod(network.shape[index] for index in involved) == network.nodes
     if network.mapped and not whole:

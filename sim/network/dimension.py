@@ -6,7 +6,14 @@ from enum import Enum
 from numbers import Real
 from typing import Any, Self
 
+from sim.fields import check, check_size
+from sim.units import MOST_TIME_S
+
 __all__ = ["Dimension", "DimensionKind"]
+
+
+MOST_MEMBERS, MOST_LANES = 1 << 24, 1 << 12
+"""Of a group; between two."""
 
 
 class DimensionKind(Enum):
@@ -74,16 +81,23 @@ class Dimension:
 
     def __post_init__(self) -> None:
         known = {kind.value: kind for kind in DimensionKind}
-        kind = self.kind if isinstance(self.kind, DimensionKind) else known.get(self.kind)
+        named = known.get(self.kind) if isinstance(self.kind, str) else None
+        kind = self.kind if isinstance(self.kind, DimensionKind) else named
         if not isinstance(kind, DimensionKind):
             raise ValueError(f"kind must be one of {', '.join(known)}, not {self.kind!r}")
         object.__setattr__(self, "kind", kind)
-        for name in ("size", "lanes"):
+        for name, least, most in (
+            ("size", 1, MOST_MEMBERS), ("lanes", 1, MOST_LANES), ("group", 0, MOST_MEMBERS),
+        ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{name} must be an integer, not {value!r}")
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value!r}")
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value!r}")
+            check(name, value, f"at most {most}", value <= most)
+        for name in ("bidirectional", "single_link", "spine"):
+            value = getattr(self, name)
+            check(name, value, "True or False", isinstance(value, bool))
         for name in ("bandwidth_bytes_per_s", "latency_s", "router_latency_s", "efficiency"):
             _check_number(name, getattr(self, name))
         if not self.bandwidth_bytes_per_s > 0:
@@ -93,6 +107,8 @@ class Dimension:
         for name in ("latency_s", "router_latency_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+            most = getattr(self, name) <= MOST_TIME_S
+            check(name, getattr(self, name), f"at most {MOST_TIME_S:g} s", most)
         if not 0 < self.efficiency <= 1:
             raise ValueError(f"efficiency must be above 0 and at most 1, not {self.efficiency!r}")
         if self.single_link and (kind is not DimensionKind.RING or self.size != 2):
@@ -242,3 +258,4 @@ class Dimension:
 def _check_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, not {value!r}")
+    check_size(name, value)

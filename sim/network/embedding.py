@@ -1,13 +1,16 @@
-"""A ring through all nodes of a torus that uses only its links."""
+"""Rings on links that are not their own: through all nodes of a torus, and of groups of nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
+from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.network.ports import Port, Ports
 
-__all__ = ["RingPlace", "hamiltonian_cycle", "ring_through"]
+__all__ = ["RingPlace", "embedding", "hamiltonian_cycle", "ring_through"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,35 @@ def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
         RingPlace(node=node, next_port=next_port[node], previous_port=previous_port[node])
         for node in order
     ]
+
+
+def embedding(network: Network, dimensions: Sequence[int]) -> str:
+    """How groups over *dimensions* of a job's view lie on the links, where they cover parts of a
+    dimension; empty where they do not."""
+    parts = [
+        _embedded(network, each)
+        for each in dimensions
+        if network.shape[each] < network.whole_shape[network.origins[each]]
+    ]
+    return f"groups have rings of their own: {'; '.join(parts)}" if parts else ""
+
+
+def _embedded(network: Network, dimension: int) -> str:
+    """One dimension: its links from a member to the next, and how many rings meet on a link."""
+    label = network.label(dimension)
+    physical = network.physical(dimension)
+    if physical is not None and physical.kind is not DimensionKind.RING:
+        kind = DimensionKind(physical.kind).value.replace("_", " ")
+        return f"{label}, on the links of the {kind}"
+    ways = (1, -1) if physical is None or physical.directions == 2 else (1,)
+    carried = np.zeros(len(network.link_source), np.int64)
+    hops = 0
+    for way in ways:
+        links = network.shift(dimension, way, direction=way, tie=way).links
+        hops = max(hops, len(links))
+        np.add.at(carried, links[links >= 0], 1)
+    far = f"up to {hops} link{'s' * (hops > 1)} to the next member"
+    return f"{label}, {far}, up to {carried.max()} rings on a link"
 
 
 def _grid_cycle(columns: int, rows: int) -> list[tuple[int, int]]:

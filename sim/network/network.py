@@ -1,23 +1,27 @@
 """Dimensions composed into nodes, directed links, and channels over them."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, cast, overload
 
 import numpy as np
 
-from sim.fields import check_type
+from sim.fields import check, check_type
 from sim.memory import available_bytes
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.grid import Grid, Indices
 from sim.network.link import Link, LinkFault
 from sim.network.routes import Router
+from sim.network.shapes import Part, coarsest, parts_within, split_into
 from sim.network.wiring import wire, with_faults
 from sim.units import fs_per_byte
 
 __all__ = ["Channel", "Network"]
 
+MOST_NODES = 1 << 26
 LEAST_HOPS, MOST_HOPS = 1 << 24, 1 << 31
 HOP_SHARE, HOP_BYTES = 0.5, 24
 """Of the memory to spare, for the routes of all channels, and what a hop needs there."""
@@ -34,6 +38,14 @@ class Channel:
 
     peer: Indices
     links: Indices
+
+
+@dataclass
+class _Channels:
+    """Those made so far of a network and all its views, and the hops of their routes."""
+
+    made: dict[tuple[object, ...], Channel] = field(default_factory=dict)
+    hops: int = 0
 
 
 class Links(Sequence[Link]):
@@ -72,6 +84,9 @@ class Network:
     placement : sequence of int or None
         Node on which each logical rank lies, None for rank = node.
     faults : sequence of LinkFault
+
+    A job whose groups cover parts of a dimension splits the logical shape further (:meth:`split`);
+    each of its collectives has a :meth:`view` in which only what its own groups cut is cut.
     """
 
     def __init__(
@@ -85,10 +100,12 @@ class Network:
         self.dimensions = _dimensions(dimensions)
         _check_integers("logical_shape", logical_shape)
         _check_integers("placement", placement)
-        listed = isinstance(faults, Iterable) and all(isinstance(x, LinkFault) for x in faults)
+        listed = isinstance(faults, Sequence) and all(isinstance(x, LinkFault) for x in faults)
+        listed = listed and not isinstance(faults, str)
         check_type("faults", faults, "a sequence of LinkFault", listed)
         self.grid = Grid([d.size for d in self.dimensions])
         self.physical_shape, self.nodes = self.grid.sizes, self.grid.points
+        check("dimensions", self.nodes, f"of at most {MOST_NODES} nodes", self.nodes <= MOST_NODES)
         self.shape = tuple(logical_shape) if logical_shape is not None else self.physical_shape
         self._ranks = Grid(self.shape)
         if self._ranks.points != self.nodes or any(k < 1 for k in self.shape):
@@ -101,7 +118,8 @@ class Network:
             np.sort(self.placement), np.arange(self.nodes)
         ):
             raise ValueError(f"placement must be a permutation of 0 to {self.nodes - 1}")
-        self.mapped = self.shape != self.physical_shape or self.placement is not None
+        self.whole_shape = self.shape
+        self.origins = tuple(range(len(self.shape)))
         self.faults = tuple(faults)
         wiring = self.wiring = with_faults(wire(self.dimensions, self.grid), self.faults)
         self.vertices = wiring.vertices
@@ -112,8 +130,8 @@ class Network:
         self.link_fs_per_byte = wiring.fs_per_byte
         self.link_latency_fs = wiring.latency_fs
         self._router = Router(self.dimensions, self.grid, wiring)
-        self._channels: dict[tuple[object, ...], Channel] = {}
-        self._hops = 0
+        self._channels = _Channels()
+        self._views: dict[tuple[int, ...] | None, tuple[Network, tuple[int, ...] | None]] = {}
 
     @classmethod
     def ring(
@@ -141,12 +159,127 @@ class Network:
         Bandwidth and latency are those of all dimensions, or one for each; *options* are other
         fields of :class:`~sim.network.dimension.Dimension`, for all.
         """
-        if not isinstance(sizes, Sequence):
+        listed = isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes) and sizes
+        if not listed or not all(isinstance(each, int) for each in sizes):
             raise TypeError(f"sizes must be a sequence of integers, not {sizes!r}")
         rates = _for_each("bandwidth_bytes_per_s", bandwidth_bytes_per_s, len(sizes))
         latencies = _for_each("latency_s", latency_s, len(sizes))
         rings = [Dimension.ring(*fields, **options) for fields in zip(sizes, rates, latencies)]
         return cls(rings, logical_shape=logical_shape, placement=placement, faults=faults)
+
+    # ---- Groups of a job.
+
+    def split(self, shape: Sequence[int]) -> "Network":
+        """The same network for a job whose dimensions are those of *shape*, parts of these: its
+        groups cover parts of a dimension. ``whole_shape`` keeps the dimensions, ``origins`` say
+        which of them each of *shape* is a part of.
+
+        Raises
+        ------
+        ValueError
+            If *shape* does not split the dimensions.
+        """
+        _check_integers("shape", shape)
+        check_type("shape", shape, "a sequence of integers, one at least", bool(len(shape or ())))
+        sizes = tuple(shape)
+        if sizes == self.shape:
+            return self
+        parts = split_into(self.whole_shape, sizes)
+        origins = tuple(origin for origin, of in enumerate(parts) for _ in of)
+        return self._seen_as(sizes, origins)
+
+    def view(
+        self, dimensions: Sequence[int] | None
+    ) -> tuple["Network", tuple[int, ...] | None]:
+        """The network as a collective over *dimensions* (None for all) sees it, and its dimensions
+        there: what it covers as a whole, or leaves out, is not split because others do."""
+        _check_integers("dimensions", dimensions)
+        key = None if dimensions is None else tuple(dimensions)
+        if self.shape == self.whole_shape:
+            return self, key
+        if key not in self._views:
+            chosen = range(len(self.shape)) if key is None else key
+            for each in chosen:
+                if not 0 <= each < len(self.shape):
+                    raise ValueError(
+                        f"dimension must be from 0 to {len(self.shape) - 1}, not {each!r}"
+                    )
+            parts = split_into(self.whole_shape, self.shape)
+            shape, origins, inside = coarsest(self.shape, parts, chosen)
+            view = self._seen_as(shape, origins)
+            self._views[key] = view, None if key is None else inside
+        return self._views[key]
+
+    def _seen_as(self, shape: tuple[int, ...], origins: tuple[int, ...]) -> "Network":
+        """Over the same links, with the same channels."""
+        seen = copy.copy(self)
+        for name in ("coordinates", "_parts"):
+            seen.__dict__.pop(name, None)
+        seen.shape, seen.origins = shape, origins
+        seen._ranks, seen._views = Grid(shape), {}
+        return seen
+
+    # ---- Logical dimensions and the physical ones.
+
+    @property
+    def mapped(self) -> bool:
+        """Whether a logical dimension is not a physical one."""
+        return self.shape != self.physical_shape or self.placement is not None
+
+    @cached_property
+    def _parts(self) -> tuple[Part | None, ...]:
+        if self.placement is not None:
+            return (None,) * len(self.shape)
+        return parts_within(self.shape, self.physical_shape)
+
+    def is_physical(self, dimension: int) -> bool:
+        """Whether a logical dimension is a physical one."""
+        part = self._parts[dimension]
+        return part is not None and part.whole
+
+    def physical(self, dimension: int) -> Dimension | None:
+        """The physical dimension that a logical one is, or is a part of; None for none."""
+        part = self._parts[dimension]
+        return None if part is None else self.dimensions[part.within]
+
+    def label(self, dimension: int) -> str:
+        """``dim 1``; of a part, ``dim 1 (4 of 8)``, or ``dim 1 (2 of 8, 4 apart)``."""
+        origin = self.origins[dimension]
+        stride, size = self.place(dimension)
+        whole = self.whole_shape[origin]
+        if size == whole:
+            return f"dim {origin}"
+        apart = stride // math.prod(self.whole_shape[:origin])
+        return f"dim {origin} ({size} of {whole}{f', {apart} apart' if apart > 1 else ''})"
+
+    def place(self, dimension: int) -> tuple[int, int]:
+        """Stride and size of a logical dimension in the numbering of ranks: what it is, however
+        the others are split."""
+        return self._ranks.strides[dimension], self.shape[dimension]
+
+    def injection_bytes_per_s(self, dimension: int) -> float:
+        """Payload that one member can send into a logical dimension while all others do so too.
+
+        Rings of parts of a dimension share its links: as many as meet on one divide it.
+        """
+        if self.shape[dimension] == 1:
+            return 0.0
+        whole = self.physical(dimension)
+        if whole is not None and self.is_physical(dimension):
+            return whole.injection_bytes_per_s
+        if whole is not None and whole.kind is not DimensionKind.RING:
+            if whole.kind is not DimensionKind.FULLY_CONNECTED:
+                return whole.injection_bytes_per_s
+            return (self.shape[dimension] - 1) * whole.lanes * whole.payload_bytes_per_s
+        ways = (1, -1) if whole is None or whole.directions == 2 else (1,)
+        lanes = 1 if whole is None else whole.lanes
+        needed_s = np.zeros(len(self.link_source))
+        payload = np.array([each.payload_bytes_per_s for each in self.dimensions])
+        for way in ways:
+            links = self.shift(dimension, way, direction=way, tie=way).links
+            np.add.at(needed_s, links[links >= 0], 1.0)
+        needed_s /= payload[self.link_dimension]
+        return lanes * len(ways) / float(needed_s.max())
 
     # ---- Logical coordinates.
 
@@ -235,8 +368,10 @@ class Network:
         size = self.shape[dimension]
         coordinates = list(self.coordinates)
         coordinates[dimension] = (coordinates[dimension] + distance) % size
-        key = ("shift", dimension, distance, lane, direction, tie)
-        return self._channel(key, self.members(coordinates), lane, direction, tie)
+        # Only round a physical ring has the forced way a meaning.
+        way = direction if self.is_physical(dimension) else 0
+        key = ("shift", dimension, distance, lane, way, tie)
+        return self._channel(key, self.members(coordinates), lane, way, tie)
 
     def exchange(self, dimension: int, mask: int, *, lane: int = 0) -> Channel:
         """Each node swaps with the one whose logical coordinate differs in the bits of *mask*."""
@@ -257,15 +392,15 @@ class Network:
     def _channel(
         self, key: tuple[object, ...], peer: Indices, lane: int, direction: int, tie: int = 1
     ) -> Channel:
-        channel = self._channels.get(key)
+        key = (self.shape, *key)
+        channel = self._channels.made.get(key)
         if channel is None:
             nodes = np.arange(self.nodes)
             goal = np.where(peer < 0, nodes, peer)
-            # On a network that is not the logical one the forced way has no meaning.
-            way = 0 if self.mapped else direction
-            links = self.routes(nodes, goal, lane=lane, direction=way, tie=tie)
-            self._hops += links.size
-            if self._hops > LEAST_HOPS and self._hops > (most := _most_hops()):
+            links = self.routes(nodes, goal, lane=lane, direction=direction, tie=tie)
+            self._channels.hops += links.size
+            hops = self._channels.hops
+            if hops > LEAST_HOPS and hops > (most := _most_hops()):
                 raise ValueError(
                     f"routes over {self.describe()} need more than the {most} hops for which this "
                     "machine has memory: too many nodes send to each other directly; allowed are "
@@ -274,7 +409,7 @@ class Network:
                     "neighbours (ring)"
                 )
             channel = Channel(peer=peer, links=links)
-            self._channels[key] = channel
+            self._channels.made[key] = channel
         return channel
 
     def describe(self) -> str:
@@ -295,15 +430,15 @@ def _dimensions(given: Dimension | Sequence[Dimension]) -> tuple[Dimension, ...]
 
 
 def _check_integers(name: str, given: object) -> None:
-    ok = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    ok = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
     ok = ok and all(isinstance(each, int | np.integer) for each in cast(Sequence[object], given))
     check_type(name, given, "a sequence of integers or None", given is None or ok)
 
 
 def _for_each(name: str, given: float | Sequence[float], dimensions: int) -> Sequence[float]:
     """One value for each dimension."""
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        return [given] * dimensions
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        return [cast(float, given)] * dimensions
     if len(given) != dimensions:
         raise ValueError(
             f"{name} must be one value or one for each of {dimensions} dimensions, "

@@ -24,6 +24,8 @@ def why_not_symmetric(network: Network, channels: Iterable[tuple[str, Channel]])
     if network.faults:
         return "links differ (faults)"
     if network.mapped:
+        if network.shape != network.whole_shape:
+            return "groups cover parts of a dimension"
         return "the logical topology is not the physical one"
     if any(d.kind is DimensionKind.FAT_TREE and d.size > 1 for d in network.dimensions):
         return "a fat tree is not symmetric under translations"

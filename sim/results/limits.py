@@ -6,17 +6,13 @@ from math import prod
 
 from gen.table import Cell, Column, Table
 from sim.events.record import RunRecord
-from sim.limits.bounds import Bound
+from sim.limits.bounds import LATENCY, Bound
 from sim.limits.network import call_bound
 from sim.network.network import Network
 from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 
 __all__ = ["limits_table"]
-
-LATENCY = "latency"
-"""The bound that does not add up: messages on the way do not hold each other up."""
-
 
 @dataclass(frozen=True)
 class _Done:
@@ -67,6 +63,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         "nccl-tests, of the mean time."
         + ("" if record.shared_links else " Links are not shared, which no network can do."),
     )
+    network = network if job.shape is None else network.split(job.shape)
     done = list(_done(record, job, network))
     if len(done) > 1:
         seconds, resource = _together(done)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gen.arguments import typed
 from gen.folder import writing
 from gen.table import Table
 from sim.events.record import RunRecord
@@ -64,6 +65,7 @@ def tables(run: Breakdown) -> dict[str, Table]:
     }
 
 
+@typed("record", "job", "folder")
 def save_run(
     record: RunRecord,
     job: Job,

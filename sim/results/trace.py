@@ -121,17 +121,24 @@ def write_trace(
     """Write the trace of a run; returns how many NPUs are in it.
 
     A run of more than `most_npus` shows the first ones: viewers load whole traces into memory.
-    The trace says so in the name of its first process.
+    The trace says so in the name of its first process, and that transfers and phases of chunks are
+    cut where the run had no room for all.
     """
     rows = len(record.graph_of)
     shown = min(rows, most_npus)
     stands = f" (stands for all {record.nodes})" if record.folded else ""
     left_out = f", first {shown} of {rows} NPUs" if shown < rows else ""
     folded = f", folded: 1 of {record.nodes} NPUs" if record.folded else ""
-    with TraceWriter(
-        path, job=job.name, NPUs=record.nodes, folded=record.folded, shown=shown
-    ) as trace:
-        trace.process(SYSTEM, f"system: {job.name}{folded}{left_out}")
+    about: dict[str, object] = {
+        "job": job.name, "NPUs": record.nodes, "folded": record.folded, "shown": shown,
+    }
+    cut = ""
+    if record.spans_left_out:
+        total = len(record.spans) + record.spans_left_out
+        cut = f", cut: first {len(record.spans)} of {total} transfers and phases of chunks"
+        about["left_out"] = record.spans_left_out
+    with TraceWriter(path, **about) as trace:
+        trace.process(SYSTEM, f"system: {job.name}{folded}{left_out}{cut}")
         if series is not None:
             _counters(trace, series)
         for row in range(shown):

@@ -16,6 +16,8 @@ COMPUTE = "#1f6f8b"
 EXPOSED = "#c8553d"
 REST = "#c4ccd4"
 LINES = ("#c8553d", "#1f6f8b", "#6a8d3a", "#7d5ba6", "#3d7ea6", "#8c6d46", "#b0457b")
+DASHES, MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
+"""Of lines whose colour has been before."""
 LABELLED_LAYERS = 70
 """With more layers than these their names do not fit; every few are labelled."""
 
@@ -163,7 +165,11 @@ def lines_figure(
     with drawing(path, title, height=4) as figure:
         axes = figure.subplots()
         for index, (name, (x, y)) in enumerate(curves.items()):
-            axes.plot(x, y, "o-", color=LINES[index % len(LINES)], lw=1.4, ms=4, label=name)
+            again, colour = divmod(index, len(LINES))
+            dashes, marker = DASHES[again % len(DASHES)], MARKERS[again % len(MARKERS)]
+            axes.plot(
+                x, y, linestyle=dashes, marker=marker, color=LINES[colour], lw=1.4, ms=4, label=name
+            )
         positions = sorted({value for x, _ in curves.values() for value in x})
         if x_names is not None:
             axes.set_xticks(range(len(x_names)), list(x_names))

@@ -7,6 +7,7 @@ from typing import Any
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
+from gen.arguments import typed
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import CAUSES, INTERRUPTS, CommandError, register_map
@@ -100,6 +101,7 @@ class AceRing(RingDriver):
     failures = ("refused", "dropped", "memory", "failed")
     config: AceConfig
 
+    @typed("config", "settings")
     def __init__(
         self,
         config: AceConfig | str,
@@ -113,6 +115,10 @@ class AceRing(RingDriver):
         self.check(config, settings)
         nodes = settings.nodes
         self._epoch = 0
+        if ports is not None and [len(each) for each in ports] != [2] * nodes:
+            raise ValueError(f"ports must be (next, previous) for each of {nodes} ranks")
+        if links is not None and not links:
+            raise ValueError("links must be at least one, or None for those of the ring")
         self._ports = list(ports) if ports is not None else [(0, 1)] * nodes
         if links is None:
             flits = longest_packet(

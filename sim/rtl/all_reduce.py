@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.arguments import typed
 from hw.ace.config import PRESETS as ACE_PRESETS
 from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
@@ -71,6 +72,7 @@ class AllReducer:
         Naming the parameter, its value and what is allowed.
     """
 
+    @typed("latency_cycles", "threads", most={"latency_cycles": 1 << 20, "threads": 1 << 12})
     def __init__(
         self,
         engine: str = "ace",
@@ -136,6 +138,7 @@ class AllReducer:
         if any(each.dtype != arrays[0].dtype for each in arrays):
             types = ", ".join(sorted({str(each.dtype) for each in arrays}))
             raise ValueError(f"vectors must be of one type, not {types}")
+        check_type("op", op, "a ReduceOp, its name, or None", isinstance(op, ReduceOp | str | None))
         chosen = reduction(op, arrays[0].dtype)
         ring = self._ring_for(len(arrays), len(arrays[0]))
         command = Command(elements=len(arrays[0]), op=chosen, compress=self.compress)
@@ -162,6 +165,7 @@ class AllReducer:
         )
 
 
+@typed("vectors", "op")
 def all_reduce(
     vectors: Sequence[NDArray[Any]],
     *,

@@ -5,6 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from gen.arguments import typed
 from hw.fp.ops import ReduceOp
 from hw.link.packet import link_flits
 from hw.link.retry_frame import RetryConfig
@@ -61,6 +62,7 @@ class NicRing(RingDriver):
     in_order = True
     config: SmartNicConfig
 
+    @typed("config", "settings")
     def __init__(
         self,
         config: SmartNicConfig | str,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gen.arguments import typed
 from gen.waves import TracedSignal
 from hw.link.packet import FLIT_BITS
 from sim.cycles.activity import LinkActivity, MemoryActivity
@@ -140,6 +141,7 @@ class System:
         Links to what is simulated elsewhere.
     """
 
+    @typed("nodes", "links", "seed", most={"threads": 1 << 12, "bucket_cycles": 1 << 40})
     def __init__(
         self,
         nodes: Sequence[NodeSpec],

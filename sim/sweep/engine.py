@@ -76,6 +76,8 @@ def run_sweep(
         Run failed points again.
     """
     check("workers", workers, "an integer of at least 1", type(workers) is int and workers > 0)
+    address = scheduler is None or (isinstance(scheduler, str) and ":" in scheduler)
+    check("scheduler", scheduler, "an address, as tcp://host:8786, or None", address)
     points = make_points(spec, runner=runner, version=version)
     with closing(ResultFolder(folder / "points")) as kept:
         results: dict[str, Result] = {}

@@ -10,7 +10,7 @@
 | COMM_RECV | receive | ``comm_size``, ``comm_src``, ``comm_tag``, ``comm_dst`` |
 | all others | no time; dependencies pass through | none |
 
-Data and control dependencies count alike. Other attributes are ignored.
+Data and control dependencies count alike. Other attributes have no effect, and a note says so.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
+from sim.network.shapes import split_into
 from sim.opened import opening
 from sim.workload.chakra import ChakraError, CommType, NodeType, Trace, TraceNode, sorted_nodes
 from sim.workload.chakra_file import read_trace
@@ -31,7 +32,7 @@ from sim.workload.graph import (
     TaskGraph,
     TaskKind,
 )
-from sim.workload.groups import Groups, common_shape, dimensions_of, split_into
+from sim.workload.groups import Groups, common_shape, dimensions_of
 from sim.workload.progress import check_progress
 from sim.workload.reach import Dimensions, checked_shape, everywhere
 from sim.workload.work import Work
@@ -47,6 +48,18 @@ KINDS = {
     CommType.REDUCE_SCATTER_BLOCK: CollectiveKind.REDUCE_SCATTER,
 }
 OWN_NUMBER = {NodeType.COMM_SEND_NODE: "comm_src", NodeType.COMM_RECV_NODE: "comm_dst"}
+USED = {
+    NodeType.COMP_NODE: {"num_ops", "tensor_size", "is_cpu_op"},
+    NodeType.MEM_LOAD_NODE: {"tensor_size"},
+    NodeType.MEM_STORE_NODE: {"tensor_size"},
+    NodeType.COMM_COLL_NODE: {"comm_type", "comm_size", "comm_priority", "pg_name", "involved_dim"},
+    NodeType.COMM_SEND_NODE: {"comm_size", "comm_dst", "comm_tag", "comm_src"},
+    NodeType.COMM_RECV_NODE: {"comm_size", "comm_src", "comm_tag", "comm_dst"},
+}
+"""Attributes that count, by the type of their node."""
+ALWAYS_SO = {"is_cpu_op": False}
+"""Of nodes that are no computations: what says nothing."""
+MOST_NAMED = 8
 PARTICULAR = {"comm_src", "comm_dst", "pg_name"}
 LARGEST_NUMBER = 2**63 - 1
 
@@ -143,6 +156,7 @@ def chakra_job(
         graph_of=tuple(graph_of) if len(graphs) > 1 else None,
         shape=split,
         note=maker.note(),
+        topology_shape=sizes,
     )
     check_progress(job, npus=len(traces))
     return job
@@ -192,21 +206,35 @@ class _Maker:
         self._memory_latency_s = memory_latency_s
         self._passed: Counter[str] = Counter()
         self._without_time = 0
+        self._without_effect: Counter[str] = Counter()
         # Nodes that do not suit every NPU, by the id of their trace.
         self._particular: dict[int, list[TraceNode]] = {}
 
     def note(self) -> str:
-        """What of the traces takes no part, each different trace counted once."""
+        """What of the traces takes no part, and which attributes have no effect, each different
+        trace counted once."""
         parts = [f"{count} {kind}" for kind, count in sorted(self._passed.items())]
         if self._without_time:
             parts.append(f"{self._without_time} computations without a duration")
-        return f"take no time: {', '.join(parts)}" if parts else ""
+        notes = [f"take no time: {', '.join(parts)}"] if parts else []
+        if self._without_effect:
+            named = self._without_effect.most_common(MOST_NAMED)
+            more = len(self._without_effect) - len(named)
+            listed = [f"{name} of {count} node{'s' * (count > 1)}" for name, count in named]
+            listed += [f"{more} more"] if more else []
+            notes.append(f"attributes without effect: {', '.join(listed)}")
+        return "; ".join(notes)
 
     def graph(self, trace: Trace) -> TaskGraph:
         builder = GraphBuilder()
         number: dict[int, int] = {}
         for node in sorted_nodes(trace):
             kind, values = self._task(trace, node)
+            self._without_effect.update(
+                name
+                for name, value in node.attributes.items()
+                if name not in USED.get(node.type, ()) and ALWAYS_SO.get(name) is not value
+            )
             after = [number[earlier] for earlier in (*node.data_deps, *node.ctrl_deps)]
             number[node.id] = builder.add(node.name, kind, after, **values)
         return builder.graph()

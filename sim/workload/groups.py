@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from sim.opened import opening
 
-__all__ = ["Groups", "common_shape", "dimensions_of", "group_spans", "read_groups", "split_into"]
+__all__ = ["Groups", "common_shape", "dimensions_of", "group_spans", "read_groups"]
 
 Groups: TypeAlias = Mapping[str, tuple[int, ...]]
 """Numbers of the NPUs of each group, by its name."""
@@ -107,18 +107,6 @@ def common_shape(shape: tuple[int, ...], groups: Iterable[Sequence[int]]) -> tup
             parts.append(next(inner))
         split += parts
     return tuple(split)
-
-
-def split_into(shape: tuple[int, ...], split: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """For each dimension of *shape* those of *split*, from :func:`common_shape`, in its place."""
-    found = []
-    position = 0
-    for size in shape:
-        start = position
-        while position == start or prod(split[start:position]) < size:
-            position += 1
-        found.append(tuple(range(start, position)))
-    return found
 
 
 def dimensions_of(members: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
 
-from sim.fields import check_type
+from gen.arguments import typed
+from sim.fields import check, check_type
 from sim.workload.astra_text import SHIPPED, read, shipped
 from sim.workload.chakra_job import chakra_job, read_traces
 from sim.workload.compute_model import ComputeModel, Roofline
@@ -38,6 +39,7 @@ MISSING_HEADERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@typed("source", "shape")
 def load_workload(
     source: str | Path,
     *,
@@ -73,7 +75,8 @@ and the parameters of the generator |
     """
     named = isinstance(source, str | Path)
     check_type("source", source, "the name of a workload, or a path", named)
-    sizes = isinstance(shape, Sequence) and all(isinstance(size, int) for size in shape)
+    sizes = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
+    sizes = sizes and all(isinstance(size, int) for size in shape)
     check_type("shape", shape, "a sequence of integers, such as network.shape", sizes)
     text = str(source)
     if text.startswith("model:"):
@@ -93,6 +96,7 @@ and the parameters of the generator |
         _check_options(text, merged, training_job)
         return training_job(shipped(text), shape=shape, **merged)
     path = Path(source)
+    check("source", source, "the name of a workload, or a path", bool(path.name))
     if path.suffix == ".txt":
         _refuse_compute(compute, text)
         _check_options(text, options, training_job)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
+from sim.fields import check_type
+
 __all__ = ["Dimensions", "Reach", "checked_shape", "everywhere", "reach_of", "split_shape"]
 
 Dimensions: TypeAlias = tuple[int, ...] | None
@@ -26,6 +28,8 @@ class Reach:
 
 def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """*shape* as a tuple; ValueError unless it holds at least one size, all of them positive."""
+    ok = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
+    check_type("shape", shape, "a sequence of integers, such as network.shape", ok)
     sizes = tuple(shape)
     if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
         raise ValueError(f"shape must hold sizes of at least 1, one per dimension, not {shape!r}")

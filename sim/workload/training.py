@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 
+from gen.arguments import typed
 from sim.fields import check_type
 from sim.workload.astra_text import (
     PARALLELISMS,
@@ -92,6 +93,10 @@ class Parallelism:
         return found
 
 
+MOST_PASSES = 100_000
+
+
+@typed("workload", "shape", least={"control_cycles": 0}, most={"cycle_s": 1.0})
 def training_job(
     workload: Workload,
     *,
@@ -140,8 +145,6 @@ def training_job(
     ):
         if not (isfinite(factor) and factor > 0):
             raise ValueError(f"{name} must be positive, not {factor!r}")
-    if control_cycles < 0:
-        raise ValueError(f"control_cycles must be at least 0, not {control_cycles!r}")
     scheme = _parallelism(workload, parallelism, model_parallel_npus, last_bottom)
 
     def step(each: TrainingPass) -> Step:
@@ -198,8 +201,10 @@ def layers_job(
         raise ValueError("layers must hold at least one layer")
     if passes < 1:
         raise ValueError(f"passes must be at least 1, not {passes!r}")
+    if passes > MOST_PASSES:
+        raise ValueError(f"passes must be at most {MOST_PASSES}, not {passes!r}")
     keyword = parallelism.keyword
-    sizes = checked_shape(shape)
+    sizes = whole = checked_shape(shape)
     model_dimensions = 0
     if parallelism.model_parallel_npus is not None:
         sizes, model_dimensions = split_shape(sizes, parallelism.model_parallel_npus)
@@ -253,6 +258,7 @@ def layers_job(
         name=name,
         graphs=(loop.graph(),),
         shape=sizes,
+        topology_shape=whole,
         note=f"{keyword}, {prod(sizes)} NPUs, iterations: {passes}",
     )
 
@@ -260,7 +266,7 @@ def layers_job(
 def _parallelism(
     workload: Workload, keyword: str | None, group: int | None, last_bottom: int | None
 ) -> Parallelism:
-    keyword = keyword or workload.parallelism
+    keyword = workload.parallelism if keyword is None else keyword
     if keyword is None:
         raise ValueError(
             f"workload {workload.name!r} has no header; parallelism must be given, one of "

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from bench import random_systems
+from bench._groups import group_violations, with_groups
 from bench.random_systems import MOST_BYTES, draw, violations
 from sim.endpoint.kinds import KINDS, IdealEndpoint
+from sim.network.network import Network
 from sim.run import run
 
 SMALL = 1 << 21
@@ -33,6 +35,20 @@ def test_chunks_that_begin_in_reverse_make_no_ideal_endpoint_slower(
 ) -> None:
     """Broadcasts that took the ideal endpoint up to a fifth longer than ACE."""
     assert violations(draw(seed, number, most_bytes=most_bytes)) == []
+
+
+@pytest.mark.parametrize("number", range(2, 82, 4))
+def test_collectives_of_all_do_not_notice_groups(number: int) -> None:
+    assert with_groups(number)
+    assert list(group_violations(draw(3, number), 3, number)) == []
+
+
+def test_groups_that_split_the_network_for_all_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: every collective of the job in the shape of the groups."""
+    monkeypatch.setattr(Network, "view", lambda network, dimensions: (network, dimensions))
+    found = [list(group_violations(draw(3, number), 3, number)) for number in range(2, 42, 4)]
+
+    assert sum(any("of all NPUs" in what for what in each) for each in found) >= 3
 
 
 def test_draw_covers_what_it_should() -> None:

@@ -52,13 +52,19 @@ def _refused(why: str) -> int:
 
 
 def _run(path: Path, simulator: str, seed: int) -> None:
-    from gen.benches import build_bench, run_bench
+    from gen.benches import BenchError, build_bench, run_bench
 
     about = json.loads(path.read_text(encoding="utf-8"))
     work = HERE / "build" / f"{path.stem}-{simulator}"
     work.mkdir(parents=True, exist_ok=True)
     print(f"{path.stem}: building with {simulator} ...", flush=True)
     files = [HERE.parent / name for name in about["sources"]]
+    structured = [each.name for each in files if each.suffix == ".sv"]
+    if simulator == "icarus" and structured:
+        raise BenchError(
+            f"Icarus does not read the SystemVerilog of {structured[0]}; emit it again with "
+            "--style plain (foldwire gen ... --style plain), or run SIM=verilator"
+        )
     build_bench(files, top=about["top"], folder=work / "build", simulator=simulator)
     run_bench(
         about["module"], top=about["top"], folder=work / "build", work=work, simulator=simulator,

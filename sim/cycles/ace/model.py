@@ -16,7 +16,6 @@ from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import (
-    NEVER,
     OP_COMMAND,
     OP_COUNT,
     OP_DELAY,
@@ -25,7 +24,7 @@ from sim.cycles.ace.state import (
     allocate,
 )
 from sim.cycles.activity import LinkActivity
-from sim.cycles.ring import Command, RingSettings
+from sim.cycles.ring import MOST_CYCLES, Command, RingSettings
 from sim.cycles.script import (
     POLL_CYCLES,
     Compute,
@@ -280,15 +279,23 @@ class EngineModel:
                 state.c["program_of"][0, fsm, PROGRAM_ENTRY[kind]] = numbers[direction, kind]
         self.state = state._replace(code=code, programs=entries)
 
-    def run(self, until: int = NEVER >> 10) -> float:
-        """Simulate all cycles before *until*; returns the wall time in seconds."""
-        from sim.cycles.ace.events import FAULT, FAULTS
+    def run(self, until: int = MOST_CYCLES) -> float:
+        """Simulate all cycles before *until*; returns the wall time in seconds.
+
+        Raises
+        ------
+        ValueError
+            If more cycles are needed than events can count.
+        """
+        from sim.cycles.ace.events import FAULT, FAULTS, SIZE
 
         run_until = self._run_until
         began = time.perf_counter()
         self.events += run_until(until)
         if fault := int(self.state.registers[FAULT]):
             raise RuntimeError(FAULTS[fault])
+        if until >= MOST_CYCLES and self.state.registers[SIZE]:
+            raise ValueError(f"a run must end within {MOST_CYCLES} cycles")
         return time.perf_counter() - began
 
     @cached_property

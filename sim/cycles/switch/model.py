@@ -17,6 +17,7 @@ from hw.switch.packet import CLASSES, PASSING, Kind, Traffic
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
+from sim.cycles.ring import MOST_CYCLES, MOST_STEPS
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.background import prepare
 from sim.cycles.switch.fabric import Fabric
@@ -283,7 +284,11 @@ class Network(ABC):
         RuntimeError
             If an operand came twice, a result lacks one, an ordinary packet is not the next that
             its source sent there, or nothing moves any more.
+        ValueError
+            If so many cycles of so many endpoints and switches would not end in sensible time.
         """
+        parts = len(self.state.endpoint) + int(self.state.c["switches"][0])
+        most = min(MOST_CYCLES, MOST_STEPS // parts)
         began = time.perf_counter()
         progress, moved_at = self.progress(), self._now
         while self._now < until and not self.done:
@@ -292,6 +297,10 @@ class Network(ABC):
                 raise RuntimeError("an operand came twice, or a result lacks one")
             if int(self.state.c["astray"][0]):
                 raise RuntimeError("an ordinary packet came to a wrong endpoint, twice, or not")
+            if self._now >= most:
+                raise ValueError(
+                    f"a run must end within {most} cycles with {parts} endpoints and switches"
+                )
             if (carried := self.progress()) != progress:
                 progress, moved_at = carried, self._now
             elif self.waits and self._now - moved_at >= self.patience:

@@ -219,8 +219,9 @@ def note_link(s, c, link, sender, chunk, row, start, busy):
 
 @inlined
 def note_span(s, kind, node, lane, chunk, row, start, end):
-    """Write an interval into the trace, if there is room."""
+    """Write an interval into the trace, if there is room, and count it."""
     span = s.numbers[SPANS]
+    s.numbers[SPANS] = span + 1
     if span < len(s.spans):
         call = s.chunks[chunk].call
         s.spans[span].kind = kind
@@ -231,7 +232,6 @@ def note_span(s, kind, node, lane, chunk, row, start, end):
         s.spans[span].phase = s.phases[row].column
         s.spans[span].start_fs = start
         s.spans[span].end_fs = end
-        s.numbers[SPANS] = span + 1
 
 
 @compiled

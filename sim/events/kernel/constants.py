@@ -50,7 +50,7 @@ NOT_ISSUED, IN_READY_QUEUE, ENDED = -1, -2, -3
 WAITS, RUNS, MOVES = range(3)  # MOVES: between memory and engine
 
 # Outcomes of a run.
-DONE, TOO_MANY_CHUNKS, TOO_MANY_EVENTS, WRONG_COUNT = range(4)
+DONE, TOO_MANY_CHUNKS, TOO_MANY_EVENTS, WRONG_COUNT, TOO_LONG = range(5)
 
 # Kinds of tasks.
 COMPUTE, COLLECTIVE, SEND, RECEIVE, DELAY = range(5)

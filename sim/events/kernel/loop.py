@@ -53,6 +53,7 @@ from sim.events.kernel.constants import (
     TASK_END,
     TASK_READY,
     TASK_START,
+    TOO_LONG,
     TOO_MANY_EVENTS,
     WIDTH,
 )
@@ -133,6 +134,8 @@ def run(s, p):
         buckets[bucket].time = -1
         buckets[bucket].head = registers[BUCKET_FREE]
         registers[BUCKET_FREE] = bucket
+        if now < 0:
+            return TOO_LONG  # femtoseconds have passed the end of 64 bits
         if max(registers[EVENT_TOP], registers[WAITER_TOP]) > event_limit or (
             registers[BUCKET_TOP] > bucket_limit
         ):

@@ -7,6 +7,7 @@ import pytest
 
 from bench._reference import record_and_job
 from bench._release_2 import cases
+from sim.collectives.plan import plan_collective
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import parse
@@ -82,12 +83,59 @@ def test_release_sets_what_it_does_otherwise(folder):
     assert found.endpoint.delay_s == pytest.approx(9e-9) and found.endpoint.message_bytes is None
     other = described(folder, TEXT + "[scheduler]\ncollectives = 'all'\n")
     assert (other.scheduler.collectives, other.scheduler.queues) == ("all", "dimension")
-    assert described(folder, TEXT.replace("release = 2\n", "")).scheduler.collectives == "all"
 
 
-def test_time_of_a_ring_is_the_one_that_it_prints(folder):
+@pytest.mark.parametrize("names", [("system",), ("network",), ("system", "network")])
+def test_a_file_of_2_is_enough(folder, names):
+    """Formats that 1.0 does not have say which release is meant."""
+    files = {"system": "sys.json", "network": "net.yml"}
+    own = "".join(f'{name} = "{files[name]}"\n' for name in names)
+    rest = TEXT.split("[workload]")[1]
+    if "network" not in names:
+        own += "num-npus = 8\ntopology = 'Torus2D'\n"
+    found = described(folder, f"[astra]\n{own}[workload]{rest}")
+    stated = described(folder, f"[astra]\nrelease = 2\n{own}[workload]{rest}")
+
+    assert found.scheduler == stated.scheduler and found.scheduler.collectives == "one"
+    assert found.algorithms == stated.algorithms
+    with pytest.raises(ConfigError) as refused:
+        described(folder, f"[astra]\n{own}release = 1\n[workload]{rest}")
+    line = 2 + own.count("\n")
+    name = names[0]
+    assert str(refused.value) == (
+        f"s.toml:{line}: astra.release: must be 2 or absent beside {name} = {files[name]!r}, "
+        f"a file of 2.x ({files[name][3:]}), not 1"
+    )
+
+
+def test_text_files_are_of_1(folder):
+    (folder / "sys.txt").write_text("scheduling-policy: LIFO\n")
+    text = (
+        "[astra]\nsystem = 'sys.txt'\nnum-npus = 8\nrelease = %d\n"
+        "[workload]\ncollective = 'all_reduce'\nsize_bytes = 1024\n"
+    )
+
+    assert described(folder, text % 1).scheduler.collectives == "all"
+    with pytest.raises(ConfigError) as refused:
+        described(folder, text % 2)
+    assert str(refused.value) == (
+        "s.toml:4: astra.release: must be 1 or absent beside system = 'sys.txt', a file of 1.0 "
+        "(text), not 2"
+    )
+    with pytest.raises(ConfigError) as refused:
+        described(folder, text.replace("num-npus = 8", "network = 'net.yml'") % 1)
+    assert str(refused.value) == (
+        "s.toml:3: astra.network: must be of the release of system = 'sys.txt', 1.0 (text), not "
+        "'net.yml', a format of 2.x"
+    )
+
+
+@pytest.mark.parametrize("stated", [True, False], ids=["stated", "by format"])
+def test_time_of_a_ring_is_the_one_that_it_prints(folder, stated):
     """ASTRA-sim 2.x prints 64440 ns for 1 MiB on eight NPUs, with 4 splits, 1 active; with or
     without congestion."""
+    if not stated:
+        (folder / "s.toml").write_text(TEXT.replace("release = 2\n", ""))
     (folder / "net.yml").write_text(
         "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"
     )
@@ -100,6 +148,7 @@ def test_time_of_a_ring_is_the_one_that_it_prints(folder):
     ]
 
     assert times == pytest.approx([64440e-9] * 2, rel=0.002)
+    assert [round(1e9 * each) for each in times] == [64404] * 2
 
 
 def test_roofline_of_a_system_times_the_operations_of_traces(folder):
@@ -134,7 +183,7 @@ def test_roofline_needs_both_rates_and_operations(folder, change, workload, mess
 
 
 def test_algorithms_named_by_dimension_go_for_the_parts_that_groups_make_of_it(folder):
-    """Groups of four on a ring of eight: one algorithm is named, two dimensions use it."""
+    """Groups of four on a ring of eight: one algorithm is named, those of groups use it."""
     (folder / "net.yml").write_text(
         "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"
     )
@@ -149,7 +198,11 @@ def test_algorithms_named_by_dimension_go_for_the_parts_that_groups_make_of_it(f
     system = build(described(folder, text))
 
     assert system.network.shape == (4, 2)
-    assert system.algorithms[CollectiveKind.ALL_REDUCE].reductions == ("direct", "direct")
+    choice = system.algorithms[CollectiveKind.ALL_REDUCE]
+    view, inside = system.network.view((0,))
+    (variant, *_) = plan_collective(view, CollectiveKind.ALL_REDUCE, choice, inside).variants
+    assert choice.reductions == ("direct",)
+    assert {phase.name for phase in variant.phases} == {"direct all-reduce dim 0 (4 of 8)"}
 
 
 @pytest.mark.parametrize("case", [*cases()], ids=lambda case: case.name)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from sim.results import training_figures
 from sim.results.compare import compare_figure, compare_layers, compare_runs
@@ -18,6 +19,7 @@ from sim.results.network import (
 )
 from sim.results.store import load_run, save_run
 from sim.results.style import drawing
+from sim.sweep.report import MOST_LINES
 
 US = 10**9
 
@@ -214,3 +216,21 @@ def test_axes_of_sweeps_have_units(tmp_path):
 
     svg = (tmp_path / "lines.svg").read_text()
     assert re.search(r">\d(\.\d)? ms<", svg) and re.search(r">\d(\.\d)? GB/s<", svg)
+
+
+def test_lines_of_a_figure_all_look_different(tmp_path, monkeypatch):
+    """The eighth had the colour of the first, and the same marks."""
+    looks = []
+    plot = Axes.plot
+
+    def noted(self, *args, **style):
+        looks.append((style["color"], style["linestyle"], style["marker"]))
+        return plot(self, *args, **style)
+
+    monkeypatch.setattr(Axes, "plot", noted)
+    curves = {f"line {n}": ([1.0, 2.0], [float(n), float(n)]) for n in range(MOST_LINES)}
+    training_figures.lines_figure(
+        tmp_path / "lines.svg", curves, x_label="x", y_label="y", title="lines"
+    )
+
+    assert len({*looks}) == len(looks) == MOST_LINES

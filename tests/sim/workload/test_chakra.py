@@ -553,3 +553,22 @@ def test_groups_come_from_a_json_file(tmp_path):
     job = load_workload(tmp_path / "g", shape=(8,), groups=tmp_path / "groups.json")
 
     assert job.shape == (2, 4)
+
+
+def test_attributes_without_effect_are_in_the_note():
+    """Parts of unequal size were ignored in silence."""
+    unequal = {"comm_type": int(CommType.ALL_TO_ALL), "comm_size": 64, "out_split": [1, 2, 3, 4]}
+    nodes = (
+        TraceNode(id=0, name="a", type=NodeType.COMM_COLL_NODE, attributes=unequal),
+        TraceNode(
+            id=1, name="b", type=NodeType.COMM_COLL_NODE,
+            attributes={**unequal, "is_cpu_op": False, "in_split": [4, 3, 2, 1]},
+        ),
+        TraceNode(
+            id=2, name="c", type=NodeType.COMP_NODE, duration_us=1,
+            attributes={"is_cpu_op": False, "num_ops": 1, "tensor_size": 1},
+        ),
+    )
+    job = chakra_job([Trace(nodes=nodes)] * 4, shape=(4,))
+
+    assert job.note == "attributes without effect: out_split of 2 nodes, in_split of 1 node"

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.network.shapes import split_into
 from sim.workload.groups import (
     common_shape,
     dimensions_of,
     group_spans,
     read_groups,
-    split_into,
 )
 
 

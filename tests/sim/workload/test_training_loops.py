@@ -465,7 +465,7 @@ def test_an_iteration_of_a_public_file_computes_its_totals(name, options, comput
         ({"shape": (4, 0)}, "shape must hold sizes of at least 1"),
         ({"passes": 0}, "passes must be at least 1, not 0"),
         ({"compute_scale": 0.0}, "compute_scale must be positive, not 0.0"),
-        ({"comm_scale": float("nan")}, "comm_scale must be positive, not nan"),
+        ({"comm_scale": float("nan")}, "comm_scale must be a finite number below 1e\\+24, not nan"),
         ({"cycle_s": -1e-9}, "cycle_s must be positive"),
         ({"control_cycles": -1}, "control_cycles must be at least 0, not -1"),
         ({"model_parallel_npus": 4}, "model_parallel_npus has no meaning with parallelism DATA"),
