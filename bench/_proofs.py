@@ -229,7 +229,8 @@ def _method() -> tuple[str, ...]:
 
 
 def _undecided(error: YosysError) -> Checked:
-    why = str(error).partition("\n")[0]
+    said = [line for line in error.log.splitlines() if line.startswith("ERROR:")]
+    why = said[-1] if said else str(error).partition("\n")[0]
     return Checked(undecided=(why,), wrong=(), parts=0, questions=0, state=0)
 
 

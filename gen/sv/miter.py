@@ -275,7 +275,7 @@ class _Top:
         self.outputs: list[str] = []
         self._lines: list[str] = []
         self._count = 0
-        self._shown: dict[str, None] = {}
+        self._shown: dict[str, int] = {}
         self._given: dict[str, Bits] = {}
         self._next: dict[tuple[str, int], Bits] = {}
         self._assumed: list[Bits] = []
@@ -334,8 +334,9 @@ class _Top:
             elif self.gold_ports.get(piece.wire, (0, ""))[1]:
                 made.append(Slice(f"\\gold.{piece.wire[1:]}", piece.low, piece.width))
             else:
-                self._shown[piece.wire] = None
-                made.append(Slice(f"\\gold.out:{piece.wire[1:]}", piece.low, piece.width))
+                # By number: `\x` and `$x` are two wires.
+                number = self._shown.setdefault(piece.wire, len(self._shown))
+                made.append(Slice(f"\\gold.out:{number}", piece.low, piece.width))
         return tuple(made)
 
     def port(self, side: str, name: str) -> Bits:
@@ -365,10 +366,10 @@ class _Top:
             holds = self.cell("and", 1, a=holds, b=bit)
         self._lines.append(f"  connect {said(self._holds)} {said(holds)}")
         gold = list(self.gold.lines)
-        for wire in self._shown:
+        for wire, number in self._shown.items():
             width = self.gold.module.wires[wire].width
-            gold += [f"  wire width {width} output 0 \\out:{wire[1:]}",
-                     f"  connect \\out:{wire[1:]} {wire}"]
+            gold += [f"  wire width {width} output 0 \\out:{number}",
+                     f"  connect \\out:{number} {wire}"]
         wires, cells = [], []
         for side, ports in (("gold", _ports(gold)), ("gate", self.gate_ports)):
             connections = []

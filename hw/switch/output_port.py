@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
-from hw.link.packet import checksum_of
+from hw.link.packet import FLIT_BITS, checksum_of
 from hw.switch.formats import length_shape, rest_of
 from hw.switch.packet import FLIT, HEADER
 from hw.switch.recount import Recount
@@ -224,8 +224,9 @@ def drive_link(
     bits: Value = output.flit.data
     if recount is not None:
         valid, first = valid | recount.valid, first | recount.valid
-        bits = Mux(recount.valid, recount.header.as_value(), bits)
+        bits = Signal(FLIT_BITS)
         m.d.comb += [
+            bits.eq(Mux(recount.valid, recount.header.as_value(), output.flit.data)),
             output.hold.eq(recount.hold),
             output.forget.eq(recount.forget),
             recount.quiet.eq(output.empty),

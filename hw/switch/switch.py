@@ -265,12 +265,14 @@ class Switch(wiring.Component):
         c = self._config
         closed = Signal(c.ports)
         asked = registers.purge
+        holds = [Signal(c.regions, name=f"holds_{p}") for p in range(c.ports)]
         m.d.comb += [
             closed.eq(Cat(each.value.disable for each in registers.port_control)),
             tracker.purge.eq(Mux(asked.strobe, asked.value.regions, 0)),
-            tracker.holds.eq(
-                reduce(or_, (each.holds for each in (*ingress, *buffers, *results, *units)))
-            ),
+            *(holds[p].eq(reduce(or_, (each[p].holds for each in (ingress, buffers, results,
+                                                                  units))))
+              for p in range(c.ports)),
+            tracker.holds.eq(reduce(or_, holds)),
         ]
         registers.show("held", regions=tracker.held)
         for p in range(c.ports):
@@ -471,9 +473,10 @@ class Switch(wiring.Component):
                 continue
             for buffer, load in zip(buffers, loads):
                 if number == Traffic.REQUEST.value:
-                    m.d.comb += buffer.available[number].eq(
-                        Cat(free, to_units, load.available[0])
-                    )
+                    m.d.comb += [
+                        buffer.available[number].eq(Cat(free, to_units, load.available[0])),
+                        buffer.stopped[number].eq(0),
+                    ]
                 else:
                     m.d.comb += [
                         buffer.available[number].eq(Cat(free, to_units)),

@@ -13,8 +13,9 @@ from amaranth.lib.wiring import In, Out
 
 from bench.text_mutants import STRUCTURES, draw_in_structures
 from gen.sv import loops as sv_loops
+from gen.sv.netlists import Slice
 from gen.sv.proof import READERS, check, design, loops, questions, read
-from gen.sv.question import prove
+from gen.sv.question import Question, prove
 from gen.yosys import YosysError
 from hw.common.fifo import StreamFIFO
 
@@ -238,3 +239,28 @@ def test_a_wrong_memory_is_found(old, new):
     made = design(Table)
     assert old in made.text
     assert all(wrong(made, made.text.replace(old, new, 1)))
+
+
+def test_wires_that_differ_in_the_mark_of_their_name_only_are_two():
+    inverse = """  cell $not $1
+    parameter \\A_SIGNED 0
+    parameter \\A_WIDTH 1
+    parameter \\Y_WIDTH 1
+    connect \\A {}
+    connect \\Y {}
+  end
+"""
+    gold = "module \\gold\n  wire input 1 \\a\n  wire \\x\n  wire $x\n  connect $x \\a\n"
+    gate = "module \\gate\n  wire input 1 \\i\n  wire output 2 \\p\n  wire output 3 \\q\n"
+    gold += inverse.format("\\a", "\\x") + "end\n"
+    gate += "  connect \\q \\i\n" + inverse.format("\\i", "\\p") + "end\n"
+    inputs = (("\\i", ((Slice("\\a", 0, 1),),)),)
+
+    def proved(*ports):
+        same = tuple(
+            ((Slice(wire, 0, 1),), port, 0)
+            for wire, port in zip(("\\x", "$x"), ports, strict=True)
+        )
+        return prove(Question(gold, gate, inputs, same, (), ())).proved
+
+    assert proved("\\p", "\\q") and not proved("\\q", "\\p")

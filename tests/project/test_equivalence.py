@@ -89,6 +89,9 @@ def test_a_text_that_is_not_read_in_time_is_undecided_and_no_text_is_drawn_again
             raise errors.pop(0)
         return GOOD
 
+    log = "-- step\nERROR: no such wire\n-- end"
+    assert _proofs._undecided(YosysError("it ended", log)).undecided == ("ERROR: no such wire",)
+    assert _proofs._undecided(YosysError("it ended", "")).undecided[0].startswith("it ended")
     monkeypatch.setattr(_proofs, "check", check)
     planted = prover.planted(partial(component, NAME), 2, seed="1")
 

@@ -106,7 +106,7 @@ def holds(
     twins: bool = False,
     cycles: int | None = None,
     cover_cycles: int | None = None,
-    timeout: int = 120,
+    timeout: int = 300,
 ) -> bool:
     """Whether `bad` can never be 1; raises if ABC finds out neither way within *timeout* s.
 
