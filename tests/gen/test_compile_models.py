@@ -165,6 +165,10 @@ def test_an_apparent_loop_is_settled_too(generator, cache):
         assert instance.get("kept") == kept
 
 
+STEPS = 60
+"""Of a lane, which make it large enough for a class of its own."""
+
+
 class Lane(wiring.Component):
     a: In(32)
     o: Out(32)
@@ -173,7 +177,7 @@ class Lane(wiring.Component):
         m = Module()
         x = Signal(32)
         m.d.comb += x.eq(self.a)
-        for bit in range(40):
+        for bit in range(STEPS):
             y = Signal(32)
             m.d.comb += y.eq((x << 1 | x >> 31) ^ (x + bit))
             x = y
@@ -205,7 +209,7 @@ def test_lanes_that_are_compiled_once_keep_their_own_state(generator, cache, tmp
     assert classes == {"fw_top", "fw_top_lane"}
 
     def lane(x):
-        for bit in range(40):
+        for bit in range(STEPS):
             x = (((x << 1 | x >> 31) & 0xFFFFFFFF) ^ (x + bit)) & 0xFFFFFFFF
         return x
 

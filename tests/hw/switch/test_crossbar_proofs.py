@@ -166,15 +166,15 @@ class Overtaking(SendBuffer):
 class Forgetful(SendBuffer):
     """Planted bug: a packet is forgotten when the first of its outputs has it."""
 
-    def _advance(self, m, line, chosen, served, leaves, goes, entry, comes):
-        super()._advance(m, line, chosen, served, leaves, served.any(), entry, comes)
+    def _advance(self, m, line, chosen, served, leaves, goes, *comes):
+        super()._advance(m, line, chosen, served, leaves, served.any(), *comes)
 
 
 class Gapped(SendBuffer):
     """Planted bug: whatever leaves, it is the oldest packet that is closed up to."""
 
-    def _advance(self, m, line, chosen, served, leaves, goes, entry, comes):
-        super()._advance(m, line, chosen, served, Const(1, len(line)), goes, entry, comes)
+    def _advance(self, m, line, chosen, served, leaves, *goes):
+        super()._advance(m, line, chosen, served, Const(1, len(line)), *goes)
 
 
 class Hasty(SendBuffer):
