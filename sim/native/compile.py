@@ -6,6 +6,7 @@ tuple of arrays. Passed as a tuple, sixty arrays would be 420 arguments of each 
 """
 
 import dis
+import operator
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
@@ -25,6 +26,39 @@ _STUBS = ("Py", "_Py", "numba_", "NRT_")
 """Beginnings of the names of functions that Numba's error paths call."""
 
 
+class _Plain(types.Array):
+    """An array of a state. A single index counts from its begin, and none is negative: to count
+    those from the end, as Numba does, is a third of the instructions of an event."""
+
+    def __init__(self, dtype: Any, ndim: int, layout: str) -> None:
+        super().__init__(dtype, ndim, layout, name=f"plain({dtype}, {ndim}d, {layout})")
+
+
+@extending.register_model(_Plain)
+class _PlainModel(extending.models.ArrayModel):
+    pass
+
+
+def _from_begin(operation: Any) -> Any:
+    """Lowers an access by an integer as Numba does that by an unsigned one."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index, *value = signature.args
+        whole = context.cast(builder, arguments[1], index, types.intp)
+        base = types.Array(array.dtype, array.ndim, array.layout)
+        plain = signature.return_type(base, types.uintp, *value)
+        access = context.get_function(operation, plain)
+        return access(builder, (arguments[0], whole, *arguments[2:]))
+
+    return lower
+
+
+extending.lower_builtin(operator.getitem, _Plain, types.Integer)(_from_begin(operator.getitem))
+extending.lower_builtin(operator.setitem, _Plain, types.Integer, types.Any)(
+    _from_begin(operator.setitem)
+)
+
+
 class _State(types.Type):
     """A named tuple of arrays, behind a pointer to addresses and shapes."""
 
@@ -32,8 +66,7 @@ class _State(types.Type):
         self.fields: dict[str, tuple[Any, int]] = {}  # name -> type, index of its first word
         words = 0
         for name, array in zip(state._fields, state):
-            dtype = from_dtype(array.dtype)
-            self.fields[name] = types.Array(dtype, array.ndim, "C"), words
+            self.fields[name] = _Plain(from_dtype(array.dtype), array.ndim, "C"), words
             words += 1 + array.ndim
         self.words = words
         key = hash(tuple(self.fields.items())) & 0xFFFFFFFF
