@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 
 from sim.native.binding import ENTRY
-from sim.native.mark import globals_of, options_of
+from sim.native.mark import globals_of, is_indexed_from_begin, options_of
 
 __all__ = ["object_code"]
 
@@ -27,8 +27,7 @@ _STUBS = ("Py", "_Py", "numba_", "NRT_")
 
 
 class _Plain(types.Array):
-    """An array of a state. A single index counts from its begin, and none is negative: to count
-    those from the end, as Numba does, is a third of the instructions of an event."""
+    """An array of a state that is indexed from its begin: a single index is taken as it is."""
 
     def __init__(self, dtype: Any, ndim: int, layout: str) -> None:
         super().__init__(dtype, ndim, layout, name=f"plain({dtype}, {ndim}d, {layout})")
@@ -64,9 +63,10 @@ class _State(types.Type):
 
     def __init__(self, state: Any) -> None:
         self.fields: dict[str, tuple[Any, int]] = {}  # name -> type, index of its first word
+        kind = _Plain if is_indexed_from_begin(state) else types.Array
         words = 0
         for name, array in zip(state._fields, state):
-            self.fields[name] = _Plain(from_dtype(array.dtype), array.ndim, "C"), words
+            self.fields[name] = kind(from_dtype(array.dtype), array.ndim, "C"), words
             words += 1 + array.ndim
         self.words = words
         key = hash(tuple(self.fields.items())) & 0xFFFFFFFF

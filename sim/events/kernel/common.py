@@ -134,10 +134,7 @@ def counters_of(s, c, chunk, row, node, message):
 @inlined
 def message_bytes(s, chunk, row, entry):
     """Bytes of a message; up to rounding errors, a started byte counts as a whole one."""
-    size = s.chunks[chunk].size_bytes * s.entries[entry].fraction
-    messages = s.phases[row].messages
-    if messages > 1:  # most phases have one, and a division takes longer than all else here
-        size /= messages
+    size = s.chunks[chunk].size_bytes * s.entries[entry].fraction / s.phases[row].messages
     return np.int64(np.ceil(size - 1e-6))
 
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.native.mark import indexed_from_begin
+
 __all__ = [
     "BEGUN",
     "CALL",
@@ -125,7 +127,7 @@ CHUNK_AT_NODE = np.dtype(
 # chunks of its messages have to go at most; 0 if they all have as many.
 LINK = np.dtype([("free", I8), ("bytes", I8), ("busy", I8), ("fs_per_byte", F8),
                  ("latency_fs", I8), ("dimension", I2), ("most_left", I2), ("first", I4),
-                 ("last", I4), ("unused", I4), ("unused2", I8)])
+                 ("last", I4)])
 # A message that waits for a link or an entry of a table, and the next one behind it. `keeps`: its
 # turn, nothing passes it; of what has entries, the chunk.
 WAITER = np.dtype([("key", I8), ("since", I8), ("node", I4), ("next", I4), ("keeps", I4)])
@@ -157,6 +159,7 @@ SPAN = np.dtype(
 )
 
 
+@indexed_from_begin
 class State(NamedTuple):
     """Everything the kernel reads and writes.
 
