@@ -323,13 +323,12 @@ def _chunk_rows(
         # Too few chunks for all variants: the first ones take all, in equal parts.
         weights = np.full(total, 1 / total)
     counts = np.maximum(1, np.round(weights * total)).astype(int)
-    made = []
-    for variant, (weight, count) in enumerate(zip(weights, counts)):
-        piece = size * weight / count
-        rows = low.rows_of(plan, variant, piece)
-        made += [((i + 0.5) / count, variant, piece, rows) for i in range(count)]
-    made.sort(key=lambda row: row[:2])  # the variants take turns
-    return [(piece, *rows) for _, _, piece, rows in made]
+    pieces = (size * weights / counts).tolist()
+    rows = [(piece, *low.rows_of(plan, number, piece)) for number, piece in enumerate(pieces)]
+    variants = np.repeat(np.arange(len(counts)), counts)
+    positions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    in_turns = np.lexsort((variants, positions))
+    return [rows[variant] for variant in variants[in_turns].tolist()]
 
 
 def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:

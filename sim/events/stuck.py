@@ -18,12 +18,11 @@ def why_stuck(job: Job, lowered: Lowered) -> str | None:
     """None if every task has ended; else which node waits for what."""
     s = lowered.state
     ends = s.task_end.reshape(lowered.rows, -1)
-    for row in range(lowered.rows):
-        tasks = job.graphs[s.node_graph[row]].tasks
-        if (ends[row, : len(tasks)] < 0).any():
-            break
-    else:
+    tasks = np.array([len(graph.tasks) for graph in job.graphs])[s.node_graph]
+    late = ((ends < 0) & (np.arange(ends.shape[1]) < tasks[:, None])).any(axis=1)
+    if not late.any():
         return None
+    row = int(late.argmax())
     reasons = list(_reasons(job, lowered)) or [_first_open(job, lowered, row)]
     more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
     return "nodes wait for each other without end: " + "; ".join(reasons[:SHOWN]) + more

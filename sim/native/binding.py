@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gen.cache import announce, kept
-from sim.native.mark import fingerprint
+from sim.native.mark import fingerprint, is_indexed_from_begin
 
 __all__ = ["ENTRY", "bind"]
 
@@ -87,6 +87,7 @@ def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
         binding.get_host_cpu_features().flatten(),
         str(sorted(pair for pair in os.environ.items() if pair[0].startswith("NUMBA_"))),
         str(layout),
+        str([is_indexed_from_begin(state) for state in states]),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 

@@ -6,6 +6,7 @@ tuple of arrays. Passed as a tuple, sixty arrays would be 420 arguments of each 
 """
 
 import dis
+import operator
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
@@ -16,7 +17,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 
 from sim.native.binding import ENTRY
-from sim.native.mark import globals_of, options_of
+from sim.native.mark import globals_of, is_indexed_from_begin, options_of
 
 __all__ = ["object_code"]
 
@@ -25,15 +26,47 @@ _STUBS = ("Py", "_Py", "numba_", "NRT_")
 """Beginnings of the names of functions that Numba's error paths call."""
 
 
+class _Plain(types.Array):
+    """An array of a state that is indexed from its begin: a single index is taken as it is."""
+
+    def __init__(self, dtype: Any, ndim: int, layout: str) -> None:
+        super().__init__(dtype, ndim, layout, name=f"plain({dtype}, {ndim}d, {layout})")
+
+
+@extending.register_model(_Plain)
+class _PlainModel(extending.models.ArrayModel):
+    pass
+
+
+def _from_begin(operation: Any) -> Any:
+    """Lowers an access by an integer as Numba does that by an unsigned one."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index, *value = signature.args
+        whole = context.cast(builder, arguments[1], index, types.intp)
+        base = types.Array(array.dtype, array.ndim, array.layout)
+        plain = signature.return_type(base, types.uintp, *value)
+        access = context.get_function(operation, plain)
+        return access(builder, (arguments[0], whole, *arguments[2:]))
+
+    return lower
+
+
+extending.lower_builtin(operator.getitem, _Plain, types.Integer)(_from_begin(operator.getitem))
+extending.lower_builtin(operator.setitem, _Plain, types.Integer, types.Any)(
+    _from_begin(operator.setitem)
+)
+
+
 class _State(types.Type):
     """A named tuple of arrays, behind a pointer to addresses and shapes."""
 
     def __init__(self, state: Any) -> None:
         self.fields: dict[str, tuple[Any, int]] = {}  # name -> type, index of its first word
+        kind = _Plain if is_indexed_from_begin(state) else types.Array
         words = 0
         for name, array in zip(state._fields, state):
-            dtype = from_dtype(array.dtype)
-            self.fields[name] = types.Array(dtype, array.ndim, "C"), words
+            self.fields[name] = kind(from_dtype(array.dtype), array.ndim, "C"), words
             words += 1 + array.ndim
         self.words = words
         key = hash(tuple(self.fields.items())) & 0xFFFFFFFF

@@ -9,14 +9,24 @@ Python objects: what it needs is in its arguments, and trouble is a number that 
 import hashlib
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["compiled", "fingerprint", "globals_of", "inlined", "options_of"]
+__all__ = [
+    "compiled",
+    "fingerprint",
+    "globals_of",
+    "indexed_from_begin",
+    "inlined",
+    "is_indexed_from_begin",
+    "options_of",
+]
 
 Marked = Callable[..., Any]
+_State = TypeVar("_State", bound=type)
 _OPTIONS = "_native_options"
+_FROM_BEGIN = "_native_from_begin"
 
 
 def compiled(function: Marked) -> Marked:
@@ -30,6 +40,21 @@ def inlined(function: Marked) -> Marked:
     """
     setattr(function, _OPTIONS, {"forceinline": True})
     return function
+
+
+def indexed_from_begin(state: _State) -> _State:
+    """Mark a state whose arrays are never read or written with a negative index.
+
+    Compiled code does not look then whether an index counts from the end, which is a third of the
+    instructions of an event. A negative one would be an address before the array.
+    """
+    setattr(state, _FROM_BEGIN, True)
+    return state
+
+
+def is_indexed_from_begin(state: object) -> bool:
+    """Whether the type of a state is marked with :func:`indexed_from_begin`."""
+    return getattr(type(state), _FROM_BEGIN, False)
 
 
 def options_of(value: object) -> dict[str, Any] | None:

@@ -33,20 +33,23 @@ EVENT = np.dtype([("node", np.int32), ("next", np.int32)])
 BUCKET = np.dtype([("time", np.int64), ("key", np.int64), ("head", np.int32), ("tail", np.int32)])
 CACHE_BITS = 12
 # Registers of the queue: elements of the heap, first unused and first free event, bucket and record
-# of a message that waits.
+# of a message that waits; the bucket that the last event went into.
 HEAP_SIZE, EVENT_TOP, EVENT_FREE, BUCKET_TOP, BUCKET_FREE, WAITER_TOP, WAITER_FREE = range(7)
-REGISTERS = WAITER_FREE + 1
+LAST_BUCKET = 7
+REGISTERS = LAST_BUCKET + 1
 
 EventQueue = tuple[Any, ...]
 
 
 def queue_arrays(events: int, buckets: int) -> EventQueue:
     """Room for that many events in flight: (events, buckets, heap, cache, registers)."""
+    records = np.empty(buckets, BUCKET)
+    records["time"][0] = -1  # until it is used, it is not the one of any event
     registers = np.zeros(REGISTERS, np.int64)
     registers[EVENT_FREE] = registers[BUCKET_FREE] = registers[WAITER_FREE] = -1
     return (
         np.empty(events, EVENT),
-        np.empty(buckets, BUCKET),
+        records,
         np.empty(buckets, np.int32),
         np.full(1 << CACHE_BITS, -1, np.int32),
         registers,
@@ -102,11 +105,18 @@ def free_waiter(waiters, reg, place):
 def push(events, buckets, heap, cache, reg, time, key, node):
     """Enter an event."""
     event = new_event(events, reg, node)
-    line = line_of(time, key)
-    bucket = cache[line]
-    if bucket < 0 or buckets[bucket].time != time or buckets[bucket].key != key:
-        bucket = cache[line ^ 1]
-    if bucket >= 0 and buckets[bucket].time == time and buckets[bucket].key == key:
+    # Nodes that do the same one after the other fill one bucket: what is found in the cache at once
+    # is found without it as well.
+    line = np.int64(-1)
+    bucket = reg[LAST_BUCKET]
+    if buckets[bucket].time != time or buckets[bucket].key != key:
+        line = line_of(time, key)
+        bucket = np.int64(cache[line])
+        if bucket < 0 or buckets[bucket].time != time or buckets[bucket].key != key:
+            bucket = np.int64(cache[line ^ 1])
+        if bucket >= 0 and buckets[bucket].time == time and buckets[bucket].key == key:
+            line = np.int64(-1)
+    if line < 0:
         events[buckets[bucket].tail].next = event
         buckets[bucket].tail = event
     else:
@@ -134,6 +144,7 @@ def push(events, buckets, heap, cache, reg, time, key, node):
             heap[place] = above
             place = parent
         heap[place] = bucket
+    reg[LAST_BUCKET] = bucket
 
 
 @compiled

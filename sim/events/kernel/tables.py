@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.native.mark import indexed_from_begin
+
 __all__ = [
     "BEGUN",
     "CALL",
@@ -157,6 +159,7 @@ SPAN = np.dtype(
 )
 
 
+@indexed_from_begin
 class State(NamedTuple):
     """Everything the kernel reads and writes.
 
