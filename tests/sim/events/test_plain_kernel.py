@@ -12,17 +12,47 @@ from sim.events.kernel import packets as packet_tables
 from sim.events.kernel import queue, tables
 from sim.events.scheduler import Scheduler
 from sim.native.binding import bind
+from sim.native.mark import is_indexed_from_begin
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 
+class FromBegin:
+    """Arrays that refuse what compiled code of a marked state takes for an address before them."""
+
+    def __getitem__(self, index: Any) -> Any:
+        _is_from_begin(index)
+        return super().__getitem__(index)  # type: ignore[misc]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _is_from_begin(index)
+        super().__setitem__(index, value)  # type: ignore[misc]
+
+
+def _is_from_begin(index: Any) -> None:
+    for each in index if isinstance(index, tuple) else (index,):
+        assert not isinstance(each, int | np.integer) or each >= 0, f"index {each}"
+
+
+class Values(FromBegin, np.ndarray[Any, Any]):
+    """Of numbers."""
+
+
+class Records(FromBegin, np.recarray[Any, Any]):
+    """Of records."""
+
+
 def plain(function: Callable[..., int], *states: Any, doing: str) -> Callable[[], int]:
     """In place of :func:`sim.native.binding.bind`: fields of records are attributes of rows."""
-    made = [
-        state and type(state)(*(a.view(np.recarray) if a.dtype.names else a for a in state))
-        for state in states
-    ]
+    assert any(map(is_indexed_from_begin, states))
+    made = []
+    for state in states:
+        marked = is_indexed_from_begin(state)
+        records, values = (Records, Values) if marked else (np.recarray, np.ndarray)
+        made.append(state and type(state)(
+            *(a.view(records if a.dtype.names else values) for a in state)
+        ))
 
     def call() -> int:
         with np.errstate(over="ignore"):  # hashes wrap
@@ -86,3 +116,12 @@ def test_no_field_has_the_name_of_what_numpy_gives_every_record() -> None:
 
     assert len(dtypes) > 15
     assert given.isdisjoint(name for each in dtypes for name in each.names or ())
+
+
+def test_a_negative_index_into_a_marked_state_is_seen() -> None:
+    state = np.zeros(3, np.int64).view(Values)
+
+    with pytest.raises(AssertionError, match="index -1"):
+        state[-1]
+    with pytest.raises(AssertionError, match="index -2"):
+        state[np.int64(-2)] = 1
