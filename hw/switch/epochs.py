@@ -99,7 +99,7 @@ class EpochTracker(wiring.Component):
         c = self._config
         m.submodules.turns = turns = RoundRobinArbiter(c.ports)
         question: Any = Signal(question_layout(c))
-        port = Signal(c.ports)
+        asking = Signal(c.ports)
         judging = Signal()
         m.d.comb += [
             turns.requests.eq(Mux(judging, 0, self.asks)),
@@ -107,7 +107,7 @@ class EpochTracker(wiring.Component):
         ]
         m.d.sync += judging.eq(turns.requests.any())
         with m.If(turns.requests.any()):
-            m.d.sync += port.eq(turns.grant)
+            m.d.sync += asking.eq(turns.grant)
             for k in range(c.ports):
                 with m.If(turns.grant[k]):
                     m.d.sync += question.eq(self.question[k])
@@ -123,7 +123,7 @@ class EpochTracker(wiring.Component):
         joins = question.fresh
         m.d.comb += [
             present.eq(Array(epochs)[question.row]),
-            known.eq((Array(told)[question.row] & port).any()),
+            known.eq((Array(told)[question.row] & asking).any()),
             later.eq(question.epoch > present),
             same.eq(question.epoch == present),
             latest.eq(present + known),
@@ -131,9 +131,9 @@ class EpochTracker(wiring.Component):
             self.answer.eq(Mux(question.epoch > latest, question.epoch, latest)),
         ]
         m.d.comb += [
-            self.postponed.eq(Mux(judging & waits, port, 0)),
-            self.answered.eq(Mux(judging & joins, port, 0)),
-            self.passed.eq(Mux(judging & ~waits & ~joins, port, 0)),
+            self.postponed.eq(Mux(judging & waits, asking, 0)),
+            self.answered.eq(Mux(judging & joins, asking, 0)),
+            self.passed.eq(Mux(judging & ~waits & ~joins, asking, 0)),
         ]
         adopts = Signal(c.regions)
         row: Value = Mux(judging & ~joins, 1 << question.row, 0)
@@ -142,11 +142,11 @@ class EpochTracker(wiring.Component):
             with m.If(adopts[k]):
                 # It asks again when nothing is left. That it has told counts from now on: who is
                 # reset, or joins anew, while it waits is no member of this epoch any more.
-                m.d.sync += [epochs[k].eq(question.epoch), told[k].eq(port), taken[k].eq(0)]
+                m.d.sync += [epochs[k].eq(question.epoch), told[k].eq(asking), taken[k].eq(0)]
             with m.Elif(row[k] & same):
-                m.d.sync += told[k].eq(told[k] | port)
+                m.d.sync += told[k].eq(told[k] | asking)
                 with m.If(~waits):
-                    m.d.sync += taken[k].eq(taken[k] | port)
+                    m.d.sync += taken[k].eq(taken[k] | asking)
             with m.If(self.purge[k]):
                 m.d.sync += taken[k].eq(0)
             self._purge(m, k, adopts[k] | self.purge[k])
