@@ -14,9 +14,10 @@ from gen.sv.expressions import range_of
 from gen.sv.lists import Array
 from gen.sv.names import identifier
 
-__all__ = ["loosened", "named_in_loop", "sliced"]
+__all__ = ["loosened", "named_in_loop", "sliced", "without_copies"]
 
 _FIELD = re.compile(r"\b([A-Za-z_]\w*)((?:\[[^\[\]]+\])+)((?:\.[A-Za-z_]\w*)+)(\[\d+(?::\d+)?\])?")
+_COPY = re.compile(r" *assign (\w+)(?:\[\w+\])+ = one_\w+;")
 _TARGET = re.compile(
     r"\s*(?:assign |(?:else )?if \(.*?\) (?=[\w{])|for \(.*?\) (?=[\w{])|[^?=]*?: )*"
     r"(\{[^={}]*\}|[\w.]+(?:\[[^\[\]]+\])*(?:\.\w+)*(?:\[[^\[\]]+\])?) <?= "
@@ -85,6 +86,25 @@ def named_in_loop(c: Context, lines: list[str], loop: str) -> list[str]:
             before[match[0]] = f"{indent}wire{range_of(width)} {name} = {bits};"
             text = re.sub(rf"\b{re.escape(match[0])}(?![\w\[])", name, text)
     return [*before.values(), *text.split("\n"), *after]
+
+
+def without_copies(c: Context, body: list[str], others: list[str]) -> list[str]:
+    """*body* without arrays of which each element is read in its loop alone, by its name there.
+
+    *others* are the lines that stand beside it.
+    """
+    text = "\n".join([*body, *others])
+    arrays = {
+        name: array for name, array in _structures(c).items()
+        if set(array.elements) <= set(c.local)  # no port
+    }
+    copies = set()
+    for line in body:
+        found = _COPY.fullmatch(line)
+        if found and found[1] in arrays and len(re.findall(rf"\b{found[1]}\b", text)) == 1:
+            copies.add(line)
+            c.hidden.update(arrays[found[1]].elements)
+    return [line for line in body if line not in copies]
 
 
 def sliced(c: Context, lines: list[str]) -> list[str]:

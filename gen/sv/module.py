@@ -10,7 +10,7 @@ from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import Block, arrange
 from gen.sv.context import Apart, Context, Written
-from gen.sv.elements import loosened, named_in_loop, sliced
+from gen.sv.elements import loosened, named_in_loop, sliced, without_copies
 from gen.sv.expressions import constant
 from gen.sv.fold import fold, share
 from gen.sv.header import (
@@ -86,6 +86,7 @@ def _written(c: Context) -> Written:
         lambda lines: _scope_name(c, lines), lambda lines, name: named_in_loop(c, lines, name),
     )
     registered = _registers(c)
+    body = without_copies(c, body, [*instances, *registered, *c.wires, *join_lines(c)])
     unused = _unused(c)
     inside = [f"  wire {RESET} = ~{RESET_LOW};"] if c.reset_low else []
     below = [*inside, *constant_lines(c), *declaration_lines(c), *c.wires]

@@ -11,7 +11,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from bench.verilog import apart, slang
+from bench.verilog import apart, lint, slang
 from gen.sv.lists import compressed, numbered
 from gen.sv.loops import parsed, rolled, statements, unrolled
 from gen.sv.proof import READERS, check, design
@@ -191,6 +191,33 @@ def test_elements_that_depend_on_one_another_are_no_array():
 
 
 EVENT = data.StructLayout({"came": 1, "kind": data.StructLayout({"code": 3, "wrong": 1})})
+
+
+class Notices(wiring.Component):
+    """Structures that are put together, link by link, and leave as bits."""
+
+    kind: In(3)
+    fresh: In(3)
+    o: Out(9).array(3)
+
+    def elaborate(self, platform):
+        m = Module()
+        for n, o in enumerate(self.o):
+            event = Signal(EVENT, name=f"event_{n}")
+            m.d.comb += [
+                event.came.eq(1), event.kind.code.eq(self.kind), event.kind.wrong.eq(self.fresh[n]),
+                o.eq(Cat(event, self.kind + n)),
+            ]
+        return m
+
+
+def test_no_array_is_declared_of_structures_that_their_loop_alone_reads(tmp_path):
+    made = design(Notices)
+    assert "one_event" in made.text and not re.search(r"\bevent\b", made.text)
+    path = tmp_path / "notices.sv"
+    path.write_text(made.text)
+    assert lint(path, made.top) == ""
+    assert check(made).proved
 
 
 class Port(wiring.Component):
