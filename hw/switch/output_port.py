@@ -11,24 +11,18 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
-from hw.link.packet import FLIT_BITS, checksum_of
 from hw.switch.formats import length_shape, rest_of
-from hw.switch.packet import FLIT, HEADER
 from hw.switch.recount import Recount
 
-__all__ = ["OutputPort", "drive_link"]
-
-_SELECTED_BITS = 4
-_SELECTED = 1 << _SELECTED_BITS
-"""Senders among which one is selected before a register: a LUT of six inputs takes four, so these
-are five LUTs a bit. The registers of two such groups are joined behind them, in another."""
+__all__ = ["OutputPort", "count_anew"]
 
 
 class OutputPort(wiring.Component):
     """Takes packets of several senders one after the other, each with a credit of its class.
 
-    A grant answers in the same cycle. The sender's flits come two cycles later, one per cycle; they
-    leave a cycle after that. The next packet is granted so that its flits follow without a gap.
+    A grant answers in the same cycle. The sender's flits come two cycles later, one per cycle, to a
+    `column` of the crossbar, and leave that a cycle later. The next packet is granted so that its
+    flits follow without a gap.
 
     Parameters
     ----------
@@ -57,10 +51,10 @@ class OutputPort(wiring.Component):
         The codes of their packets' lengths, see `hw.switch.formats`.
     grant : ``Out(senders)``
         Whose is taken.
-    flits : ``In(FLIT).array(senders)``, ``valids`` : ``In(senders)``
-        What the senders send.
-    flit : ``Out(FLIT)``, ``valid`` : ``Out(1)``
-        What leaves.
+    listens : ``Out(1)``
+        A flit comes from its sender.
+    valid, first, last : ``Out(1)``
+        A flit leaves the column, the first or the last of its packet.
     credit : ``In(classes)``
         Room for a packet has become free.
     busy : ``Out(1)``
@@ -82,10 +76,10 @@ class OutputPort(wiring.Component):
     traffic: Any
     length: Any
     grant: Signal
-    flits: Any
-    valids: Signal
-    flit: Any
+    listens: Signal
     valid: Signal
+    first: Signal
+    last: Signal
     credit: Signal
     busy: Signal
     credited: Signal
@@ -112,10 +106,7 @@ class OutputPort(wiring.Component):
                 "traffic": In(range(max(2, classes))).array(senders),
                 "length": In(length_shape(self._short)).array(senders),
                 "grant": Out(senders),
-                "flits": In(FLIT).array(senders),
-                "valids": In(senders),
-                "flit": Out(FLIT),
-                "valid": Out(1),
+                **dict.fromkeys(("listens", "valid", "first", "last"), Out(1)),
                 "credit": In(classes),
                 "busy": Out(1),
                 "credited": Out(classes),
@@ -139,21 +130,20 @@ class OutputPort(wiring.Component):
 
         m.d.comb += self.busy.eq(left != 0)
         taken = self.request.any()
-        source, listens = Signal(), Signal()  # flits are read now, they come now
-        # From whom: a number, since that selects with fewer LUTs than a bit for each.
-        giver = Signal(range(max(2, self._senders)))
-        giver_now = Signal.like(giver)
+        reads, starts, begins, ends = (Signal() for _ in range(4))  # flits are read at the sender
         with m.If(taken):
             m.d.sync += [
-                left.eq(rest_of(of_granted(self.length), self._flits, self._short)),
-                source.eq(1),
-                giver.eq(_number_of(turns.grant)),
+                left.eq(rest_of(of_granted(self.length), self._flits, self._short)), reads.eq(1),
             ]
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         with m.Else():
-            m.d.sync += source.eq(0)
-        m.d.sync += [listens.eq(source), giver_now.eq(giver)]
+            m.d.sync += reads.eq(0)
+        m.d.sync += [
+            starts.eq(taken),
+            self.listens.eq(reads), begins.eq(starts), ends.eq(reads & (left == 0)),
+            self.valid.eq(self.listens), self.first.eq(begins), self.last.eq(ends),
+        ]
 
         which = of_granted(self.traffic)
         counts = []
@@ -175,66 +165,14 @@ class OutputPort(wiring.Component):
             counts.append(count)
         if self._recounts:
             m.d.comb += self.home.eq(Cat(count == self._credits for count in counts).all())
-        sent = [
-            Cat(Value.cast(self.flits[k]), self.valids[k]) for k in range(self._senders)
-        ]
-        halves = []
-        for first in range(0, self._senders, _SELECTED):
-            heard = Signal(len(sent[0]), name=f"heard_{first}")
-            of_these = listens & (giver_now[_SELECTED_BITS:] == first // _SELECTED)
-            low = giver_now[:_SELECTED_BITS]
-            m.d.sync += heard.eq(
-                Mux(of_these, _select(low, sent[first : first + _SELECTED]), 0)
-            )
-            halves.append(heard)
-        m.d.comb += Cat(Value.cast(self.flit), self.valid).eq(reduce(or_, halves))
-        m.d.comb += self.empty.eq(~(source | listens | self.valid))
+        m.d.comb += self.empty.eq(~(reads | self.listens | self.valid))
         return m
 
 
-def _select(number: Value, values: Sequence[Value]) -> Value:
-    """The value with this number: a balanced tree, of which two levels are a LUT of six inputs."""
-    level, rest = list(values), list(number)
-    while len(level) > 1:
-        bit = rest.pop(0)
-        pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
-        level = [Mux(bit, each[1], each[0]) if each[1:] else each[0] for each in pairs]
-    return level[0]
-
-
-def _number_of(which: Value) -> Value:
-    """The number of the bit that is set."""
-    bits = range(max(1, (len(which) - 1).bit_length()))
-    return Cat(
-        Cat(which[k] for k in range(len(which)) if k >> bit & 1).any() for bit in bits
-    )
-
-
-def drive_link(
-    m: Module, output: OutputPort, *, tx: Any, credit: Any, recount: Recount | None = None
-) -> None:
-    """What leaves *output* to ``tx`` of a link, a cycle later, and between packets what *recount*
-    says to the neighbour.
-
-    Headers get the checksum of what they have become.
-    """
-    header: Any = Signal(HEADER)
-    valid: Value = output.valid
-    first: Value = output.flit.first
-    bits: Value = output.flit.data
-    if recount is not None:
-        valid, first = valid | recount.valid, first | recount.valid
-        bits = Signal(FLIT_BITS)
-        m.d.comb += [
-            bits.eq(Mux(recount.valid, recount.header.as_value(), output.flit.data)),
-            output.hold.eq(recount.hold),
-            output.forget.eq(recount.forget),
-            recount.quiet.eq(output.empty),
-        ]
-    m.d.comb += [Value.cast(header).eq(bits), header.checksum.eq(checksum_of(bits))]
-    m.d.sync += [
-        tx.valid.eq(valid),
-        tx.p.start.eq(first),
-        tx.p.data.eq(Mux(first, header.as_value(), output.flit.data)),
-        output.credit.eq(credit),
+def count_anew(m: Module, output: OutputPort, recount: Recount) -> None:
+    """Let *recount* count the credits of *output* anew."""
+    m.d.comb += [
+        output.hold.eq(recount.hold),
+        output.forget.eq(recount.forget),
+        recount.quiet.eq(output.empty),
     ]

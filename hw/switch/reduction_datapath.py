@@ -6,6 +6,7 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
 
+from hw.common.select import index_of
 from hw.common.sram import SRAMBank
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
@@ -73,7 +74,7 @@ def execute(
     plan = _Plan(
         adds=verdict.adds, op=verdict.head.op[: Shape.cast(ReduceOp).width], writes=verdict.take,
         partial=verdict.to_partial, result=verdict.to_result, old=verdict.evict,
-        entry=_index(b.where),
+        entry=index_of(b.where),
     )
     held, row = _for_all_beats(m, plan, heads & go, b.valid & go, beats)
     move = b.valid & go
@@ -156,11 +157,3 @@ def _row(m: Module, rows: SRAMBank, *, handed_on: bool) -> Value:
         fresh.eq(rows.w_en & rows.r_en & (rows.w_addr == rows.r_addr)),
     ]
     return Mux(fresh, written, rows.r_data)
-
-
-def _index(one_hot: Value) -> Value:
-    """Number of the bit that is set."""
-    bits = max(1, (len(one_hot) - 1).bit_length())
-    return Cat(
-        Cat(one_hot[k] for k in range(len(one_hot)) if k >> bit & 1).any() for bit in range(bits)
-    )

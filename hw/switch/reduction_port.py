@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out, connect
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
+from hw.common.select import index_of, select
 from hw.switch.config import SwitchConfig
 from hw.switch.epochs import question_layout
 from hw.switch.formats import FLIT_LANES, length_shape
@@ -372,9 +373,13 @@ class ReductionPort(wiring.Component):
             *(each.eq(chosen[k]) for k, each in enumerate(readies)),
         ]
         flit: Any = Signal(FLIT)
-        for k, offer in enumerate(offers):
+        m.d.comb += [
+            valid.eq((chosen & Cat(offers)).any()),
+            Value.cast(flit).eq(select(index_of(chosen), [Value.cast(each) for each in shown])),
+        ]
+        for k, number in enumerate(classes):
             with m.If(chosen[k]):
-                m.d.comb += [valid.eq(offer), flit.eq(shown[k]), store.channel.eq(classes[k])]
+                m.d.comb += store.channel.eq(number)
         here = Const(1 << self._port, c.ports)
         header = header_of(flit)
         members = Array(self.targets)[header.region]

@@ -1,11 +1,11 @@
 """The state of a reduction table, apart from its data."""
 
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
+
+from hw.common.select import index_of, select
 
 __all__ = ["ReductionTable"]
 
@@ -28,6 +28,10 @@ class ReductionTable:
         self._late = Signal(entries)
         self._meta = [Signal(layout, name=f"meta_{k}") for k in range(entries)]
         self._count = [Signal(count_bits, name=f"count_{k}") for k in range(entries)]
+        self._writes = Signal()
+        self._where = Signal(entries)  # the entry that is written, if one is
+        self._new: Any = Signal(layout)
+        self._new_count = Signal(count_bits)
         self._rank = [Signal(range(max(2, entries)), name=f"rank_{k}", init=k)
                       for k in range(entries)]
 
@@ -88,25 +92,33 @@ class ReductionTable:
 
     @staticmethod
     def _selected(where: Value, rows: list[Any]) -> Value:
-        return reduce(or_, (Mux(bit, Value.cast(row), 0) for bit, row in zip(where, rows)))
+        return select(index_of(where), [Value.cast(row) for row in rows])
 
     def keep(self, where: Value, meta: Value, count: Value) -> None:
-        """Write an entry: it is the newest now."""
+        """Write an entry: it is the newest now. At most one is written in a cycle."""
+        self._m.d.comb += [
+            self._writes.eq(1), self._where.eq(where),
+            Value.cast(self._new).eq(meta), self._new_count.eq(count),
+        ]
+
+    def update(self) -> None:
+        """Let what `keep` says happen; to be stated after `age`, and before `forget`."""
         for k in range(self._entries):
-            with self._m.If(where[k]):
+            with self._m.If(self._writes & self._where[k]):
                 self._m.d.sync += [
-                    Value.cast(self._meta[k]).eq(meta),
-                    self._count[k].eq(count),
+                    self._meta[k].eq(self._new),
+                    self._count[k].eq(self._new_count),
                     self.valid[k].eq(1),
                     self._late[k].eq(0),
                     self._aged[k].eq(0),
                 ]
-        own = self._selected(where, self._rank)
+        own = self._selected(self._where, self._rank)
         for k, rank in enumerate(self._rank):
-            with self._m.If(where[k]):
-                self._m.d.sync += rank.eq(0)
-            with self._m.Elif(rank < own):
-                self._m.d.sync += rank.eq(rank + 1)
+            with self._m.If(self._writes):
+                with self._m.If(self._where[k]):
+                    self._m.d.sync += rank.eq(0)
+                with self._m.Elif(rank < own):
+                    self._m.d.sync += rank.eq(rank + 1)
 
     def forget(self, where: Value) -> None:
         """Free an entry."""

@@ -230,6 +230,7 @@ class ReductionUnit(wiring.Component):
         m.d.sync += purging.eq(self.purging)
         go = Signal()  # the three stages in front of the adders move on
         table.age(self.timeout)
+        table.update()
         between = Signal()  # of the packets at the input one has ended and none has begun
         waits = Signal()  # a load waits for an entry
         offered = offer(

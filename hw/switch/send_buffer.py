@@ -428,14 +428,15 @@ class SendBuffer(wiring.Component):
                 comes_here.eq(comes & ahead & ~stays), moves.eq(goes & leaves[: i + 1].any()),
             ]
             kept: Value = each.rest
+            changes = comes_here | moves
             if i < len(chosen) and not self._unicast:
-                kept = each.rest & ~Mux(chosen[i], served, 0)
+                # Whose outputs are served is in the enable: so the next state of a bit is one LUT.
+                kept, changes = each.rest & ~served, changes | chosen[i]
             # Where no packet is, there are no outputs.
             after = Const(0, len(each.rest)) if last else line[i + 1].rest
-            m.d.sync += [
-                each.there.eq(comes_here | Mux(moves, behind, each.there)),
-                each.rest.eq(Mux(comes_here, entry.rest, Mux(moves, after, kept))),
-            ]
+            m.d.sync += each.there.eq(comes_here | Mux(moves, behind, each.there))
+            with m.If(changes):
+                m.d.sync += each.rest.eq(Mux(comes_here, entry.rest, Mux(moves, after, kept)))
             next_data = entry.data if last else Mux(comes_here, entry.data, line[i + 1].data)
             with m.If(comes_here if last else comes_here | moves):
                 m.d.sync += each.data.eq(next_data)

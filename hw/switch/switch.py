@@ -6,7 +6,7 @@ from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
@@ -14,12 +14,13 @@ from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.link.retry_registers import LINK_STATUS, show_links
 from hw.switch.config import SwitchConfig
+from hw.switch.crossbar_column import PortColumns, column
 from hw.switch.epochs import EpochTracker
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import TAKEN, LinkSignature
 from hw.switch.oldest_first import OldestFirst
-from hw.switch.output_port import OutputPort, drive_link
-from hw.switch.packet import CLASSES, Traffic
+from hw.switch.output_port import OutputPort, count_anew
+from hw.switch.packet import CLASSES, FLIT, Traffic
 from hw.switch.recount import Recount
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS
@@ -40,12 +41,13 @@ _PURGING = ("purged", "load_purged")
 class Switch(wiring.Component):
     """Switch that reduces: packets of `hw.switch.packet` in, sums to all members out.
 
-    Every link has a buffer per class at its input, an output, and a reduction unit of its own. With
-    internal speed-up 2 the unit has an output of the crossbar apart from that of the link, and an
-    input apart from the link's operands and answers, so a link can bring an operand and take a
-    result at full rate at the same time. Results that the link brings are replicated by the unit's
-    input: they are read again and again, as their outputs become free, and answers would wait for
-    that. With speed-up 1 the unit shares input and output with the link, packet by packet.
+    Every link has a buffer per class at its input, an output, and a reduction unit of its own. What
+    links bring crosses to a link or to its unit through one column of the crossbar, packet by
+    packet. With internal speed-up 2 results have inputs and columns of their own, those that links
+    bring and all that comes from units, so a link can bring an operand and take a result at full
+    rate at the same time. Results that the link brings are replicated by the unit's input: they are
+    read again and again, as their outputs become free, and answers would wait for that. With
+    speed-up 1 the unit shares the link's input and column.
 
     Latency of a packet that finds everything free, from the last flit at ``rx`` to the first at
     ``tx``: `latency` cycles; a packet is received as a whole before it goes on. Every output
@@ -139,12 +141,10 @@ class Switch(wiring.Component):
             self._reduce(m, registers, units[p], ways[p], loads[p])
             self._track(m, p, registers, tracker, units[p], notices[p])
             self._serve(m, registers, p, ingress[p], recounts[p], links[p])
-            drive_link(m, links[p], tx=self.link[p].tx, credit=self.link[p].tx_credit,
-                       recount=recounts[p])
             if c.trace:
                 m.d.comb += self.taken[p].eq(units[p].taken)
         self._purge(m, registers, tracker, ingress, buffers, results, units)
-        self._cross(m, buffers, results, units, links, ways, loads, notices)
+        self._cross(m, buffers, results, units, links, ways, loads, notices, recounts)
         self._report(
             m, registers, tracker, ingress, units, [*buffers, *results],
             [*links, *ways, *loads, *notices], recounts,
@@ -200,11 +200,7 @@ class Switch(wiring.Component):
         load: OutputPort,
     ) -> None:
         m.d.comb += [
-            unit.flit.eq(way.flit),
-            unit.valid.eq(way.valid),
             way.credit.eq(unit.credit),
-            unit.load_flit.eq(load.flit),
-            unit.load_valid.eq(load.valid),
             load.credit.eq(unit.load_credit),
             unit.timeout.eq(registers.timeout.value.cycles),
         ]
@@ -220,8 +216,6 @@ class Switch(wiring.Component):
     ) -> None:
         """Notices of a port ask the tracker."""
         m.d.comb += [
-            unit.notice_flit.eq(notice.flit),
-            unit.notice_valid.eq(notice.valid),
             notice.credit.eq(unit.notice_credit),
             tracker.asks[port].eq(unit.asks),
             tracker.question[port].eq(unit.question),
@@ -292,7 +286,7 @@ class Switch(wiring.Component):
     def _cross(
         self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
         units: list[ReductionPort], links: list[OutputPort], ways: list[OutputPort],
-        loads: list[OutputPort], notices: list[OutputPort],
+        loads: list[OutputPort], notices: list[OutputPort], recounts: list[Recount],
     ) -> None:
         """The crossbar: inputs are links' operands and answers, then links' results with what comes
         from units; with speed-up 1, all of these of a port."""
@@ -310,26 +304,23 @@ class Switch(wiring.Component):
         senders = [self._share_input(m, k, parts) for k, parts in enumerate(groups)]
         granted: dict[Any, list[Value]] = {each: [] for each in (*buffers, *results, *units)}
         older = self._compare(m, buffers) if self._config.age_bits else []
+        shared: list[Value] = []  # columns that are not free for units
         for p, (link, way) in enumerate(zip(links, ways)):
             asks = [each.request(p) for each in senders]
             to_unit = [buffer.request[n + p] for buffer in buffers]
             if older:
                 asks = self._oldest_first(m, p, buffers, older, asks, link)
-            if self._config.speedup == 1:
-                hold = self._share_output(m, p, link, way, Cat(asks).any(), Cat(to_unit).any())
-                asks = [each & ~hold[0] for each in asks]
-                to_unit = [each & ~hold[1] for each in to_unit]
+            reads, comes = self._from_column(m, p, link)
+            shared.append(link.busy & reads)
+            hold = self._share_column(m, p, link, way, Cat(asks[:n]), Cat(to_unit), shared[p])
             m.d.comb += [
-                link.request.eq(Cat(asks)),
-                link.valids.eq(Cat(each.valid for each in senders)),
-                way.request.eq(Cat(to_unit)),
-                way.valids.eq(Cat(each.valid for each in senders[:n])),
+                link.request.eq(Cat(Cat(asks[:n]) & ~hold[0].replicate(n), *asks[n:])),
+                way.request.eq(Cat(to_unit) & ~hold[1].replicate(n)),
             ]
             for k, sender in enumerate(senders):
                 m.d.comb += [
                     link.traffic[k].eq(sender.channel),
                     link.length[k].eq(sender.length),
-                    Value.cast(link.flits[k]).eq(sender.flit),
                 ]
                 for part in sender.parts:
                     granted[part.source].append(link.grant[k] & part.source.request[p])
@@ -337,29 +328,93 @@ class Switch(wiring.Component):
                 m.d.comb += [
                     way.traffic[k].eq(0),
                     way.length[k].eq(senders[k].length),
-                    Value.cast(way.flits[k]).eq(senders[k].flit),
                 ]
-        for k, (buffer, load) in enumerate(zip(buffers, loads)):
-            m.d.comb += [
-                load.request.eq(buffer.request[2 * n]),
-                load.traffic[0].eq(0),
-                load.length[0].eq(1),
-                load.valids.eq(buffer.valid),
-                load.flits[0].eq(buffer.flit),
-            ]
-            granted[buffer] += [*(way.grant[k] for way in ways), load.grant]
-        for kept, notice in zip(results, notices):
-            m.d.comb += [
-                notice.request.eq(kept.request[n]),
-                notice.traffic[0].eq(0),
-                notice.length[0].eq(1),
-                notice.valids.eq(kept.valid),
-                notice.flits[0].eq(kept.flit),
-            ]
+            self._join(m, p, senders, units[p], link, way, recounts[p], comes)
+        for p, (buffer, load) in enumerate(zip(buffers, loads)):
+            m.d.comb += load.request.eq(buffer.request[2 * n])
+            granted[buffer] += [*(way.grant[p] for way in ways), load.grant]
+            self._lead(m, f"loads_{p}", load, buffer, units[p].load_flit,
+                       units[p].load_valid)
+        for p, (kept, notice) in enumerate(zip(results, notices)):
+            m.d.comb += notice.request.eq(kept.request[n])
             granted[kept].append(notice.grant)
+            self._lead(m, f"notices_{p}", notice, kept, units[p].notice_flit,
+                       units[p].notice_valid)
         for part, grants in granted.items():
             m.d.comb += part.grant.eq(Cat(grants))
-        self._offer(m, buffers, results, units, links, ways, loads, notices)
+        self._offer(m, buffers, results, units, links, ways, loads, notices, shared)
+
+    def _from_column(self, m: Module, port: int, link: OutputPort) -> tuple[Value, Value]:
+        """Whether the link's packet comes by the column that it shares with the unit, as it is read
+        and as it comes."""
+        if self._config.speedup == 1:
+            return Const(1), Const(1)
+        reads, comes = Signal(name=f"own_reads_{port}"), Signal(name=f"own_comes_{port}")
+        with m.If(link.grant.any()):
+            m.d.sync += reads.eq(link.grant[: self._config.ports].any())
+        m.d.sync += comes.eq(reads)
+        return reads, comes
+
+    def _share_column(
+        self, m: Module, port: int, link: OutputPort, way: OutputPort, asks: Value, to_unit: Value,
+        busy: Value,
+    ) -> Signal:
+        """The column of a port is its link's or its unit's; *busy*: it is the link's. Returns which
+        of the two must not take a packet."""
+        m.submodules[f"output_{port}"] = sharing = Sharing()
+        m.d.comb += [
+            sharing.offers.eq(Cat(asks.any(), to_unit.any())),
+            sharing.busy.eq(Cat(busy, way.busy)),
+            sharing.begins.eq(Cat(link.grant[: self._config.ports].any(), way.grant.any())),
+        ]
+        return sharing.hold
+
+    def _join(
+        self, m: Module, port: int, senders: "list[_Sender]", unit: ReductionPort,
+        link: OutputPort, way: OutputPort, recount: Recount, own: Value,
+    ) -> None:
+        """What leaves the columns of a port, to its link and its unit; *own*: the link's packet
+        comes by the column that both have."""
+        n = self._config.ports
+        others = n if self._config.speedup == 2 else 0
+        m.submodules[f"columns_{port}"] = columns = PortColumns(ports=n, others=others)
+        wires = self.link[port]
+        m.d.comb += [
+            columns.link_grant.eq(link.grant),
+            columns.unit_grant.eq(way.grant),
+            columns.listens.eq(Cat(link.listens & own, link.listens & ~own)),
+            columns.unit_listens.eq(way.listens),
+            *(columns.flits[k].eq(each.flit.data) for k, each in enumerate(senders)),
+            columns.valid.eq(link.valid),
+            columns.first.eq(link.first),
+            columns.unit_valid.eq(way.valid),
+            columns.recounts.eq(recount.valid),
+            columns.header.eq(recount.header),
+            wires.tx.valid.eq(columns.tx.valid),
+            wires.tx.payload.eq(columns.tx.payload),
+            unit.valid.eq(way.valid),
+            unit.flit.first.eq(way.first),
+            unit.flit.last.eq(way.last),
+            unit.flit.data.eq(columns.data),
+        ]
+        count_anew(m, link, recount)
+        m.d.sync += link.credit.eq(wires.tx_credit)
+
+    @staticmethod
+    def _lead(
+        m: Module, name: str, output: OutputPort, source: SendBuffer, flit: Any, valid: Any
+    ) -> None:
+        """Headers of one sender to its port's own unit."""
+        m.d.comb += [
+            output.traffic[0].eq(0),
+            output.length[0].eq(1),
+            valid.eq(output.valid),
+            flit.first.eq(output.first),
+            flit.last.eq(output.last),
+            flit.data.eq(
+                column(m, name, output.grant, listens=output.listens, flits=[source.flit.data])
+            ),
+        ]
 
     @staticmethod
     def _compare(m: Module, buffers: list[SendBuffer]) -> list[Signal]:
@@ -408,23 +463,12 @@ class Switch(wiring.Component):
             ]
         return _Sender(parts)
 
-    def _share_output(
-        self, m: Module, port: int, link: OutputPort, way: OutputPort, asks: Value, to_unit: Value
-    ) -> Signal:
-        m.submodules[f"output_{port}"] = sharing = Sharing()
-        m.d.comb += [
-            sharing.offers.eq(Cat(asks, to_unit)),
-            sharing.busy.eq(Cat(link.busy, way.busy)),
-            sharing.begins.eq(Cat(link.grant.any(), way.grant.any())),
-        ]
-        return sharing.hold
-
     def _offer(
         self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
         units: list[ReductionPort], links: list[OutputPort], ways: list[OutputPort],
-        loads: list[OutputPort], notices: list[OutputPort],
+        loads: list[OutputPort], notices: list[OutputPort], shared: list[Value],
     ) -> None:
-        """Which outputs a class can be sent to."""
+        """Which outputs a class can be sent to. *shared*: columns that links have."""
         pairs = list(zip(links, ways))
         classes = [Traffic.PARTIAL.value, _RESULT]  # of which packets pass others
         ends, way_ends = [], []
@@ -438,29 +482,29 @@ class Switch(wiring.Component):
             ends.append(end)
             way_ends.append(way_end)
 
-        def free_of(output: OutputPort, number: int, other: OutputPort) -> Value:
-            free = output.available[number]
-            return free & ~other.busy if self._config.speedup == 1 else free
-
         closed = units[0].closed
         n = len(pairs)
-        to_units, units_stopped = Signal(n), Signal(n)
+        to_units, units_stopped, taken = Signal(n), Signal(n), Signal(n)
         stopped = {number: Signal(n, name=f"stopped_{number}") for number in classes}
         m.d.comb += [
             to_units.eq(Cat(
-                free_of(way, 0, link) & ~end.opens for (link, way), end in zip(pairs, way_ends)
+                way.available[0] & ~busy & ~end.opens
+                for way, busy, end in zip(ways, shared, way_ends)
             )),
             units_stopped.eq(Cat(end.stopped for end in way_ends)),
+            taken.eq(Cat(way.busy for way in ways)),  # columns, by units
         ]
         for number in range(CLASSES):
             free = Signal(n, name=f"free_{number}")
-            allowed: Value = Cat(free_of(link, number, way) for link, way in pairs) & ~closed
+            allowed: Value = Cat(link.available[number] for link in links) & ~closed
             if number in classes:
                 place = classes.index(number)
                 allowed = allowed & ~Cat(end.opens[place] for end in ends)
                 m.d.comb += stopped[number].eq(Cat(end.stopped[place] for end in ends) | closed)
                 for unit in units:
                     m.d.comb += unit.stopped[number].eq(stopped[number])
+            if self._config.speedup == 1:
+                allowed = allowed & ~taken
             m.d.comb += free.eq(allowed)
             for unit in units:
                 m.d.comb += unit.available[number].eq(free)
@@ -474,12 +518,14 @@ class Switch(wiring.Component):
             for buffer, load in zip(buffers, loads):
                 if number == Traffic.REQUEST.value:
                     m.d.comb += [
-                        buffer.available[number].eq(Cat(free, to_units, load.available[0])),
+                        buffer.available[number].eq(
+                            Cat(free & ~taken, to_units, load.available[0])
+                        ),
                         buffer.stopped[number].eq(0),
                     ]
                 else:
                     m.d.comb += [
-                        buffer.available[number].eq(Cat(free, to_units)),
+                        buffer.available[number].eq(Cat(free & ~taken, to_units)),
                         buffer.stopped[number].eq(
                             Cat(stopped[number], units_stopped)
                         ),
@@ -549,8 +595,11 @@ class _Sender:
 
     def __init__(self, parts: list[_Part]) -> None:
         self.parts = parts
-        self.valid = Cat(each.valid for each in parts).any()
-        self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
+        self.flit: Any = parts[0].flit
+        if len(parts) > 1:
+            self.flit = data.View(
+                FLIT, _of([each.flit for each in parts], [each.valid for each in parts])
+            )
         asking = [each.source.request.any() for each in parts]
         self.channel = _of([each.channel for each in parts], asking)
         self.length = _of([each.source.length for each in parts], asking)

@@ -8,8 +8,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
+from hw.switch.crossbar_column import column, to_wire
 from hw.switch.layouts import LINK_FLIT
-from hw.switch.output_port import OutputPort, drive_link
+from hw.switch.output_port import OutputPort, count_anew
 from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic
 from hw.switch.recount import Recount
 from hw.switch.send_buffer import SendBuffer
@@ -135,16 +136,17 @@ class Transmit(wiring.Component):
             output.length[0].eq(buffer.length),
             buffer.grant.eq(output.grant),
             buffer.hold.eq(0),
-            output.flits[0].eq(buffer.flit),
-            output.valids.eq(buffer.valid),
             self.empty.eq(buffer.empty & output.empty & ~self.tx.valid & ~within),
             self.home.eq(output.home),
             self.counting.eq(recount.counting),
             *(getattr(recount, name).eq(getattr(self, name)) for name in _ASKED),
             *(getattr(self, name).eq(getattr(recount, name)) for name in ("mute", "regrant")),
         ]
-        drive_link(m, output, tx=self.tx, credit=self.credit, recount=recount)
-        m.d.sync += self.sent.eq(output.valid)
+        bits = column(m, "sent", output.grant, listens=output.listens, flits=[buffer.flit.data])
+        to_wire(m, bits, valid=output.valid, first=output.first, recounts=recount.valid,
+                header=recount.header, tx=self.tx)
+        count_anew(m, output, recount)
+        m.d.sync += [self.sent.eq(output.valid), output.credit.eq(self.credit)]
         waits = [Signal(range(SEND_PACKETS + 1), name=f"waits_{k}") for k in range(CLASSES)]
         for k, held in enumerate(waits):
             stored = buffer.store.valid & buffer.store.commit & (buffer.store.channel == k)

@@ -1,0 +1,25 @@
+"""One of several values by its number, which takes fewer LUTs than by a bit for each."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Mux, Value
+
+__all__ = ["index_of", "select"]
+
+
+def index_of(one_hot: Value) -> Value:
+    """Number of the bit that is set; 0 if none is."""
+    bits = range(max(1, (len(one_hot) - 1).bit_length()))
+    return Cat(
+        Cat(one_hot[k] for k in range(len(one_hot)) if k >> bit & 1).any() for bit in bits
+    )
+
+
+def select(number: Value, values: Sequence[Value]) -> Value:
+    """The value with this number: a balanced tree, of which two levels are a LUT of six inputs."""
+    level, rest = list(values), list(number)
+    while len(level) > 1:
+        bit = rest.pop(0)
+        pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
+        level = [Mux(bit, each[1], each[0]) if each[1:] else each[0] for each in pairs]
+    return level[0]

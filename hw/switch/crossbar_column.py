@@ -1,0 +1,160 @@
+"""Columns of the crossbar: the flits of the sender whose packet an output takes."""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.params import require_int
+from hw.common.select import index_of, select
+from hw.link.packet import FLIT_BITS, checksum_of
+from hw.switch.layouts import LINK_FLIT
+from hw.switch.packet import HEADER
+
+__all__ = ["PortColumns", "column", "to_wire"]
+
+_SELECTED_BITS = 4
+_SELECTED = 1 << _SELECTED_BITS
+"""Senders among which one is selected before a register: a LUT of six inputs takes four, so these
+are five LUTs a bit. The registers of two such groups are joined behind them, in another."""
+
+
+def column(
+    m: Module, name: str, granted: Value, *, listens: Value, flits: Sequence[Value]
+) -> Value:
+    """What the sender sends whose packet is taken, a cycle later; 0 if nothing comes.
+
+    Parameters
+    ----------
+    name:
+        Of the column.
+    granted:
+        Whose packet is taken, a bit for each sender.
+    listens:
+        One of its flits comes: two cycles later for the first time.
+    flits:
+        Of all senders.
+    """
+    # From whom: a number, since that selects with fewer LUTs than a bit for each.
+    giver = Signal(range(max(2, len(flits))), name=f"{name}_giver")
+    giver_now = Signal.like(giver, name=f"{name}_giver_now")
+    with m.If(granted.any()):
+        m.d.sync += giver.eq(index_of(granted))
+    m.d.sync += giver_now.eq(giver)
+    parts = []
+    for first in range(0, len(flits), _SELECTED):
+        heard = Signal(FLIT_BITS, name=f"{name}_heard_{first}")
+        of_these = listens & (giver_now[_SELECTED_BITS:] == first // _SELECTED)
+        chosen = select(giver_now[:_SELECTED_BITS], flits[first : first + _SELECTED])
+        m.d.sync += heard.eq(Mux(of_these, chosen, 0))
+        parts.append(heard)
+    return reduce(or_, parts)
+
+
+class PortColumns(wiring.Component):
+    """The columns of a port: flits cross to its link, and to its reduction unit.
+
+    What links bring crosses to both by one column, of which the link and the unit are each an
+    `OutputPort` that takes a packet when the other does not. What has inputs of its own, with
+    speed-up 2, crosses to the link by a second one. Latency is two cycles from a flit to ``tx``,
+    one to `data`.
+
+    Parameters
+    ----------
+    ports : int
+        Inputs of the first column, for either.
+    others : int
+        Inputs of the second column, for the link alone; 0 without it.
+
+    Members
+    -------
+    link_grant : ``In(ports + others)``, unit_grant : ``In(ports)``
+        Whose packet is taken.
+    listens : ``In(2)``
+        A flit comes for the link, by the first column or the second.
+    unit_listens : ``In(1)``
+        One comes for the unit.
+    flits : ``In(FLIT_BITS).array(ports + others)``
+        What the inputs send.
+    valid, first : ``In(1)``
+        A flit leaves the columns for the link, a header.
+    unit_valid : ``In(1)``
+        One leaves for the unit.
+    recounts : ``In(1)``, header : ``In(HEADER)``
+        Said to the neighbour while no flit leaves, see `Recount`.
+    tx : ``Out(stream.Signature(LINK_FLIT, always_ready=True))``
+    data : ``Out(FLIT_BITS)``
+        Of the unit's flit.
+    """
+
+    link_grant: Signal
+    unit_grant: Signal
+    listens: Signal
+    unit_listens: Signal
+    flits: Any
+    valid: Signal
+    first: Signal
+    unit_valid: Signal
+    recounts: Signal
+    header: Any
+    tx: stream.Interface
+    data: Signal
+
+    def __init__(self, *, ports: int, others: int) -> None:
+        self._ports = require_int("PortColumns ports", ports)
+        self._others = require_int("PortColumns others", others, minimum=0)
+        super().__init__(
+            {
+                "link_grant": In(ports + others),
+                "unit_grant": In(ports),
+                "listens": In(2),
+                "unit_listens": In(1),
+                "flits": In(FLIT_BITS).array(ports + others),
+                **dict.fromkeys(("valid", "first", "unit_valid", "recounts"), In(1)),
+                "header": In(HEADER),
+                "tx": Out(stream.Signature(LINK_FLIT, always_ready=True)),
+                "data": Out(FLIT_BITS),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        n = self._ports
+        flits = [self.flits[k] for k in range(n + self._others)]
+        both = column(
+            m, "both", self.link_grant[:n] | self.unit_grant,
+            listens=self.listens[0] | self.unit_listens, flits=flits[:n],
+        )
+        bits: Value = both
+        if self._others:
+            own = column(m, "own", self.link_grant[n:], listens=self.listens[1], flits=flits[n:])
+            bits = Mux(self.unit_valid, 0, both) | own
+        m.d.comb += self.data.eq(both)
+        to_wire(m, bits, valid=self.valid, first=self.first, recounts=self.recounts,
+                header=self.header, tx=self.tx)
+        return m
+
+
+def to_wire(
+    m: Module, bits: Value, *, valid: Value, first: Value, recounts: Value, header: Any, tx: Any
+) -> None:
+    """The *bits* of flits, or the *header* of a `Recount`, to ``tx`` of a link, a cycle later.
+
+    Headers get the checksum of what they have become.
+    """
+    sent, whole = Signal(FLIT_BITS), Signal(HEADER)
+    begins = first | recounts
+    m.d.comb += [
+        sent.eq(Mux(recounts, header.as_value(), bits)),
+        Value.cast(whole).eq(sent),
+        whole.checksum.eq(checksum_of(sent)),
+    ]
+    m.d.sync += [
+        tx.valid.eq(valid | recounts),
+        tx.p.start.eq(begins),
+        tx.p.data.eq(Mux(begins, whole.as_value(), bits)),
+    ]
