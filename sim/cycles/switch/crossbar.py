@@ -36,6 +36,7 @@ def switch(s, w, now):
     """One cycle of a switch."""
     c = s.c[0]
     n = c.ports
+    from_links = (1 << n) - 1
     _request(s, w, now)
     for output in range(3 * n):
         requests = s.requests[output]
@@ -48,10 +49,26 @@ def switch(s, w, now):
             o, bit = s.c[0].way + w * n + output - n, output
         else:
             o, bit = s.c[0].load_way + w * n + output - 2 * n, 2 * n
-        sender = first_of(requests, s.output[o].turn)
+        allowed = requests
+        if output < n and requests & from_links and s.requests[n + output]:
+            # One column for the link and the unit.
+            if s.output[o].column_turn:
+                allowed = requests & ~from_links
+            else:
+                s.requests[n + output] = 0
         if output < n and c.age_bits:
-            sender = _oldest_first(s, o, requests)
+            sender = _oldest_first(s, o, requests, allowed)
+        elif allowed:
+            sender = first_of(allowed, s.output[o].turn)
+        if allowed == 0:
+            continue
         s.output[o].turn = after(sender)
+        if output < n:
+            s.output[o].own = 1 if sender < n else 0
+            if sender < n:
+                s.output[o].column_turn = 1
+        elif output < 2 * n:
+            s.output[w * n + output - n].column_turn = 0
         b, k = s.asking[sender], s.asked[sender]
         s.granted[sender] |= 1 << bit
         slot = send(s, o, b, k, now)
@@ -88,6 +105,7 @@ def _request(s, w, now):
     """Which outputs are free and have credits, and who asks for them."""
     n = s.c[0].ports
     first = second = third = ways = late_second = late_third = late_ways = 0
+    by_units = 0  # columns that are the units'
     for p in range(n):
         out = s.output[w * n + p]
         if out.open_at <= now and out.peer >= 0:
@@ -102,7 +120,9 @@ def _request(s, w, now):
         if stopped(s, out.pool + 2, now):
             late_third |= 1 << p
         way = s.output[s.c[0].way + w * n + p]
-        if way.open_at <= now and has(s, way.pool, now):
+        if way.open_at > now:
+            by_units |= 1 << p
+        elif (out.open_at <= now or not out.own) and has(s, way.pool, now):
             ways |= 1 << n + p
         if stopped(s, way.pool, now):
             late_ways |= 1 << n + p
@@ -115,7 +135,8 @@ def _request(s, w, now):
             load = s.output[s.c[0].load_way + w * n + sender]
             if load.open_at <= now and has(s, load.pool, now):
                 loads |= 1 << 2 * n
-            k = ask(s, b, now, first | loads, second | to_units, 0, late_inputs, 0)
+            own_first, own_second = first & ~by_units, second & ~by_units
+            k = ask(s, b, now, own_first | loads, own_second | to_units, 0, late_inputs, 0)
         else:
             p = w * n + sender - n
             own, other = s.c[0].unit_buffer + p, s.c[0].result_buffer + p
@@ -132,6 +153,8 @@ def _request(s, w, now):
         free, late = first | loads, 0
         if k == 1:
             free, late = second | to_units, late_inputs if sender < n else late_second
+        if sender < n:
+            free &= ~by_units
         elif k == 2:
             free, late = third, late_third
         wanted = offer(s, b, k, free, late)
@@ -146,15 +169,16 @@ def _request(s, w, now):
 
 
 @compiled
-def _oldest_first(s, o, requests):
-    """Who gets a link, of those with operands only the one with the oldest: `OldestFirst`."""
+def _oldest_first(s, o, requests, allowed):
+    """Who gets a link, of those with operands only the one with the oldest: `OldestFirst`; nobody,
+    if none of those that ask is *allowed* to."""
     out, n = s.output[o], s.c[0].ports
     operands = 0
     for k in range(n):
         if requests >> k & 1 and s.asked[k] == 0 and not kind_of(_word_at(s, k)) & ORDINARY:
             operands |= 1 << k
     if operands == 0:
-        return first_of(requests, out.turn)
+        return first_of(allowed, out.turn) if allowed else -1
     owner, late = out.turn_of_operands, out.younger == _MOST_YOUNGER
     own = operands >> owner & 1
     lowest = oldest = -1
@@ -164,7 +188,8 @@ def _oldest_first(s, o, requests):
             if not _waits_for_older(s, operands, k):
                 oldest = k
     chosen = owner if late and own else oldest if oldest >= 0 else lowest
-    sender = first_of(requests & ~operands | 1 << chosen, out.turn)
+    rest = (requests & ~operands | 1 << chosen) & allowed
+    sender = first_of(rest, out.turn) if rest else -1
     gives_up = late and not own and not out.turn_asked
     if own:
         out.turn_asked = 1

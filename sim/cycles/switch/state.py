@@ -132,12 +132,13 @@ room, or a credit. ``sender``: one more than the output that sends to it, if tha
 _OUTPUT = np.dtype(
     _integers(
         "open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits", "ordinary",
-        "leaves", "turn_of_operands", "turn_asked", "younger",
+        "leaves", "turn_of_operands", "turn_asked", "younger", "own", "column_turn",
     )
 )
 """An `OutputPort`, with the buffer at the other end of its link; ``beside``: kinds of packets, a
 bit each, beside which goes an acknowledgement; ``ordinary``: how many of its flits are; ``leaves``:
-the buffer is elsewhere."""
+the buffer is elsewhere. Of a link: ``own``: its packet comes by the column that it shares with the
+unit; ``column_turn``: 1 if that goes first."""
 
 _UNIT = np.dtype(
     _integers(
