@@ -83,6 +83,7 @@ from hw.smartnic.store import Store
 from hw.smartnic.transmit import FrameBuilder, Transmit
 from hw.smartnic.wire_codec import WireDecoder, WireEncoder
 from hw.switch.config import preset as switch_preset
+from hw.switch.crossbar_column import PortColumns
 from hw.switch.epochs import EpochTracker
 from hw.switch.ingress import Ingress
 from hw.switch.oldest_first import OldestFirst
@@ -244,7 +245,8 @@ PARTS: dict[str, Make] = {
     "SendBuffer, unicast": lambda: SendBuffer(
         channels=2, outputs=3, packets=2, flits=2, passing=(1,), unicast=True
     ),
-    "OutputPort, two groups": lambda: OutputPort(senders=18, classes=1, credits=2, flits=2),
+    "PortColumns": lambda: PortColumns(ports=2, others=2),
+    "PortColumns, two groups": lambda: PortColumns(ports=18, others=0),
     "OldestFirst": lambda: OldestFirst(3, most=2),
     "SendBuffer, three lengths": lambda: SendBuffer(
         channels=1, outputs=2, packets=2, flits=4, short=(3,)
