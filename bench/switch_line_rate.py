@@ -56,9 +56,9 @@ def main(argv: Sequence[str]) -> int:
     pushed, sums_right = _rows(_switch, options.seed)
     push = min(rate for rate, _ in pushed.values())
     print(
-        "Flits per input port and cycle in the middle half of the run. With speed-up 2 a link and "
-        "its unit have inputs\nand outputs of the crossbar of their own; with 1 they share them. "
-        "The target is for 2."
+        "Flits per input port and cycle in the middle half of the run. With speed-up 2 results "
+        "have inputs and columns of\nthe crossbar of their own; with 1 all share them. The target "
+        "is for 2."
     )
     print(
         f"pull through RTL endpoints, {PULLED_BYTES >> 10} KiB each, {PULL_ENTRIES} entries, "

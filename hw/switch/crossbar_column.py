@@ -39,8 +39,12 @@ def column(
     flits:
         Of all senders.
     """
+    if len(flits) == 1:
+        only = Signal(FLIT_BITS, name=f"{name}_heard")
+        m.d.sync += only.eq(Mux(listens, flits[0], 0))
+        return only
     # From whom: a number, since that selects with fewer LUTs than a bit for each.
-    giver = Signal(range(max(2, len(flits))), name=f"{name}_giver")
+    giver = Signal(range(len(flits)), name=f"{name}_giver")
     giver_now = Signal.like(giver, name=f"{name}_giver_now")
     with m.If(granted.any()):
         m.d.sync += giver.eq(index_of(granted))

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out, connect
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.common.select import index_of, select
+from hw.link.packet import FLIT_BITS
 from hw.switch.config import SwitchConfig
 from hw.switch.epochs import question_layout
 from hw.switch.formats import FLIT_LANES, length_shape
@@ -54,9 +55,9 @@ class ReductionPort(wiring.Component):
         Operands; their sender has a credit for each packet.
     credit : ``Out(1)``
         Gives a credit back; at first there are ``queue_packets``.
-    load_flit : ``In(FLIT)``, ``load_valid`` : ``In(1)``, ``load_credit`` : ``Out(1)``
+    load : ``In(LOAD_HEADER)``, ``load_valid`` : ``In(1)``, ``load_credit`` : ``Out(1)``
         The same for loads.
-    notice_flit : ``In(FLIT)``, notice_valid : ``In(1)``, notice_credit : ``Out(1)``
+    notice : ``In(HEADER)``, notice_valid : ``In(1)``, notice_credit : ``Out(1)``
         The same for notices.
     asks : ``Out(1)``, question : ``Out(question_layout(config))``
         A notice wants to go on.
@@ -77,7 +78,7 @@ class ReductionPort(wiring.Component):
     timeout : ``In(timeout_bits)``
     available, stopped, request, channel, length, grant, hold, offers, busy, sent, sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
-        ``flit`` and ``valid``.
+        ``flit.data`` and ``valid``.
     events : ``Out(len(EVENTS))``
         Of the unit.
     discarded : ``Out(2)``
@@ -90,10 +91,10 @@ class ReductionPort(wiring.Component):
     flit: Any
     valid: Signal
     credit: Signal
-    load_flit: Any
+    load: Any
     load_valid: Signal
     load_credit: Signal
-    notice_flit: Any
+    notice: Any
     notice_valid: Signal
     notice_credit: Signal
     asks: Signal
@@ -119,7 +120,7 @@ class ReductionPort(wiring.Component):
     hold: Signal
     offers: Signal
     busy: Signal
-    sent: Any
+    sent: Signal
     sends: Signal
     events: Signal
     taken: Any
@@ -133,10 +134,10 @@ class ReductionPort(wiring.Component):
                 "flit": In(FLIT),
                 "valid": In(1),
                 "credit": Out(1),
-                "load_flit": In(FLIT),
+                "load": In(LOAD_HEADER),
                 "load_valid": In(1),
                 "load_credit": Out(1),
-                "notice_flit": In(FLIT),
+                "notice": In(HEADER),
                 "notice_valid": In(1),
                 "notice_credit": Out(1),
                 "asks": Out(1),
@@ -160,7 +161,7 @@ class ReductionPort(wiring.Component):
                 "hold": In(1),
                 "offers": Out(1),
                 "busy": Out(1),
-                "sent": Out(FLIT),
+                "sent": Out(FLIT_BITS),
                 "sends": Out(1),
                 "events": Out(len(EVENTS)),
                 "taken": Out(TAKEN),
@@ -218,7 +219,7 @@ class ReductionPort(wiring.Component):
             buffer.hold.eq(self.hold),
             self.offers.eq(buffer.offers),
             self.busy.eq(buffer.busy),
-            self.sent.eq(buffer.flit),
+            self.sent.eq(buffer.flit.data),
             self.sends.eq(buffer.valid),
             self.events.eq(Cat(getattr(unit, name) for name in EVENTS)),
             self.taken.eq(unit.taken),
@@ -261,7 +262,7 @@ class ReductionPort(wiring.Component):
         m.submodules.loads = loads = StreamFIFO(LOAD_HEADER, self._config.queue_packets)
         m.d.comb += [
             loads.i.valid.eq(self.load_valid),
-            loads.i.payload.eq(self.load_flit.data),
+            loads.i.payload.eq(self.load),
             unit.load.valid.eq(loads.o.valid),
             unit.load.payload.eq(loads.o.payload),
             loads.o.ready.eq(unit.load.ready),
@@ -282,7 +283,7 @@ class ReductionPort(wiring.Component):
         m.d.comb += [
             notices.i.valid.eq(self.notice_valid | again),
             Value.cast(notices.i.payload).eq(
-                Mux(self.notice_valid, self.notice_flit.data, Value.cast(header))
+                Mux(self.notice_valid, Value.cast(self.notice), Value.cast(header))
             ),
             notices.o.ready.eq(~held),
             self.asks.eq(held & ~goes),
@@ -312,9 +313,9 @@ class ReductionPort(wiring.Component):
     def _count(self, m: Module, unit: ReductionUnit, moved: "_Moved") -> Value:
         """Regions of which something is in the unit's queues, or on its way through it."""
         c = self._config
-        operand, load = header_of(self.flit), header_of(self.load_flit)
-        comes = [(self.valid & self.flit.first, operand.region), (self.load_valid, load.region),
-                 (unit.left.valid, unit.left.region)]
+        operand = header_of(self.flit)
+        comes = [(self.valid & self.flit.first, operand.region),
+                 (self.load_valid, self.load.region), (unit.left.valid, unit.left.region)]
         goes = [(unit.judged.valid, unit.judged.region),
                 (unit.load_dropped.valid, unit.load_dropped.region),
                 (moved.ended, moved.region)]

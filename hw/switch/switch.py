@@ -6,7 +6,7 @@ from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
@@ -14,13 +14,13 @@ from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.link.retry_registers import LINK_STATUS, show_links
 from hw.switch.config import SwitchConfig
-from hw.switch.crossbar_column import PortColumns, column
+from hw.switch.crossbar_column import PortColumns
 from hw.switch.epochs import EpochTracker
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import TAKEN, LinkSignature
 from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort, count_anew
-from hw.switch.packet import CLASSES, FLIT, Traffic
+from hw.switch.packet import CLASSES, Traffic
 from hw.switch.recount import Recount
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS
@@ -291,9 +291,9 @@ class Switch(wiring.Component):
         """The crossbar: inputs are links' operands and answers, then links' results with what comes
         from units; with speed-up 1, all of these of a port."""
         n = self._config.ports
-        firsts = [_Part(each, each.channel, each.flit, each.valid) for each in buffers]
+        firsts = [_Part(each, each.channel, each.flit.data, each.valid) for each in buffers]
         seconds = [
-            [_Part(kept, Const(_RESULT), kept.flit, kept.valid),
+            [_Part(kept, Const(_RESULT), kept.flit.data, kept.valid),
              _Part(unit, unit.channel, unit.sent, unit.sends)]
             for kept, unit in zip(results, units)
         ]
@@ -333,13 +333,11 @@ class Switch(wiring.Component):
         for p, (buffer, load) in enumerate(zip(buffers, loads)):
             m.d.comb += load.request.eq(buffer.request[2 * n])
             granted[buffer] += [*(way.grant[p] for way in ways), load.grant]
-            self._lead(m, f"loads_{p}", load, buffer, units[p].load_flit,
-                       units[p].load_valid)
+            self._lead(m, load, buffer, units[p].load, units[p].load_valid)
         for p, (kept, notice) in enumerate(zip(results, notices)):
             m.d.comb += notice.request.eq(kept.request[n])
             granted[kept].append(notice.grant)
-            self._lead(m, f"notices_{p}", notice, kept, units[p].notice_flit,
-                       units[p].notice_valid)
+            self._lead(m, notice, kept, units[p].notice, units[p].notice_valid)
         for part, grants in granted.items():
             m.d.comb += part.grant.eq(Cat(grants))
         self._offer(m, buffers, results, units, links, ways, loads, notices, shared)
@@ -384,7 +382,7 @@ class Switch(wiring.Component):
             columns.unit_grant.eq(way.grant),
             columns.listens.eq(Cat(link.listens & own, link.listens & ~own)),
             columns.unit_listens.eq(way.listens),
-            *(columns.flits[k].eq(each.flit.data) for k, each in enumerate(senders)),
+            *(columns.flits[k].eq(each.flit) for k, each in enumerate(senders)),
             columns.valid.eq(link.valid),
             columns.first.eq(link.first),
             columns.unit_valid.eq(way.valid),
@@ -402,18 +400,14 @@ class Switch(wiring.Component):
 
     @staticmethod
     def _lead(
-        m: Module, name: str, output: OutputPort, source: SendBuffer, flit: Any, valid: Any
+        m: Module, output: OutputPort, source: SendBuffer, header: Any, valid: Any
     ) -> None:
         """Headers of one sender to its port's own unit."""
+        m.d.sync += Value.cast(header).eq(source.flit.data)
         m.d.comb += [
             output.traffic[0].eq(0),
             output.length[0].eq(1),
             valid.eq(output.valid),
-            flit.first.eq(output.first),
-            flit.last.eq(output.last),
-            flit.data.eq(
-                column(m, name, output.grant, listens=output.listens, flits=[source.flit.data])
-            ),
         ]
 
     @staticmethod
@@ -496,17 +490,18 @@ class Switch(wiring.Component):
         ]
         for number in range(CLASSES):
             free = Signal(n, name=f"free_{number}")
-            allowed: Value = Cat(link.available[number] for link in links) & ~closed
-            if number in classes:
-                place = classes.index(number)
-                allowed = allowed & ~Cat(end.opens[place] for end in ends)
-                m.d.comb += stopped[number].eq(Cat(end.stopped[place] for end in ends) | closed)
-                for unit in units:
-                    m.d.comb += unit.stopped[number].eq(stopped[number])
-            if self._config.speedup == 1:
-                allowed = allowed & ~taken
-            m.d.comb += free.eq(allowed)
+            for p, (link, end) in enumerate(zip(links, ends)):
+                allowed = link.available[number] & ~closed[p]
+                if number in classes:
+                    place = classes.index(number)
+                    allowed = allowed & ~end.opens[place]
+                    m.d.comb += stopped[number][p].eq(end.stopped[place] | closed[p])
+                if self._config.speedup == 1:
+                    allowed = allowed & ~taken[p]
+                m.d.comb += free[p].eq(allowed)
             for unit in units:
+                if number in classes:
+                    m.d.comb += unit.stopped[number].eq(stopped[number])
                 m.d.comb += unit.available[number].eq(free)
             if number == _RESULT:
                 for each, notice in zip(results, notices):
@@ -585,7 +580,7 @@ class _Part:
 
     source: Any
     channel: Value
-    flit: Any
+    flit: Value
     valid: Value
 
 
@@ -595,11 +590,9 @@ class _Sender:
 
     def __init__(self, parts: list[_Part]) -> None:
         self.parts = parts
-        self.flit: Any = parts[0].flit
+        self.flit: Value = parts[0].flit
         if len(parts) > 1:
-            self.flit = data.View(
-                FLIT, _of([each.flit for each in parts], [each.valid for each in parts])
-            )
+            self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
         asking = [each.source.request.any() for each in parts]
         self.channel = _of([each.channel for each in parts], asking)
         self.length = _of([each.source.length for each in parts], asking)
