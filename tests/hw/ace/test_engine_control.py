@@ -211,6 +211,22 @@ def test_damaged_header_is_a_loss_while_a_command_is_outstanding_only():
     on_control(steps)
 
 
+def test_an_abort_restarts_the_links_in_use_alone():
+    restarted = set()
+
+    async def steps(ctx, dut, software):
+        def look(cycle):
+            restarted.update(p for p in range(CONFIG.ports) if ctx.get(dut.port[p].restart))
+
+        for used in (1, 2, 3):
+            await software.put("links", used=used)
+            restarted.clear()
+            await software.put_while(look, "control", abort=1)
+            assert restarted == {p for p in range(CONFIG.ports) if used >> p & 1}
+
+    on_control(steps)
+
+
 def test_an_abort_forgets_packets_that_are_found_missing_in_its_cycle():
     """Those of later cycles are of the new epoch, and halt it."""
     async def steps(ctx, dut, software):
