@@ -83,13 +83,13 @@ from hw.smartnic.store import Store
 from hw.smartnic.transmit import FrameBuilder, Transmit
 from hw.smartnic.wire_codec import WireDecoder, WireEncoder
 from hw.switch.config import preset as switch_preset
-from hw.switch.crossbar_column import PortColumns
 from hw.switch.epochs import EpochTracker
 from hw.switch.ingress import Ingress
 from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
 from hw.switch.packet_queue import PacketQueue
+from hw.switch.port_columns import PortColumns
 from hw.switch.recode import CompressPackets, ExpandPackets
 from hw.switch.recount import Recount
 from hw.switch.reduction_port import ReductionPort

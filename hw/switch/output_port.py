@@ -11,17 +11,19 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
+from hw.link.packet import FLIT_BITS, checksum_of
 from hw.switch.formats import length_shape, rest_of
+from hw.switch.packet import HEADER
 from hw.switch.recount import Recount
 
-__all__ = ["OutputPort", "count_anew"]
+__all__ = ["OutputPort", "count_anew", "to_wire"]
 
 
 class OutputPort(wiring.Component):
     """Takes packets of several senders one after the other, each with a credit of its class.
 
     A grant answers in the same cycle. The sender's flits come two cycles later, one per cycle, to a
-    `column` of the crossbar, and leave that a cycle later. The next packet is granted so that its
+    column of the crossbar, and leave that a cycle later. The next packet is granted so that its
     flits follow without a gap.
 
     Parameters
@@ -175,4 +177,25 @@ def count_anew(m: Module, output: OutputPort, recount: Recount) -> None:
         output.hold.eq(recount.hold),
         output.forget.eq(recount.forget),
         recount.quiet.eq(output.empty),
+    ]
+
+
+def to_wire(
+    m: Module, bits: Value, *, valid: Value, first: Value, recounts: Value, header: Any, tx: Any
+) -> None:
+    """The *bits* of flits, or the *header* of a `Recount`, to ``tx`` of a link, a cycle later.
+
+    Headers get the checksum of what they have become.
+    """
+    sent, whole = Signal(FLIT_BITS), Signal(HEADER)
+    begins = first | recounts
+    m.d.comb += [
+        sent.eq(Mux(recounts, header.as_value(), bits)),
+        Value.cast(whole).eq(sent),
+        whole.checksum.eq(checksum_of(sent)),
+    ]
+    m.d.sync += [
+        tx.valid.eq(valid | recounts),
+        tx.p.start.eq(begins),
+        tx.p.data.eq(Mux(begins, whole.as_value(), bits)),
     ]

@@ -14,13 +14,13 @@ from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.link.retry_registers import LINK_STATUS, show_links
 from hw.switch.config import SwitchConfig
-from hw.switch.crossbar_column import PortColumns
 from hw.switch.epochs import EpochTracker
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import TAKEN, LinkSignature
 from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort, count_anew
 from hw.switch.packet import CLASSES, Traffic
+from hw.switch.port_columns import PortColumns
 from hw.switch.recount import Recount
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS
@@ -511,20 +511,14 @@ class Switch(wiring.Component):
                     ]
                 continue
             for buffer, load in zip(buffers, loads):
-                if number == Traffic.REQUEST.value:
-                    m.d.comb += [
-                        buffer.available[number].eq(
-                            Cat(free & ~taken, to_units, load.available[0])
-                        ),
-                        buffer.stopped[number].eq(0),
-                    ]
-                else:
-                    m.d.comb += [
-                        buffer.available[number].eq(Cat(free & ~taken, to_units)),
-                        buffer.stopped[number].eq(
-                            Cat(stopped[number], units_stopped)
-                        ),
-                    ]
+                passes = number in classes
+                loading = [] if passes else [load.available[0]]
+                m.d.comb += [
+                    buffer.available[number].eq(Cat(free & ~taken, to_units, *loading)),
+                    buffer.stopped[number].eq(
+                        Cat(stopped[number], units_stopped) if passes else 0
+                    ),
+                ]
 
     def _report(
         self, m: Module, registers: EngineRegisters, tracker: EpochTracker,
@@ -590,9 +584,8 @@ class _Sender:
 
     def __init__(self, parts: list[_Part]) -> None:
         self.parts = parts
-        self.flit: Value = parts[0].flit
-        if len(parts) > 1:
-            self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
+        flits, valids = [each.flit for each in parts], [each.valid for each in parts]
+        self.flit = _of(flits, valids) if len(parts) > 1 else flits[0]
         asking = [each.source.request.any() for each in parts]
         self.channel = _of([each.channel for each in parts], asking)
         self.length = _of([each.source.length for each in parts], asking)

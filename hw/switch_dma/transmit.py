@@ -8,9 +8,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
-from hw.switch.crossbar_column import column, to_wire
+from hw.link.packet import FLIT_BITS
 from hw.switch.layouts import LINK_FLIT
-from hw.switch.output_port import OutputPort, count_anew
+from hw.switch.output_port import OutputPort, count_anew, to_wire
 from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic
 from hw.switch.recount import Recount
 from hw.switch.send_buffer import SendBuffer
@@ -142,7 +142,8 @@ class Transmit(wiring.Component):
             *(getattr(recount, name).eq(getattr(self, name)) for name in _ASKED),
             *(getattr(self, name).eq(getattr(recount, name)) for name in ("mute", "regrant")),
         ]
-        bits = column(m, "sent", output.grant, listens=output.listens, flits=[buffer.flit.data])
+        bits = Signal(FLIT_BITS)
+        m.d.sync += bits.eq(Mux(output.listens, buffer.flit.data, 0))
         to_wire(m, bits, valid=output.valid, first=output.first, recounts=recount.valid,
                 header=recount.header, tx=self.tx)
         count_anew(m, output, recount)

@@ -15,6 +15,7 @@ from bench.verilog import apart, lint, slang
 from gen.sv.lists import compressed, numbered
 from gen.sv.loops import parsed, rolled, statements, unrolled
 from gen.sv.proof import READERS, check, design
+from gen.verilator import has_verilator
 from gen.verilog import emit
 
 ROW = data.StructLayout({"who": 2, "what": 6})
@@ -211,6 +212,7 @@ class Notices(wiring.Component):
         return m
 
 
+@pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
 def test_no_array_is_declared_of_structures_that_their_loop_alone_reads(tmp_path):
     made = design(Notices)
     assert "one_event" in made.text and not re.search(r"\bevent\b", made.text)

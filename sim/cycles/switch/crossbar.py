@@ -153,10 +153,10 @@ def _request(s, w, now):
         free, late = first | loads, 0
         if k == 1:
             free, late = second | to_units, late_inputs if sender < n else late_second
-        if sender < n:
-            free &= ~by_units
         elif k == 2:
             free, late = third, late_third
+        if sender < n:
+            free &= ~by_units
         wanted = offer(s, b, k, free, late)
         if wanted >> 2 * n & 1:
             s.requests[2 * n + sender] = 1 << sender

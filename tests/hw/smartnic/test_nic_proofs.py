@@ -17,7 +17,7 @@ from hw.smartnic import transmit
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
 from hw.smartnic.receive import ReceiveBuffer
-from hw.smartnic.transmit import Transmit
+from hw.smartnic.transmit import FrameBuilder, Transmit
 from tests.hw.common.prover import ever, holds, nth
 
 PATIENCE = 4
@@ -191,6 +191,54 @@ def test_transmission_never_sends_more_than_the_next_node_has_room_for(
     # The flows share only the choice, so each is proved with the other at rest.
     harness = CreditHarness(Transmit(SMALL), room=SMALL.receive_beats, flows=(flow,))
     assert holds(harness, tmp_path, timeout=600)
+
+
+class FrameHarness(wiring.Component):
+    """Any beats come; frames are taken, and their beats, as anybody likes.
+
+    `bad`: a beat of a frame that was taken is not there.
+    """
+
+    def __init__(self, builder):
+        self.builder = builder
+        super().__init__({**{name: In(1) for name in ("comes", "last", "take", "pop")},
+                          "bad": Out(1), "cover_five_beats_leave_with_one_frame_of_two": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.builder = builder = self.builder
+        owed = Signal(range(64))
+        taken, pops = Signal(), Signal()
+        m.d.comb += [
+            builder.i.valid.eq(self.comes),
+            builder.i.p.last.eq(self.last),
+            builder.frame.ready.eq(self.take & (owed < 32)),
+            taken.eq(builder.frame.valid & builder.frame.ready),
+            builder.o.ready.eq(self.pop & (owed != 0)),
+            pops.eq(builder.o.valid & builder.o.ready),
+            self.bad.eq((owed != 0) & ~builder.o.valid),
+            self.cover_five_beats_leave_with_one_frame_of_two.eq(
+                nth(m, pops, 5) & ever(m, taken & (builder.frame.p.beats == 2))
+            ),
+        ]
+        m.d.sync += owed.eq(owed + Mux(taken, builder.frame.p.beats, 0) - pops)
+        return m
+
+
+def test_the_beats_of_a_complete_frame_come_without_a_gap(tmp_path):
+    assert holds(FrameHarness(FrameBuilder(SMALL)), tmp_path, twins=True, cycles=14)
+
+
+def test_a_frame_that_is_offered_too_soon_is_refuted(tmp_path):
+    class Hasty(FrameBuilder):
+        """Planted bug: with its first beat a frame is said to be whole."""
+
+        def elaborate(self, platform):
+            m = super().elaborate(platform)
+            m.d.comb += self.frame.p.beats.eq(2)
+            return m
+
+    assert not holds(FrameHarness(Hasty(SMALL)), tmp_path, twins=True, cycles=14)
 
 
 @pytest.mark.parametrize("less", [0, 1])

@@ -6,8 +6,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.switch import reduction_datapath
+from hw.switch import reduction_datapath, reduction_unit
 from hw.switch.packet import Kind, header_of
+from hw.switch.reduction_loads import take_loads
 from hw.switch.reduction_table import ReductionTable
 from hw.switch.reduction_unit import ReductionUnit
 from tests.hw.common.prover import ever, holds, nth
@@ -212,6 +213,68 @@ class DrainHarness(Harness):
             gave_way & ever(m, waited > 2) & nth(m, came, 3)
         )
         return m
+
+
+class WriteHarness(Harness):
+    """Everything comes and goes, or not. *writes*: conditions under which the table is written, for
+    each place that says so, filled in as the unit is elaborated.
+
+    `bad`: two of them hold in one cycle.
+    """
+
+    def __init__(self, unit, writes):
+        self.writes = writes
+        super().__init__(unit, inputs={
+            "valid": In(1), "tag": In(1), "push": In(1), "load": In(1), "load_tag": In(1),
+            "first": In(1), "timeout": In(2), "purging": In(1), "readies": In(3),
+        }, cover="cover_an_operand_and_two_loads_have_written")
+
+    def elaborate(self, platform):
+        m = Module()
+        unit = self.unit
+        self.feed(m, valid=self.valid, tag=self.tag, push=self.push)
+        self.ask(m, valid=self.load, tag=self.load_tag, first=self.first)
+        m.submodules.unit = unit.elaborate(platform)
+        of_load, of_operand = self.writes
+        m.d.comb += [
+            unit.timeout.eq(self.timeout),
+            unit.purging.eq(self.purging),
+            Cat(unit.partial.ready, unit.result.ready, unit.request.ready).eq(self.readies),
+            self.bad.eq(of_load & of_operand),
+            self.cover_an_operand_and_two_loads_have_written.eq(
+                ever(m, of_operand) & nth(m, of_load, 2)
+            ),
+        ]
+        return m
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    """Conditions of all writes to a table that is elaborated from now on."""
+    found, keep = [], ReductionTable.keep
+
+    def noted(self, where, meta, count):
+        found.append(Signal(name=f"writes_{len(found)}"))
+        self._m.d.comb += found[-1].eq(1)
+        keep(self, where, meta, count)
+
+    monkeypatch.setattr(ReductionTable, "keep", noted)
+    return found
+
+
+@pytest.mark.parametrize("entries", [1, 2])
+def test_a_table_is_written_once_in_a_cycle(entries, writes, tmp_path):
+    harness = WriteHarness(unit(entries), writes)
+    assert holds(harness, tmp_path, twins=True, cycles=CYCLES)
+
+
+def test_a_load_that_looks_within_a_packet_is_refuted(writes, tmp_path, monkeypatch):
+    """Planted bug: loads take entries whatever is at the input."""
+    def hasty(m, i, o, table, *, between, **others):
+        return take_loads(m, i, o, table, between=Const(1), **others)
+
+    monkeypatch.setattr(reduction_unit, "take_loads", hasty)
+    assert not holds(WriteHarness(unit(2), writes), tmp_path, twins=True, cycles=CYCLES)
 
 
 @pytest.mark.parametrize("entries", [1, 2])

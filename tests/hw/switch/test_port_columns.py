@@ -10,8 +10,8 @@ from amaranth.lib.wiring import In, Out
 from hw.common.select import index_of, select
 from hw.common.testing import simulate
 from hw.link.packet import FLIT_BITS
-from hw.switch.crossbar_column import PortColumns
 from hw.switch.packet import HEADER, decode
+from hw.switch.port_columns import PortColumns
 
 CYCLES = 400
 LINK, UNIT = range(2)

@@ -11,52 +11,17 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
 from hw.common.select import index_of, select
-from hw.link.packet import FLIT_BITS, checksum_of
+from hw.link.packet import FLIT_BITS
 from hw.switch.layouts import LINK_FLIT
+from hw.switch.output_port import to_wire
 from hw.switch.packet import HEADER
 
-__all__ = ["PortColumns", "column", "to_wire"]
+__all__ = ["PortColumns"]
 
 _SELECTED_BITS = 4
 _SELECTED = 1 << _SELECTED_BITS
 """Senders among which one is selected before a register: a LUT of six inputs takes four, so these
 are five LUTs a bit. The registers of two such groups are joined behind them, in another."""
-
-
-def column(
-    m: Module, name: str, granted: Value, *, listens: Value, flits: Sequence[Value]
-) -> Value:
-    """What the sender sends whose packet is taken, a cycle later; 0 if nothing comes.
-
-    Parameters
-    ----------
-    name:
-        Of the column.
-    granted:
-        Whose packet is taken, a bit for each sender.
-    listens:
-        One of its flits comes: two cycles later for the first time.
-    flits:
-        Of all senders.
-    """
-    if len(flits) == 1:
-        only = Signal(FLIT_BITS, name=f"{name}_heard")
-        m.d.sync += only.eq(Mux(listens, flits[0], 0))
-        return only
-    # From whom: a number, since that selects with fewer LUTs than a bit for each.
-    giver = Signal(range(len(flits)), name=f"{name}_giver")
-    giver_now = Signal.like(giver, name=f"{name}_giver_now")
-    with m.If(granted.any()):
-        m.d.sync += giver.eq(index_of(granted))
-    m.d.sync += giver_now.eq(giver)
-    parts = []
-    for first in range(0, len(flits), _SELECTED):
-        heard = Signal(FLIT_BITS, name=f"{name}_heard_{first}")
-        of_these = listens & (giver_now[_SELECTED_BITS:] == first // _SELECTED)
-        chosen = select(giver_now[:_SELECTED_BITS], flits[first : first + _SELECTED])
-        m.d.sync += heard.eq(Mux(of_these, chosen, 0))
-        parts.append(heard)
-    return reduce(or_, parts)
 
 
 class PortColumns(wiring.Component):
@@ -129,36 +94,38 @@ class PortColumns(wiring.Component):
         m = Module()
         n = self._ports
         flits = [self.flits[k] for k in range(n + self._others)]
-        both = column(
+        both = self._column(
             m, "both", self.link_grant[:n] | self.unit_grant,
             listens=self.listens[0] | self.unit_listens, flits=flits[:n],
         )
         bits: Value = both
         if self._others:
-            own = column(m, "own", self.link_grant[n:], listens=self.listens[1], flits=flits[n:])
+            own = self._column(
+                m, "own", self.link_grant[n:], listens=self.listens[1], flits=flits[n:]
+            )
             bits = Mux(self.unit_valid, 0, both) | own
         m.d.comb += self.data.eq(both)
         to_wire(m, bits, valid=self.valid, first=self.first, recounts=self.recounts,
                 header=self.header, tx=self.tx)
         return m
 
-
-def to_wire(
-    m: Module, bits: Value, *, valid: Value, first: Value, recounts: Value, header: Any, tx: Any
-) -> None:
-    """The *bits* of flits, or the *header* of a `Recount`, to ``tx`` of a link, a cycle later.
-
-    Headers get the checksum of what they have become.
-    """
-    sent, whole = Signal(FLIT_BITS), Signal(HEADER)
-    begins = first | recounts
-    m.d.comb += [
-        sent.eq(Mux(recounts, header.as_value(), bits)),
-        Value.cast(whole).eq(sent),
-        whole.checksum.eq(checksum_of(sent)),
-    ]
-    m.d.sync += [
-        tx.valid.eq(valid | recounts),
-        tx.p.start.eq(begins),
-        tx.p.data.eq(Mux(begins, whole.as_value(), bits)),
-    ]
+    @staticmethod
+    def _column(
+        m: Module, name: str, granted: Value, *, listens: Value, flits: Sequence[Value]
+    ) -> Value:
+        """A cycle later, what the sender sends whose packet was *granted*, a bit for each; 0 if no
+        flit comes."""
+        # From whom: a number, since that selects with fewer LUTs than a bit for each.
+        giver = Signal(range(max(2, len(flits))), name=f"{name}_giver")
+        giver_now = Signal.like(giver, name=f"{name}_giver_now")
+        with m.If(granted.any()):
+            m.d.sync += giver.eq(index_of(granted))
+        m.d.sync += giver_now.eq(giver)
+        parts = []
+        for first in range(0, len(flits), _SELECTED):
+            heard = Signal(FLIT_BITS, name=f"{name}_heard_{first}")
+            of_these = listens & (giver_now[_SELECTED_BITS:] == first // _SELECTED)
+            chosen = select(giver_now[:_SELECTED_BITS], flits[first : first + _SELECTED])
+            m.d.sync += heard.eq(Mux(of_these, chosen, 0))
+            parts.append(heard)
+        return reduce(or_, parts)
