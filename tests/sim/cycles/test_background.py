@@ -207,3 +207,24 @@ def test_ages_of_operands_help_beside_stores_too(seed):
         done.append(int(model.completions().max()))
 
     assert done[1] < done[0]
+
+
+@pytest.mark.parametrize("kind", ["store", "message"])
+@pytest.mark.parametrize("load", [0.3, 0.7, 1.0])
+def test_ordinary_packets_share_a_column_with_operands(kind, load):
+    """All operands are for one unit: its port has a flit of them or of ordinary packets a cycle, by
+    turns."""
+    fabric = replace(FABRICS["one switch"], homes=[[0]])
+    background = Background(load=load, pattern="permutation", kind=kind)
+    model = reduced(fabric, background, elements=64_000)
+
+    operands = model.state.unit["free"].reshape(-1, SWITCH.ports)
+    p, links = len(fabric.places), DMA.links
+    ordinary = model.state.sent_to.reshape(p, links, p).sum(axis=0)
+    for goal, spots in enumerate(fabric.places):
+        for link, (w, port) in enumerate(spots):
+            flits = 9 * int(operands[w, port] + ordinary[link, goal])
+            assert flits <= model.now
+            if goal == 0:
+                assert flits > 0.85 * model.now and ordinary[link, goal] > 100
+                assert model.completions().max() < 2.2 * 9 * operands[w, port]
