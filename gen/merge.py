@@ -15,11 +15,15 @@ from dataclasses import dataclass
 
 __all__ = ["MergedDesign", "merge_modules"]
 
-_HEADER = re.compile(r"^module (\\\S+)$")
+_HEADER = re.compile(r"^module (\\\S+)$", re.MULTILINE)
 _CELL = re.compile(r"^  cell (\\\S+) (\S+)$")
 _CONNECT = re.compile(r"^    connect (\\\S+)(.*)$")
 _INVENTED = re.compile(r"^\\port\$\d+\$\d+$")
 _NAME = re.compile(r"(?<= )[\\$][^\s\"]*")
+_RENAMED = re.compile(
+    r"^    connect \S+|\"[^\n]*|(?<= )(?:(\$\d+)|(\\port\$\d+\$\d+))(?=[\s\"]|\Z)", re.MULTILINE
+)
+"""Private and invented names; what comes first is left as it is: a child's port, and strings."""
 _INDEX = re.compile(r"_\d+$")
 _PORT = re.compile(r"^(  wire (?:width \d+ )?(?:signed )?(?:input|output|inout)) \d+  ?(\\\S+)$")
 
@@ -47,7 +51,10 @@ class _Module:
     body: list[str]
 
     def children(self) -> list[str]:
-        return [match.group(1) for line in self.body if (match := _CELL.match(line))]
+        return [
+            match.group(1) for line in self.body
+            if line.startswith("  cell ") and (match := _CELL.match(line))
+        ]
 
 
 @dataclass
@@ -55,26 +62,19 @@ class _Class:
     """One distinct module: the first module of its kind, and what its ports are called now."""
 
     first: _Module
-    lines: list[str]
+    text: str
     serial: int
 
 
 def _split(text: str) -> list[_Module]:
     modules: list[_Module] = []
-    attributes: list[str] = []
-    current: _Module | None = None
-    for line in text.splitlines():
-        if current is not None:
-            if line == "end":
-                modules.append(current)
-                current = None
-            elif line.strip():
-                current.body.append(line)
-        elif match := _HEADER.match(line):
-            current = _Module(match.group(1), attributes, [])
-            attributes = []
-        elif line.strip():
-            attributes.append(line)
+    for part in f"{text}\n".split("\nend\n"):
+        if header := _HEADER.search(part):
+            attributes, body = (
+                [line for line in lines.split("\n") if line and not line.isspace()]
+                for lines in (part[: header.start()], part[header.end() :])
+            )
+            modules.append(_Module(header.group(1), attributes, body))
     return modules
 
 
@@ -97,7 +97,7 @@ def _ports_in_order(body: list[str]) -> list[str]:
         if line.startswith("  attribute "):
             attributes.append(line)
             continue
-        if match := _PORT.match(line):
+        if line.startswith("  wire ") and (match := _PORT.match(line)):
             ports.append((match.group(2), [*attributes, line]))
         else:
             rest += [*attributes, line]
@@ -128,53 +128,60 @@ class _Merger:
         for child in module.children():
             if child in self.modules and child not in self.class_of:
                 self.visit(child)
-        lines, self.port_names[name] = self._canonical(module)
-        found = self.classes.setdefault("\n".join(lines), _Class(module, lines, len(self.classes)))
+        text, self.port_names[name] = self._canonical(module)
+        found = self.classes.setdefault(text, _Class(module, text, len(self.classes)))
         self.class_of[name] = found
         return found
 
-    def _canonical(self, module: _Module) -> tuple[list[str], dict[str, str]]:
-        private: dict[str, str] = {}
-        invented: dict[str, str] = {}
-        child_ports: dict[str, str] = {}
-        taken = set(_NAME.findall("\n".join(module.body)))
+    def _canonical(self, module: _Module) -> tuple[str, dict[str, str]]:
+        attributes = [line for line in module.attributes if not _is_source(line)]
+        lines: list[str] = []
         connections: list[tuple[str, str]] = []
-
-        def rename(match: re.Match[str]) -> str:
-            old = match.group(0)
-            if _INVENTED.match(old):
-                if old not in invented:
-                    new = f"\\port_{len(invented)}"
-                    while new in taken:
-                        new += "_"
-                    invented[old] = new
-                return invented[old]
-            if old[0] == "$" and old[1:].isdigit():
-                return private.setdefault(old, f"${len(private) + 1}")
-            return old
-
-        lines = [line for line in module.attributes if not _is_source(line)]
+        child_ports: dict[str, str] = {}
         for line in _ports_in_order(module.body):
-            if _is_source(line):
+            if line.startswith("    connect ") and (match := _CONNECT.match(line)):
+                port = child_ports.get(match.group(1), match.group(1))
+                connections.append((port, match.group(2)))
                 continue
-            if match := _CELL.match(line):
+            if line.startswith("  end"):
+                lines += [f"    connect {port}{value}" for port, value in sorted(connections)]
+                connections = []
+                child_ports = {}
+            elif line.startswith("  cell ") and (match := _CELL.match(line)):
                 child = match.group(1)
                 child_ports = self.port_names.get(child, {})
                 if child in self.class_of:
                     # '@' cannot start a name, so a serial is not mistaken for one.
                     line = f"  cell @{self.class_of[child].serial} {match.group(2)}"
-            elif match := _CONNECT.match(line):
-                port = child_ports.get(match.group(1), match.group(1))
-                connections.append((port, match.group(2)))
+            elif _is_source(line):
                 continue
-            elif line.startswith("  end"):
-                for port, value in sorted(connections):
-                    lines.append(f"    connect {port}{_NAME.sub(rename, value)}")
-                connections = []
-                child_ports = {}
-            before, quote, text = line.partition('"')
-            lines.append(_NAME.sub(rename, before) + quote + text)
-        return lines, invented
+            lines.append(line)
+        text, invented = _renamed("\n".join(lines), module)
+        return "\n".join([*attributes, text]), invented
+
+
+def _renamed(text: str, module: _Module) -> tuple[str, dict[str, str]]:
+    """*text* with private and invented names by order of appearance, and names of invented ones."""
+    private: dict[str, str] = {}
+    invented: dict[str, str] = {}
+    taken: set[str] = set()
+
+    def rename(match: re.Match[str]) -> str:
+        old, port = match.groups()
+        if old is not None:
+            return private.get(old) or private.setdefault(old, f"${len(private) + 1}")
+        if port is None:
+            return match.group(0)
+        if not taken:
+            taken.update(_NAME.findall("\n".join(module.body)))
+        if port not in invented:
+            new = f"\\port_{len(invented)}"
+            while new in taken:
+                new += "_"
+            invented[port] = new
+        return invented[port]
+
+    return _RENAMED.sub(rename, text), invented
 
 
 def _short_names(classes: list[_Class], top: str) -> dict[int, str]:
@@ -222,7 +229,7 @@ def merge_modules(text: str, *, top: str) -> MergedDesign:
     blocks = []
     for item in classes:
         lines = []
-        for line in item.lines:
+        for line in item.text.split("\n"):
             if line.startswith("  cell @"):
                 _, serial, name = line.split()
                 counts[int(serial[1:])] += counts[item.serial]
