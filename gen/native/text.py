@@ -289,6 +289,10 @@ class _Top(_Class):
         return " || ".join(tests) or "fresh"
 
 
+_UNIT = 40_000
+"""Characters of C++ from which a file is full: a compiler reads the header once for each file."""
+
+
 def write_model(
     modules: Mapping[str, Module], top: str, ports: Sequence[Port], lanes: int = 1
 ) -> dict[str, str]:
@@ -310,6 +314,8 @@ def write_model(
         words = [f"#define FOLDWIRE_LANES {lanes}", '#include "lanes.h"']
     header = ["#pragma once", *words, "using namespace foldwire;", ""]
     files: dict[str, str] = {}
+    unit: list[str] = []
+    size = 0
     for name, module in modules.items():
         text = _Top(module, ports, lanes) if name == top else _Class(module, lanes)
         text.functions()
@@ -317,7 +323,11 @@ def write_model(
             text.boundary()
         text.constructor()
         header.append(text.declaration())
-        files[f"unit{len(files)}.cc"] = "\n".join(['#include "model.h"\n', *text.bodies])
+        unit += text.bodies
+        size += sum(map(len, text.bodies))
+        if size >= _UNIT or name == top:
+            files[f"unit{len(files)}.cc"] = "\n".join(['#include "model.h"\n', *unit])
+            unit, size = [], 0
         if isinstance(text, _Top):
             files["ports.inc"] = "\n".join([
                 f"using Design = {text.name};",
