@@ -15,7 +15,7 @@ at its node at the same time is *work*, on a stack: the last is done first.
 
 import numpy as np
 
-from sim.events.kernel.common import Constants, decode, later
+from sim.events.kernel.common import Constants, decode, later, no_part, no_way
 from sim.events.kernel.constants import (
     ADMIT,
     ADMIT_ANY,
@@ -124,6 +124,7 @@ def run(s, p):
     event_limit = len(events) - _SPARE
     bucket_limit = len(buckets) - _SPARE
     handled = 0
+    part, way = no_part(), no_way()
     enter_first_tasks(s)
     while registers[HEAP_SIZE] > 0:
         bucket = pop_bucket(buckets, s.heap, registers)
@@ -151,7 +152,7 @@ def run(s, p):
             handled += 1
             depth = 0
             if kind == ARRIVE:
-                depth = arrive(s, c, e, node)
+                depth, part = arrive(s, c, e, part, node)
             elif kind == TASK_END:
                 depth = later(s, depth, TASK_DONE, e.chunk)
             elif kind == TASK_START:
@@ -172,7 +173,7 @@ def run(s, p):
             if node >= c.nodes:
                 continue  # a switch has neither chunks nor computations
             if depth > 0 or reserve:
-                status, tasks = _work_off(s, c, now, node, depth, reserve)
+                status, tasks, part, way = _work_off(s, c, now, node, part, way, depth, reserve)
                 if status != DONE:
                     return status
                 if tasks:
@@ -183,8 +184,9 @@ def run(s, p):
 
 
 @inlined
-def _work_off(s, c, now, node, depth, reserve):
-    """Do what follows at this node, now; returns also whether it concerned tasks."""
+def _work_off(s, c, now, node, part, way, depth, reserve):
+    """Do what follows at this node, now; returns also whether it concerned tasks, and the part and
+    way at hand."""
     status = DONE
     tasks = False
     forced = np.int64(-1)
@@ -199,7 +201,8 @@ def _work_off(s, c, now, node, depth, reserve):
         work = s.work[3 * depth]
         subject = s.work[3 * depth + 1]
         if work == ADVANCE:
-            depth = advance(s, c, now, node, subject, s.work[3 * depth + 2], depth)
+            piece = s.work[3 * depth + 2]
+            depth, part, way = advance(s, c, now, node, subject, piece, part, way, depth)
         elif work == PHASE_END:
             depth = end_phase(s, c, now, node, subject, depth)
         elif work == REQUEST:
@@ -220,4 +223,4 @@ def _work_off(s, c, now, node, depth, reserve):
         elif work == TASK_DONE:
             depth = end_task(s, c, now, node, subject, depth)
             tasks = True
-    return status, tasks
+    return status, tasks, part, way
