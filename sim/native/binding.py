@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import os
 import platform
@@ -76,6 +77,18 @@ def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
     ]
     parts = [
         fingerprint(function).hex(),
+        *_environment(),
+        str(sorted(pair for pair in os.environ.items() if pair[0].startswith("NUMBA_"))),
+        str(layout),
+        str([is_indexed_from_begin(state) for state in states]),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+@functools.cache
+def _environment() -> list[str]:
+    """What compiles, and for what."""
+    return [
         Path(__file__).with_name("compile.py").read_text(encoding="utf-8"),
         _version("numba"),
         _version("llvmlite"),
@@ -83,11 +96,7 @@ def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
         platform.machine(),
         platform.python_version(),
         _processor(),
-        str(sorted(pair for pair in os.environ.items() if pair[0].startswith("NUMBA_"))),
-        str(layout),
-        str([is_indexed_from_begin(state) for state in states]),
     ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def _version(package: str) -> str:

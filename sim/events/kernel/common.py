@@ -39,6 +39,7 @@ __all__ = [
     "decode",
     "deliver",
     "enter_event",
+    "key_of",
     "later",
     "message_bytes",
     "no_part",
@@ -130,6 +131,13 @@ def no_way():
     """In place of a way where there has been none."""
     none = np.int64(-1)
     return Way(none, none, none, none, none, none)
+
+
+@inlined
+def key_of(s, c, node, chunk, message):
+    """The key of the part that a node is in with a message of a chunk."""
+    phase = np.int64(s.slot_state[s.chunks[chunk].slot * c.nodes + node].phase)
+    return (chunk << CHUNK_AT) | (phase << PHASE_AT) | (message << MESSAGE_AT)
 
 
 @inlined

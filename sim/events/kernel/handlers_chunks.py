@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.events.kernel.common import column_of, enter_event, later, note_span, part_of
+from sim.events.kernel.common import column_of, enter_event, later, note_span
 from sim.events.kernel.constants import (
     ADMIT,
     ADMIT_ANY,
@@ -18,7 +18,6 @@ from sim.events.kernel.constants import (
     FREE_SLOTS,
     IN_READY_QUEUE,
     ISSUE,
-    MESSAGE_AT,
     MOST_BEGUN,
     MOVES,
     PHASE_AT,
@@ -320,12 +319,9 @@ def begin_phase(s, c, node, chunk, depth):
 
 
 @inlined
-def advance(s, c, now, node, chunk, piece, part, way, depth):
-    """Go on with the program of one message, as far as what has arrived allows; returns also its
-    part and the way of the last send."""
-    phase = s.slot_state[s.chunks[chunk].slot * c.nodes + node].phase
-    key = (chunk << CHUNK_AT) | (np.int64(phase) << PHASE_AT) | (piece << MESSAGE_AT)
-    part = part_of(s, c, part, key)
+def advance(s, c, now, node, part, way, depth):
+    """Go on with the program of a part's message, as far as what has arrived allows; returns also
+    the way of the last send."""
     at = part.program
     steps = part.steps
     if part.roles >= 0:
@@ -349,8 +345,8 @@ def advance(s, c, now, node, chunk, piece, part, way, depth):
             local = part.states + node
             s.slot_state[local].messages += 1
             if s.slot_state[local].messages == s.phases[part.row].messages:
-                depth = later(s, depth, PHASE_END, chunk)
-    return depth, part, way
+                depth = later(s, depth, PHASE_END, part.key >> CHUNK_AT)
+    return depth, way
 
 
 # ---- Out of a phase.

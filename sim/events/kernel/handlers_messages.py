@@ -20,7 +20,6 @@ from sim.events.kernel.common import (
     time_on_link,
 )
 from sim.events.kernel.constants import (
-    ADVANCE,
     ARRIVE,
     BEFORE,
     BEGIN,
@@ -32,6 +31,7 @@ from sim.events.kernel.constants import (
     FIRST_TRANSFER,
     HOP,
     MESSAGE_KEY,
+    PART_KEY,
     PHASE_AT,
     PHASE_MASK,
     RELAYED,
@@ -80,13 +80,19 @@ def send(s, c, now, node, part, way, entry, goal):
         if must_wait(s, c, link, now, way.key >> CHUNK_AT, phase, way.amount, node):
             _wait(s, c, link, now, way.key | HOP, node)
         else:
-            start, busy = serve_link(s, c, link, now, way.amount)
-            arrival = start + busy + s.link[link].latency_fs
-            s.network_delay[part.column] += arrival - now
-            push_event(s, arrival + way.pause, way.key | way.kind, goal)
+            _go(s, c, now, now, part, way, link, goal)
     else:
         _send_by_events(s, c, now, node, part, way, entry)
     return way
+
+
+@inlined
+def _go(s, c, now, since, part, way, link, goal):
+    """A message goes over its only link, for which it has waited *since*."""
+    start, busy = serve_link(s, c, link, now, way.amount)
+    arrival = start + busy + s.link[link].latency_fs
+    s.network_delay[part.column] += arrival - since
+    push_event(s, arrival + way.pause, way.key | way.kind, goal)
 
 
 @inlined
@@ -173,12 +179,19 @@ def _wait(s, c, link, now, key, node):
 
 
 @inlined
-def link_free(s, c, now, link):
-    """A link is free: the first of the messages that wait for it goes."""
+def link_free(s, c, now, part, way, link):
+    """A link is free: the first of the messages that wait for it goes; returns its part and way."""
     key, node, since = next_in_line(s.registers, s.waiters, s.link, link)
-    _cross(s, c, decode(now, key), np.int64(node), since)
+    entry = (key >> ENTRY_AT) & ENTRY_MASK
+    part = part_of(s, c, part, key & PART_KEY)
+    way = _way_of(s, c, part, way, entry)
+    if way.direct > 0 and not c.tables:
+        _go(s, c, now, since, part, way, link, s.peers[s.entries[entry].peers + node])
+    else:
+        _cross(s, c, decode(now, key), np.int64(node), since)
     if s.link[link].first >= 0:
         enter_event(s, s.link[link].free, np.int64(LOOK), link)
+    return part, way
 
 
 @inlined
@@ -244,22 +257,25 @@ def packet(s, p, c, e, node):
 
 @inlined
 def arrive(s, c, e, part, node):
-    """A message has passed all stages of the node it was sent to; returns also its part."""
+    """A message has passed all stages of the node it was sent to.
+
+    Returns whether the program of its part may go on there, the depth, and the part at hand.
+    """
+    goes = False
     depth = 0
     counter = s.entries[e.entry].slot
     if counter >= 0:
-        part = part_of(s, c, part, e.key & ~np.int64(ENTRY_MASK << ENTRY_AT))
+        part = part_of(s, c, part, e.key & PART_KEY)
         s.counters[part.counters + node * part.width + 1 + counter] += 1
         local = part.states + node
-        if s.slot_state[local].phase == e.phase and s.slot_state[local].running == RUNS:
-            depth = later(s, depth, ADVANCE, e.chunk, e.message)
+        goes = s.slot_state[local].phase == e.phase and s.slot_state[local].running == RUNS
     elif counter == RELAYED:
         relay(s, c, e, node)
     elif s.entries[e.entry].onward >= 0:
         _pass_on(s, c, e, node)
     else:
         depth = _part_of_transfer(s, c, e, node, depth)
-    return depth, part
+    return goes, depth, part
 
 
 @inlined

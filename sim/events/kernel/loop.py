@@ -15,7 +15,7 @@ at its node at the same time is *work*, on a stack: the last is done first.
 
 import numpy as np
 
-from sim.events.kernel.common import Constants, decode, later, no_part, no_way
+from sim.events.kernel.common import Constants, decode, key_of, later, no_part, no_way, part_of
 from sim.events.kernel.constants import (
     ADMIT,
     ADMIT_ANY,
@@ -151,8 +151,9 @@ def run(s, p):
             event = following
             handled += 1
             depth = 0
+            goes = False
             if kind == ARRIVE:
-                depth, part = arrive(s, c, e, part, node)
+                goes, depth, part = arrive(s, c, e, part, node)
             elif kind == TASK_END:
                 depth = later(s, depth, TASK_DONE, e.chunk)
             elif kind == TASK_START:
@@ -164,7 +165,7 @@ def run(s, p):
                     return TOO_MANY_EVENTS
                 continue
             elif p is None and kind == LINK_FREE:
-                link_free(s, c, now, node)
+                part, way = link_free(s, c, now, part, way, node)
                 continue
             elif kind == HOP:
                 hop(s, c, e, node)
@@ -172,8 +173,10 @@ def run(s, p):
                 stage_of_message(s, c, e, node, kind == BEFORE)
             if node >= c.nodes:
                 continue  # a switch has neither chunks nor computations
-            if depth > 0 or reserve:
-                status, tasks, part, way = _work_off(s, c, now, node, part, way, depth, reserve)
+            if goes or depth > 0 or reserve:
+                status, tasks, part, way = _work_off(
+                    s, c, now, node, part, way, goes, depth, reserve
+                )
                 if status != DONE:
                     return status
                 if tasks:
@@ -184,13 +187,19 @@ def run(s, p):
 
 
 @inlined
-def _work_off(s, c, now, node, part, way, depth, reserve):
-    """Do what follows at this node, now; returns also whether it concerned tasks, and the part and
-    way at hand."""
+def _work_off(s, c, now, node, part, way, goes, depth, reserve):
+    """Do what follows at this node, now, first (if it *goes*) the program of the part at hand.
+
+    Returns also whether it concerned tasks, and the part and way at hand.
+    """
     status = DONE
     tasks = False
     forced = np.int64(-1)
-    while status == DONE and (depth > 0 or reserve):
+    while status == DONE and (goes or depth > 0 or reserve):
+        if goes:
+            depth, way = advance(s, c, now, node, part, way, depth)
+            goes = False
+            continue
         if depth == 0:
             # The least of the node's live chunks never waits for room.
             forced, queue = admit_least(s, c, now, node)
@@ -201,8 +210,8 @@ def _work_off(s, c, now, node, part, way, depth, reserve):
         work = s.work[3 * depth]
         subject = s.work[3 * depth + 1]
         if work == ADVANCE:
-            piece = s.work[3 * depth + 2]
-            depth, part, way = advance(s, c, now, node, subject, piece, part, way, depth)
+            part = part_of(s, c, part, key_of(s, c, node, subject, s.work[3 * depth + 2]))
+            goes = True
         elif work == PHASE_END:
             depth = end_phase(s, c, now, node, subject, depth)
         elif work == REQUEST:
