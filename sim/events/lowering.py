@@ -51,6 +51,7 @@ class Lowering(SendTables):
         self.scheduler = scheduler
         self.choice = choice
         self.segments: list[Row] = []
+        self.steps = 0  # of all segments
         self.programs: list[tuple[int, int]] = []
         self.role_program: list[np.ndarray] = []
         self.phases: list[Row] = []
@@ -275,7 +276,7 @@ class Lowering(SendTables):
         key = (id(program), id(model))
         if key in self.program_at:
             return self.program_at[key]
-        first_segment, step = len(self.segments), 0
+        steps_before = self.steps
         for segment in program.segments:
             steps = [
                 [row for send in sends for row in self._entries(send, model)]
@@ -289,8 +290,7 @@ class Lowering(SendTables):
                     self._add(*self._silent())
             self.segments.append(
                 (
-                    step,
-                    step + segment.steps,
+                    segment.steps,
                     segment.slot,
                     segment.slot_stride,
                     segment.count,
@@ -300,14 +300,14 @@ class Lowering(SendTables):
                     per_step,
                 )
             )
-            step += segment.steps
+            self.steps += segment.steps
         if len(self.entries) >= constants.LIMITS["entries"]:
             raise ValueError(
                 f"the plans of this job have more than {constants.LIMITS['entries']} "
                 "different sends; "
                 "use fewer rings or an algorithm with fewer partners"
             )
-        self.programs.append((first_segment, step))
+        self.programs.append((steps_before, self.steps - steps_before))
         self.program_at[key] = len(self.programs) - 1
         return self.program_at[key]
 

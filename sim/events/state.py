@@ -120,7 +120,7 @@ def _event_arrays(room: int) -> Arrays:
 def _program_arrays(low: Lowering) -> Arrays:
     """What chunks do, step by step, and where it takes their messages."""
     return {
-        "segments": _records(low.segments, tables.SEGMENT),
+        "steps": _steps(low.segments),
         "programs": _records(low.programs, tables.PROGRAM),
         "role_program": _joined(low.role_program),
         "entries": _records(low.entries, tables.ENTRY),
@@ -130,6 +130,21 @@ def _program_arrays(low: Lowering) -> Arrays:
         "links": _joined(low.links),
         "expected": _joined(low.expected),
     }
+
+
+def _steps(segments: list[Row]) -> np.ndarray:
+    """The steps of segments, which are steps that are alike."""
+    columns = np.array(segments or np.zeros((0, 8)), np.int64).T
+    counts, slot, slot_stride, count, count_stride, entry, entry_stride, entries = columns
+    which = np.repeat(np.arange(len(counts)), counts)
+    inside = np.arange(len(which)) - (np.cumsum(counts) - counts)[which]
+    steps = np.zeros(max(1, len(which)), tables.STEP)
+    for name, first, stride in (
+        ("slot", slot, slot_stride), ("count", count, count_stride), ("entry", entry, entry_stride),
+        ("entries", entries, np.zeros_like(entries)),
+    ):
+        steps[name][: len(which)] = first[which] + inside * stride[which]
+    return steps
 
 
 def _relay_arrays(low: Lowering, slots: int) -> Arrays:

@@ -2,6 +2,6 @@
 
 Numba takes longer to import than most runs take. Modules mark their functions without it
 (:mod:`sim.native.mark`); :func:`sim.native.binding.bind` has them compiled when nobody has before,
-keeps the object code in the user's cache, and otherwise loads it with llvmlite, in a tenth of the
-time that importing Numba takes.
+keeps the code in the user's cache, and otherwise loads it as the system loads libraries. Where
+there is no C++ compiler to link with, object code is kept, for which llvmlite is loaded.
 """

@@ -1,9 +1,12 @@
 """From a marked function and its states to a native call."""
 
+import contextlib
 import ctypes
+import functools
 import hashlib
 import os
 import platform
+import subprocess
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -21,7 +24,7 @@ ENTRY = "foldwire_entry"
 """Symbol of kept code: (address of the table of arguments) -> result, both 64 bits."""
 
 _loaded: dict[str, Callable[[int], int]] = {}
-_engines: list[Any] = []  # own the code
+_engines: list[Any] = []  # own the code of objects
 
 
 def bind(function: Callable[..., Any], *states: Any, doing: str) -> Callable[..., int]:
@@ -52,7 +55,7 @@ def bind(function: Callable[..., Any], *states: Any, doing: str) -> Callable[...
     numbers = function.__code__.co_argcount - len(states)
     key = _key(function, states)
     if key not in _loaded:
-        _loaded[key] = _load(_object_code(function, states, key, doing))
+        _loaded[key] = _load(_code(function, states, key, doing))
     call = _loaded[key]
     # Address and shape of every array, then the numbers.
     words = [word for array in arrays for word in (array.ctypes.data, *array.shape)]
@@ -68,23 +71,13 @@ def bind(function: Callable[..., Any], *states: Any, doing: str) -> Callable[...
 
 
 def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
-    import llvmlite
-    from llvmlite import binding
-
     layout = [
         state and [(name, a.dtype.descr, a.ndim) for name, a in zip(state._fields, state)]
         for state in states
     ]
     parts = [
         fingerprint(function).hex(),
-        Path(__file__).with_name("compile.py").read_text(encoding="utf-8"),
-        _numba_version(),
-        llvmlite.__version__,
-        np.__version__,
-        platform.machine(),
-        platform.python_version(),
-        binding.get_host_cpu_name(),
-        binding.get_host_cpu_features().flatten(),
+        *_environment(),
         str(sorted(pair for pair in os.environ.items() if pair[0].startswith("NUMBA_"))),
         str(layout),
         str([is_indexed_from_begin(state) for state in states]),
@@ -92,33 +85,61 @@ def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
-def _numba_version() -> str:
-    """What Numba says of its version, read: to load it takes longer than what it compiled runs."""
-    found = PathFinder.find_spec("numba")
+@functools.cache
+def _environment() -> list[str]:
+    """What compiles, and for what."""
+    return [
+        Path(__file__).with_name("compile.py").read_text(encoding="utf-8"),
+        _version("numba"),
+        _version("llvmlite"),
+        np.__version__,
+        platform.machine(),
+        platform.python_version(),
+        _processor(),
+    ]
+
+
+def _version(package: str) -> str:
+    """What a package says of its version, read: to load it takes longer than what it compiled runs.
+    """
+    found = PathFinder.find_spec(package)
     if found is not None and found.origin is not None:
         stated = Path(found.origin).with_name("_version.py")
         if stated.is_file():
             return stated.read_text(encoding="utf-8")
     from importlib.metadata import version
 
-    return version("numba")
+    return version(package)
 
 
-def _object_code(
+def _processor() -> str:
+    """Name and instruction sets of the processor, for which code is compiled."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            first = file.read().partition("\n\n")[0]
+    except OSError:
+        from llvmlite import binding
+
+        return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+    fixed = ("vendor", "cpu family", "model", "flags", "Features", "CPU part", "isa")
+    return "\n".join(line for line in first.splitlines() if line.startswith(fixed))
+
+
+def _code(
     function: Callable[..., Any], states: tuple[Any, ...], key: str, doing: str
-) -> bytes:
-    """From the cache; compiled, and kept if there is a place for it."""
+) -> Path | bytes:
+    """A file of the cache, compiled now if it is not there; the object code itself if there is no
+    place for it."""
     made: list[bytes] = []
 
     def make(path: Path) -> None:
         from sim.native.compile import object_code
 
         made.append(object_code(function, states))
-        path.write_bytes(made[0])
+        _link(made[0], path)
 
     try:
-        path = kept(f"native/{key}.o", make, doing=doing)
-        return made[0] if made else path.read_bytes()
+        return kept(f"native/{key}", make, doing=doing)
     except OSError as error:
         announce(f"compiled code cannot be kept: {error}")
         if not made:
@@ -128,7 +149,27 @@ def _object_code(
         return made[0]
 
 
-def _load(code: bytes) -> Callable[[int], int]:
+def _link(code: bytes, path: Path) -> None:
+    """Make a library, which the system loads at once; without a C++ compiler it stays an object."""
+    from gen.compiler import CompileError, find_compiler
+
+    path.write_bytes(code)
+    library = path.with_name("library")
+    try:
+        command = [find_compiler()[0], "-shared", "-o", str(library), str(path)]
+        subprocess.run(command, check=True, capture_output=True)
+    except (CompileError, OSError, subprocess.CalledProcessError):
+        return
+    library.replace(path)
+
+
+def _load(code: Path | bytes) -> Callable[[int], int]:
+    """Of a library, or of an object, for which llvmlite is loaded."""
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+    if isinstance(code, Path):
+        with contextlib.suppress(OSError):
+            return kind((ENTRY, ctypes.CDLL(str(code))))
+        code = code.read_bytes()
     from llvmlite import binding
 
     binding.initialize_native_target()
@@ -138,5 +179,4 @@ def _load(code: bytes) -> Callable[[int], int]:
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _engines.append(engine)
-    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
-    return call(engine.get_function_address(ENTRY))
+    return kind(engine.get_function_address(ENTRY))

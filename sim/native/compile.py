@@ -210,8 +210,8 @@ def _emit(text: str, entry: str) -> bytes:
         cpu=binding.get_host_cpu_name(),
         features=binding.get_host_cpu_features().flatten(),
         opt=3,
-        codemodel="jitdefault",
-        jit=True,
+        reloc="pic",
+        codemodel="small",
     )
     code: bytes = machine.emit_object(module)
     return code

@@ -32,16 +32,23 @@ from sim.native.mark import compiled, inlined
 __all__ = [
     "Constants",
     "Event",
+    "Part",
+    "Way",
     "column_of",
     "counters_of",
     "decode",
     "deliver",
     "enter_event",
+    "key_of",
     "later",
     "message_bytes",
+    "no_part",
+    "no_way",
     "note_link",
     "note_span",
+    "part_of",
     "push_event",
+    "reception",
     "serve_asked",
     "serve_link",
     "serve_unit",
@@ -81,6 +88,78 @@ class Event(NamedTuple):
     message: Any
     phase: Any
     chunk: Any
+
+
+class Part(NamedTuple):
+    """A message of every step of a chunk's phase: what is the same for it at all nodes.
+
+    One is at hand from event to event: most are of the one before. Its numbers are those of the
+    chunk as long as the chunk lives.
+    """
+
+    key: Any  # of its messages, without their entry
+    row: Any
+    column: Any
+    states: Any  # of the chunk, from that of node 0
+    counters: Any  # from those of node 0
+    width: Any  # of the counters of a node
+    program: Any  # its first step
+    steps: Any
+    roles: Any
+
+
+class Way(NamedTuple):
+    """A message of a part by one of its entries: what is the same for it at all nodes."""
+
+    key: Any  # -1: of none
+    amount: Any
+    direct: Any  # over one link, and nothing is before it
+    links: Any
+    kind: Any  # of the event with which it arrives
+    pause: Any  # before that
+
+
+@inlined
+def no_part():
+    """In place of a part where there has been none."""
+    none = np.int64(-1)
+    return Part(none, none, none, none, none, none, none, none, none)
+
+
+@inlined
+def no_way():
+    """In place of a way where there has been none."""
+    none = np.int64(-1)
+    return Way(none, none, none, none, none, none)
+
+
+@inlined
+def key_of(s, c, node, chunk, message):
+    """The key of the part that a node is in with a message of a chunk."""
+    phase = np.int64(s.slot_state[s.chunks[chunk].slot * c.nodes + node].phase)
+    return (chunk << CHUNK_AT) | (phase << PHASE_AT) | (message << MESSAGE_AT)
+
+
+@inlined
+def part_of(s, c, part, key):
+    """The part of messages with that key; *part*, if it is that."""
+    if part.key != key:
+        chunk = key >> CHUNK_AT
+        row = s.chunks[chunk].phase + ((key >> PHASE_AT) & PHASE_MASK)
+        message = (key >> MESSAGE_AT) & MESSAGE_MASK
+        program = s.phases[row].program
+        part = Part(
+            key,
+            np.int64(row),
+            np.int64(column_of(s, c, chunk, row)),
+            np.int64(s.chunks[chunk].slot * c.nodes),
+            np.int64(counters_of(s, c, chunk, row, 0, message)),
+            np.int64(s.phases[row].messages * s.phases[row].width),
+            np.int64(s.programs[program].first),
+            np.int64(s.programs[program].steps),
+            np.int64(s.phases[row].roles),
+        )
+    return part
 
 
 @inlined
@@ -195,15 +274,20 @@ def serve_link(s, c, link, now, amount):
 
 
 @inlined
+def reception(s, c, entry):
+    """With which event a message reaches its node, with or without stages there, and how long after
+    its last link."""
+    stages = s.entries[entry].after < s.entries[entry].after_end
+    relayed = s.entries[entry].slot == RELAYED
+    kind = AFTER if stages and not relayed else ARRIVE
+    return np.int64(kind), np.int64(0 if stages or relayed else c.receive_fs)
+
+
+@inlined
 def deliver(s, c, entry, sender, arrival, message_key):
-    """A message reaches the node that *sender* sent it to, with or without stages there."""
-    goal = s.peers[s.entries[entry].peers + sender]
-    if s.entries[entry].slot == RELAYED:
-        push_event(s, arrival, message_key | ARRIVE, goal)
-    elif s.entries[entry].after == s.entries[entry].after_end:
-        push_event(s, arrival + c.receive_fs, message_key | ARRIVE, goal)
-    else:
-        push_event(s, arrival, message_key | AFTER, goal)
+    """A message reaches the node that *sender* sent it to."""
+    kind, pause = reception(s, c, entry)
+    push_event(s, arrival + pause, message_key | kind, s.peers[s.entries[entry].peers + sender])
 
 
 @inlined

@@ -7,6 +7,7 @@ LINK_FREE = PACKET  # of messages that travel whole; at links, not at nodes; all
 STAGE_AT, ENTRY_AT, MESSAGE_AT, PHASE_AT, CHUNK_AT = 3, 11, 28, 38, 42
 STAGE_MASK, ENTRY_MASK, MESSAGE_MASK, PHASE_MASK = 255, (1 << 17) - 1, 1023, 15
 MESSAGE_KEY = ~((STAGE_MASK << STAGE_AT) | 7)  # what stays the same on the way of a message
+PART_KEY = MESSAGE_KEY & ~(ENTRY_MASK << ENTRY_AT)  # and for all that its phase sends at all nodes
 LIMITS = {
     "hops": 255,
     "entries": 1 << 17,

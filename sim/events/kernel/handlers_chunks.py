@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.events.kernel.common import column_of, counters_of, enter_event, later, note_span
+from sim.events.kernel.common import column_of, enter_event, later, note_span
 from sim.events.kernel.constants import (
     ADMIT,
     ADMIT_ANY,
@@ -15,11 +15,9 @@ from sim.events.kernel.constants import (
     DISPATCH,
     DONE,
     ENDED,
-    ENTRY_AT,
     FREE_SLOTS,
     IN_READY_QUEUE,
     ISSUE,
-    MESSAGE_AT,
     MOST_BEGUN,
     MOVES,
     PHASE_AT,
@@ -321,45 +319,34 @@ def begin_phase(s, c, node, chunk, depth):
 
 
 @inlined
-def advance(s, c, now, node, chunk, piece, depth):
-    """Go on with the program of one message, as far as what has arrived allows."""
-    local = s.chunks[chunk].slot * c.nodes + node
-    phase = s.slot_state[local].phase
-    row = s.chunks[chunk].phase + phase
-    base = counters_of(s, c, chunk, row, node, piece)
-    program = s.phases[row].program
-    if s.phases[row].roles >= 0:
-        program = s.role_program[s.phases[row].roles + node]
-    step = s.counters[base]
-    steps = s.programs[program].steps
-    if step < steps:
-        segment = s.programs[program].segment
-        while step < steps:
-            while step >= s.segments[segment].end_step:
-                segment += 1
-            inside = step - s.segments[segment].first_step
-            slot = s.segments[segment].slot + inside * s.segments[segment].slot_stride
-            need = s.segments[segment].count + inside * s.segments[segment].count_stride
-            if s.counters[base + 1 + slot] < need:
-                break
-            first = s.segments[segment].entry + inside * s.segments[segment].entry_stride
-            for entry in range(first, first + s.segments[segment].entries):
-                if s.peers[s.entries[entry].peers + node] >= 0:
-                    s.messages[column_of(s, c, chunk, row)] += 1
-                    key = (
-                        (chunk << CHUNK_AT)
-                        | (np.int64(phase) << PHASE_AT)
-                        | (piece << MESSAGE_AT)
-                        | (np.int64(entry) << ENTRY_AT)
-                    )
-                    send(s, c, now, node, chunk, row, entry, key)
-            step += 1
+def advance(s, c, now, node, part, way, depth):
+    """Go on with the program of a part's message, as far as what has arrived allows; returns also
+    the way of the last send."""
+    at = part.program
+    steps = part.steps
+    if part.roles >= 0:
+        program = s.role_program[part.roles + node]
+        at = np.int64(s.programs[program].first)
+        steps = np.int64(s.programs[program].steps)
+    base = part.counters + node * part.width
+    begun = np.int64(s.counters[base])
+    step = begun
+    at += step
+    while step < steps and s.counters[base + 1 + s.steps[at].slot] >= s.steps[at].count:
+        for entry in range(s.steps[at].entry, s.steps[at].entry + s.steps[at].entries):
+            goal = s.peers[s.entries[entry].peers + node]
+            if goal >= 0:
+                way = send(s, c, now, node, part, way, entry, goal)
+        step += 1
+        at += 1
+    if step > begun:
         s.counters[base] = step
         if step == steps:
+            local = part.states + node
             s.slot_state[local].messages += 1
-            if s.slot_state[local].messages == s.phases[row].messages:
-                depth = later(s, depth, PHASE_END, chunk)
-    return depth
+            if s.slot_state[local].messages == s.phases[part.row].messages:
+                depth = later(s, depth, PHASE_END, part.key >> CHUNK_AT)
+    return depth, way
 
 
 # ---- Out of a phase.

@@ -3,22 +3,23 @@
 import numpy as np
 
 from sim.events.kernel.common import (
+    Way,
     column_of,
-    counters_of,
     decode,
     deliver,
     enter_event,
     later,
     message_bytes,
     note_link,
+    part_of,
     push_event,
+    reception,
     serve_asked,
     serve_link,
     serve_unit,
     time_on_link,
 )
 from sim.events.kernel.constants import (
-    ADVANCE,
     ARRIVE,
     BEFORE,
     BEGIN,
@@ -30,6 +31,7 @@ from sim.events.kernel.constants import (
     FIRST_TRANSFER,
     HOP,
     MESSAGE_KEY,
+    PART_KEY,
     PHASE_AT,
     PHASE_MASK,
     RELAYED,
@@ -49,45 +51,71 @@ LOOK = (1 << 63) - 1  # its kind is LINK_FREE: after all that may ask for the li
 
 
 @inlined
-def send(s, c, now, node, chunk, row, entry, key):
-    """Start a message of a program on its way."""
+def _way_of(s, c, part, way, entry):
+    """The way of a part's messages by an entry; *way*, if it is that."""
+    key = part.key | (np.int64(entry) << ENTRY_AT)
+    if way.key != key:
+        kind, pause = reception(s, c, entry)
+        direct = (
+            s.entries[entry].hops == 1
+            and s.entries[entry].before == s.entries[entry].before_end
+            and c.bucket_fs == 0
+            and not c.record
+            and c.whole
+        )
+        amount = message_bytes(s, key >> CHUNK_AT, part.row, entry)
+        way = Way(key, amount, np.int64(direct), np.int64(s.entries[entry].links), kind, pause)
+    return way
+
+
+@inlined
+def send(s, c, now, node, part, way, entry, goal):
+    """Start a message of a program on its way to *goal*; returns the way."""
+    way = _way_of(s, c, part, way, entry)
+    s.messages[part.column] += 1
+    if way.direct > 0:
+        # One link and nothing before it: it is asked for here, without an event.
+        link = s.links[way.links + node]
+        phase = (way.key >> PHASE_AT) & PHASE_MASK
+        if must_wait(s, c, link, now, way.key >> CHUNK_AT, phase, way.amount, node):
+            _wait(s, c, link, now, way.key | HOP, node)
+        else:
+            _go(s, c, now, now, part, way, link, goal)
+    else:
+        _send_by_events(s, c, now, node, part, way, entry)
+    return way
+
+
+@inlined
+def _go(s, c, now, since, part, way, link, goal):
+    """A message goes over its only link, for which it has waited *since*."""
+    start, busy = serve_link(s, c, link, now, way.amount)
+    arrival = start + busy + s.link[link].latency_fs
+    s.network_delay[part.column] += arrival - since
+    push_event(s, arrival + way.pause, way.key | way.kind, goal)
+
+
+@inlined
+def _send_by_events(s, c, now, node, part, way, entry):
+    """Start a message that has more than a link before it."""
     before = s.entries[entry].before
     before_end = s.entries[entry].before_end
-    simple = (
-        s.entries[entry].hops == 1
-        and before == before_end
-        and c.bucket_fs == 0
-        and not c.record
-        and c.whole
-    )
-    if simple:
-        # One link and nothing before it: it is asked for here, without an event.
-        link = s.links[s.entries[entry].links + node]
-        amount = message_bytes(s, chunk, row, entry)
-        if must_wait(s, c, link, now, chunk, (key >> PHASE_AT) & PHASE_MASK, amount, node):
-            _wait(s, c, link, now, key | HOP, node)
-        else:
-            start, busy = serve_link(s, c, link, now, amount)
-            arrival = start + busy + s.link[link].latency_fs
-            s.network_delay[column_of(s, c, chunk, row)] += arrival - now
-            deliver(s, c, entry, node, arrival, key)
-    elif c.tables and s.entries[entry].hops == 0 and s.entries[entry].slot == RELAYED:
+    if c.tables and s.entries[entry].hops == 0 and s.entries[entry].slot == RELAYED:
         # What the node itself waits for as a relay.
-        enter_event(s, now, key | (ARRIVE if before == before_end else BEFORE), node)
+        enter_event(s, now, way.key | (ARRIVE if before == before_end else BEFORE), node)
     elif before == before_end:
-        push_event(s, now, key | c.first_hop, node)
+        push_event(s, now, way.key | c.first_hop, node)
     elif before + 1 == before_end and s.stages[before].unit < 0:
         # A mere delay needs no event of its own.
-        amount = message_bytes(s, chunk, row, entry)
         pause = (
             s.stages[before].fixed_fs
-            + np.int64(amount * s.stages[before].fs_per_byte + 0.5)
+            + np.int64(way.amount * s.stages[before].fs_per_byte + 0.5)
             + s.stages[before].latency_fs
         )
-        s.bus_delay[column_of(s, c, chunk, row)] += pause
-        push_event(s, now + pause, key | c.first_hop, node)
+        s.bus_delay[part.column] += pause
+        push_event(s, now + pause, way.key | c.first_hop, node)
     else:
-        push_event(s, now, key | BEFORE, node)
+        push_event(s, now, way.key | BEFORE, node)
 
 
 @inlined
@@ -151,12 +179,19 @@ def _wait(s, c, link, now, key, node):
 
 
 @inlined
-def link_free(s, c, now, link):
-    """A link is free: the first of the messages that wait for it goes."""
+def link_free(s, c, now, part, way, link):
+    """A link is free: the first of the messages that wait for it goes; returns its part and way."""
     key, node, since = next_in_line(s.registers, s.waiters, s.link, link)
-    _cross(s, c, decode(now, key), np.int64(node), since)
+    entry = (key >> ENTRY_AT) & ENTRY_MASK
+    part = part_of(s, c, part, key & PART_KEY)
+    way = _way_of(s, c, part, way, entry)
+    if way.direct > 0 and not c.tables:
+        _go(s, c, now, since, part, way, link, s.peers[s.entries[entry].peers + node])
+    else:
+        _cross(s, c, decode(now, key), np.int64(node), since)
     if s.link[link].first >= 0:
         enter_event(s, s.link[link].free, np.int64(LOOK), link)
+    return part, way
 
 
 @inlined
@@ -221,24 +256,26 @@ def packet(s, p, c, e, node):
 
 
 @inlined
-def arrive(s, c, e, node):
-    """A message has passed all stages of the node it was sent to."""
+def arrive(s, c, e, part, node):
+    """A message has passed all stages of the node it was sent to.
+
+    Returns whether the program of its part may go on there, the depth, and the part at hand.
+    """
+    goes = False
     depth = 0
     counter = s.entries[e.entry].slot
     if counter >= 0:
-        local = s.chunks[e.chunk].slot * c.nodes + node
-        row = s.chunks[e.chunk].phase + e.phase
-        base = counters_of(s, c, e.chunk, row, node, e.message)
-        s.counters[base + 1 + counter] += 1
-        if s.slot_state[local].phase == e.phase and s.slot_state[local].running == RUNS:
-            depth = later(s, depth, ADVANCE, e.chunk, e.message)
+        part = part_of(s, c, part, e.key & PART_KEY)
+        s.counters[part.counters + node * part.width + 1 + counter] += 1
+        local = part.states + node
+        goes = s.slot_state[local].phase == e.phase and s.slot_state[local].running == RUNS
     elif counter == RELAYED:
         relay(s, c, e, node)
     elif s.entries[e.entry].onward >= 0:
         _pass_on(s, c, e, node)
     else:
         depth = _part_of_transfer(s, c, e, node, depth)
-    return depth
+    return goes, depth, part
 
 
 @inlined

@@ -47,6 +47,15 @@ def _phases_left(chunks, key):
     return chunks[key >> CHUNK_AT].phases - ((key >> PHASE_AT) & PHASE_MASK)
 
 
+@inlined
+def _stays(chunks, waiters, place, call, left):
+    """Whether a message of that call, with *left* phases to go, may not pass one that waits."""
+    key = waiters[place].key
+    return chunks[key >> CHUNK_AT].call == call and (
+        waiters[place].keeps > 0 or _phases_left(chunks, key) >= left
+    )
+
+
 @compiled
 def line_up(registers, waiters, link, chunks, number, now, key, node, keeps):
     """Put a message into the line of link *number*; returns whether it is alone there.
@@ -60,12 +69,12 @@ def line_up(registers, waiters, link, chunks, number, now, key, node, keeps):
     left = _phases_left(chunks, key)
     begin = np.int64(first)
     here = np.int64(first)
+    if first >= 0 and _stays(chunks, waiters, last, call, left):
+        here = np.int64(-1)
+        begin = np.int64(-1)  # behind them all
     while here >= 0:
-        other = waiters[here].key
         following = np.int64(waiters[here].next)
-        if chunks[other >> CHUNK_AT].call == call and (
-            waiters[here].keeps > 0 or _phases_left(chunks, other) >= left
-        ):
+        if _stays(chunks, waiters, here, call, left):
             begin = following
         here = following
     since = now

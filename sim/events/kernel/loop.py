@@ -15,7 +15,7 @@ at its node at the same time is *work*, on a stack: the last is done first.
 
 import numpy as np
 
-from sim.events.kernel.common import Constants, decode, later
+from sim.events.kernel.common import Constants, decode, key_of, later, no_part, no_way, part_of
 from sim.events.kernel.constants import (
     ADMIT,
     ADMIT_ANY,
@@ -124,6 +124,7 @@ def run(s, p):
     event_limit = len(events) - _SPARE
     bucket_limit = len(buckets) - _SPARE
     handled = 0
+    part, way = no_part(), no_way()
     enter_first_tasks(s)
     while registers[HEAP_SIZE] > 0:
         bucket = pop_bucket(buckets, s.heap, registers)
@@ -150,8 +151,9 @@ def run(s, p):
             event = following
             handled += 1
             depth = 0
+            goes = False
             if kind == ARRIVE:
-                depth = arrive(s, c, e, node)
+                goes, depth, part = arrive(s, c, e, part, node)
             elif kind == TASK_END:
                 depth = later(s, depth, TASK_DONE, e.chunk)
             elif kind == TASK_START:
@@ -163,7 +165,7 @@ def run(s, p):
                     return TOO_MANY_EVENTS
                 continue
             elif p is None and kind == LINK_FREE:
-                link_free(s, c, now, node)
+                part, way = link_free(s, c, now, part, way, node)
                 continue
             elif kind == HOP:
                 hop(s, c, e, node)
@@ -171,8 +173,10 @@ def run(s, p):
                 stage_of_message(s, c, e, node, kind == BEFORE)
             if node >= c.nodes:
                 continue  # a switch has neither chunks nor computations
-            if depth > 0 or reserve:
-                status, tasks = _work_off(s, c, now, node, depth, reserve)
+            if goes or depth > 0 or reserve:
+                status, tasks, part, way = _work_off(
+                    s, c, now, node, part, way, goes, depth, reserve
+                )
                 if status != DONE:
                     return status
                 if tasks:
@@ -183,12 +187,19 @@ def run(s, p):
 
 
 @inlined
-def _work_off(s, c, now, node, depth, reserve):
-    """Do what follows at this node, now; returns also whether it concerned tasks."""
+def _work_off(s, c, now, node, part, way, goes, depth, reserve):
+    """Do what follows at this node, now, first (if it *goes*) the program of the part at hand.
+
+    Returns also whether it concerned tasks, and the part and way at hand.
+    """
     status = DONE
     tasks = False
     forced = np.int64(-1)
-    while status == DONE and (depth > 0 or reserve):
+    while status == DONE and (goes or depth > 0 or reserve):
+        if goes:
+            depth, way = advance(s, c, now, node, part, way, depth)
+            goes = False
+            continue
         if depth == 0:
             # The least of the node's live chunks never waits for room.
             forced, queue = admit_least(s, c, now, node)
@@ -199,7 +210,8 @@ def _work_off(s, c, now, node, depth, reserve):
         work = s.work[3 * depth]
         subject = s.work[3 * depth + 1]
         if work == ADVANCE:
-            depth = advance(s, c, now, node, subject, s.work[3 * depth + 2], depth)
+            part = part_of(s, c, part, key_of(s, c, node, subject, s.work[3 * depth + 2]))
+            goes = True
         elif work == PHASE_END:
             depth = end_phase(s, c, now, node, subject, depth)
         elif work == REQUEST:
@@ -220,4 +232,4 @@ def _work_off(s, c, now, node, depth, reserve):
         elif work == TASK_DONE:
             depth = end_task(s, c, now, node, subject, depth)
             tasks = True
-    return status, tasks
+    return status, tasks, part, way

@@ -23,9 +23,9 @@ __all__ = [
     "POOL",
     "PROGRAM",
     "RELAY",
-    "SEGMENT",
     "SPAN",
     "STAGE",
+    "STEP",
     "TASK",
     "TRANSFER",
     "UNIT",
@@ -36,20 +36,10 @@ __all__ = [
 
 I8, I4, I2, I1, F8 = np.int64, np.int32, np.int16, np.int8, np.float64
 
-SEGMENT = np.dtype(
-    [
-        ("first_step", I4),
-        ("end_step", I4),
-        ("slot", I4),
-        ("slot_stride", I4),
-        ("count", I4),
-        ("count_stride", I4),
-        ("entry", I4),
-        ("entry_stride", I4),
-        ("entries", I4),
-    ]
-)
-PROGRAM = np.dtype([("segment", I4), ("steps", I4)])
+# A step of a program: when `count` messages have come to the counter of `slot`, those of `entries`
+# from `entry` on are sent.
+STEP = np.dtype([("slot", I4), ("count", I4), ("entry", I4), ("entries", I4)])
+PROGRAM = np.dtype([("first", I4), ("steps", I4)])
 # A send: `hops` routes at `links`, the peers at `peers`; classes are ranges of stages. `slot` -1:
 # the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too; -2: the peer
 # is a switch, relay `onward`. `asks`: headers that ask for data, as a fraction likewise, which take
@@ -184,7 +174,7 @@ class State(NamedTuple):
     heap: Any
     cache: Any
     registers: Any
-    segments: Any
+    steps: Any
     programs: Any
     role_program: Any
     entries: Any

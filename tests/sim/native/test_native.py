@@ -1,5 +1,6 @@
 """Marked functions compute the same compiled, loaded and as plain Python."""
 
+import ctypes
 import importlib.util
 import os
 import subprocess
@@ -67,7 +68,7 @@ def test_one_of_two_processes_compiles_and_later_ones_load(tmp_path):
     assert told[0] == "compiling blocks, once ..."
     assert told[1:] in ([], ["waiting for a process that is compiling blocks ..."])
     assert process(tmp_path).communicate(timeout=300) == (f"{EXPECTED} False\n", "")
-    (code,) = (tmp_path / "native").glob("*.o")
+    (code,) = (each for each in (tmp_path / "native").iterdir() if not each.suffix)
     code.write_bytes(code.read_bytes()[:-100])
     assert process(tmp_path).communicate(timeout=300) == (
         f"{EXPECTED} True\n", "compiling blocks, once ...\n",
@@ -89,6 +90,19 @@ def test_compiled_code_that_cannot_be_kept_is_used(blocks, tmp_path, monkeypatch
         set_announcer(before)
     assert run(0, 4) == 3 * (1 + 2 + 3) + sum(range(12))
     assert len(said) == 1 and said[0].startswith("compiled code cannot be kept: ")
+
+
+def test_without_a_linker_objects_are_kept_and_loaded(blocks, tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    table, _ = tables(blocks)
+    for _ in range(2):  # compiled, then found
+        monkeypatch.setattr("sim.native.binding._loaded", {})
+        run = bind(blocks.add_up, table, None, doing="compiling blocks")
+        assert run(0, 4) == 3 * (1 + 2 + 3) + sum(range(12))
+    (code,) = (each for each in (tmp_path / "native").iterdir() if not each.suffix)
+    with pytest.raises(OSError):
+        ctypes.CDLL(str(code))
 
 
 def test_what_is_compiled_in_decides_which_code_is_used(blocks):
