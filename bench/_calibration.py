@@ -43,7 +43,8 @@ def cpu_of(command: list[str]) -> tuple[str, float, float]:
     """What a process prints, its CPU seconds, and the most memory that it had, in MB."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    output = process.stdout.read()
+    with process.stdout:
+        output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 
 from sim.native.binding import ENTRY
-from sim.native.mark import globals_of, is_indexed_from_begin, options_of
+from sim.native.mark import globals_of, is_indexed_from_begin, options_of, prefetch
 
 __all__ = ["object_code"]
 
@@ -56,6 +56,23 @@ extending.lower_builtin(operator.getitem, _Plain, types.Integer)(_from_begin(ope
 extending.lower_builtin(operator.setitem, _Plain, types.Integer, types.Any)(
     _from_begin(operator.setitem)
 )
+
+
+@extending.intrinsic
+def _prefetch(context: Any, array: Any, index: Any) -> Any:
+    """In place of :func:`sim.native.mark.prefetch`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        where = context.cast(builder, arguments[1], index, types.intp)
+        address = builder.bitcast(builder.gep(data, [where]), cgutils.voidptr_t)
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [cgutils.voidptr_t], kind)
+        builder.call(fetch, [address, number(1), number(3), number(1)])  # to write, to keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
 
 
 class _State(types.Type):
@@ -164,6 +181,8 @@ def _dispatchers(function: FunctionType) -> Any:
         # Nothing is ever called from Python, so no wrapper for that is made.
         made[original] = njit(error_model="numpy", **options)(copy)
         for name, value in globals_of(original).items():
+            if value is prefetch:
+                space[name] = _prefetch
             if options_of(value) is None:
                 continue
             module, _, inner = name.rpartition(".")

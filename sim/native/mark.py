@@ -21,6 +21,7 @@ __all__ = [
     "inlined",
     "is_indexed_from_begin",
     "options_of",
+    "prefetch",
 ]
 
 Marked = Callable[..., Any]
@@ -55,6 +56,13 @@ def indexed_from_begin(state: _State) -> _State:
 def is_indexed_from_begin(state: object) -> bool:
     """Whether the type of a state is marked with :func:`indexed_from_begin`."""
     return getattr(type(state), _FROM_BEGIN, False)
+
+
+def prefetch(array: Any, index: Any) -> None:
+    """Have the memory send the record ``array[index]``, of an array of one dimension, for soon.
+
+    Plain Python does nothing; compiled, it is an instruction that nothing waits for.
+    """
 
 
 def options_of(value: object) -> dict[str, Any] | None:

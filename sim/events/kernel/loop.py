@@ -86,7 +86,7 @@ from sim.events.kernel.queue import (
     WAITER_TOP,
     pop_bucket,
 )
-from sim.native.mark import compiled, inlined
+from sim.native.mark import compiled, inlined, prefetch
 
 __all__ = ["run"]
 
@@ -153,6 +153,8 @@ def run(s, p):
             depth = 0
             goes = False
             if kind == ARRIVE:
+                if event >= 0:
+                    _fetch(s, c, part, way, events[event].node)
                 goes, depth, part = arrive(s, c, e, part, node)
             elif kind == TASK_END:
                 depth = later(s, depth, TASK_DONE, e.chunk)
@@ -184,6 +186,17 @@ def run(s, p):
         s.numbers[NOW] = now
     s.numbers[EVENTS] = handled
     return DONE
+
+
+@inlined
+def _fetch(s, c, part, way, node):
+    """Have what the next node needs sent: it does what this one does, and large systems do not fit
+    into the caches."""
+    if part.key >= 0 and node < c.nodes:
+        prefetch(s.counters, part.counters + node * part.width)
+        prefetch(s.slot_state, part.states + node)
+        if way.direct > 0:
+            prefetch(s.link, s.links[way.links + node])
 
 
 @inlined
