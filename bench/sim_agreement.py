@@ -143,6 +143,7 @@ def _ours(
             {**link, "size": size, "bandwidth_bytes_per_s": rate * GIB}
             for size, rate in zip(shape, rates)
         ],
+        "scheduler": {"chunk_bytes": 65536, "concurrency": 8},
         "workload": workload,
     }
 

@@ -22,11 +22,11 @@ from sim.network.network import Network
 from sim.units import FS_PER_S, GB
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
-__all__ = ["main"]
+__all__ = ["Case", "cases", "links", "main"]
 
 CHUNK = 1 << 18
 SCHEDULERS = {
-    "8 a queue": Scheduler(chunk_bytes=CHUNK),
+    "8 a queue": Scheduler(chunk_bytes=CHUNK, concurrency=8),
     "128 a queue": Scheduler(chunk_bytes=CHUNK, concurrency=128),
     "16 admitted": Scheduler(chunk_bytes=CHUNK, concurrency=None, threshold=16, issue=16),
     "64 admitted": Scheduler(chunk_bytes=CHUNK, concurrency=None, threshold=64, issue=16),
@@ -45,7 +45,7 @@ class Case:
     rotated: bool = False
 
 
-def _links(kind: str, size: int, gb: float = 25, ns: float = 200, lanes: int = 1) -> Dimension:
+def links(kind: str, size: int, gb: float = 25, ns: float = 200, lanes: int = 1) -> Dimension:
     return Dimension(
         kind=kind,
         size=size,
@@ -60,23 +60,23 @@ def _named(kind: str, *shape: int) -> tuple[Dimension, ...]:
     return tuple(Dimension(**fields) for fields in named_dimensions(kind, shape))
 
 
-def _cases() -> list[Case]:
-    ring = _links("ring", 4)
-    package = _links("ring", 4, 200, 90)
+def cases() -> list[Case]:
+    ring = links("ring", 4)
+    package = links("ring", 4, 200, 90)
     return [
-        Case("ring 8", (_links("ring", 8),)),
-        Case("ring 9", (_links("ring", 9),)),
-        Case("ring 64", (_links("ring", 64),)),
+        Case("ring 8", (links("ring", 8),)),
+        Case("ring 9", (links("ring", 9),)),
+        Case("ring 64", (links("ring", 64),)),
         Case("torus 4x4", (ring,) * 2, rotated=True),
-        Case("torus 5x3", (_links("ring", 5), _links("ring", 3)), rotated=True),
+        Case("torus 5x3", (links("ring", 5), links("ring", 3)), rotated=True),
         Case("torus 4x4x4", (ring,) * 3, rotated=True),
-        Case("torus 8x8x8", (_links("ring", 8),) * 3, rotated=True),
+        Case("torus 8x8x8", (links("ring", 8),) * 3, rotated=True),
         Case("torus 4x4x4, 400/50/50 GB/s", (package, ring, ring), rotated=True),
-        Case("switch 16, 6 lanes", (_links("switch", 16, lanes=6),)),
-        Case("switch 12", (_links("switch", 12),)),
-        Case("switch 64", (_links("switch", 64),)),
-        Case("fully connected 8", (_links("fully_connected", 8),)),
-        Case("ring 4 x switch 16", (package, _links("switch", 16, lanes=4)), rotated=True),
+        Case("switch 16, 6 lanes", (links("switch", 16, lanes=6),)),
+        Case("switch 12", (links("switch", 12),)),
+        Case("switch 64", (links("switch", 64),)),
+        Case("fully connected 8", (links("fully_connected", 8),)),
+        Case("ring 4 x switch 16", (package, links("switch", 16, lanes=4)), rotated=True),
         Case("DGX-2", _named("dgx2", 16)),
         Case("fat tree 64", _named("fat_tree", 64)),
     ]
@@ -115,9 +115,9 @@ def main(argv: Sequence[str]) -> int:
         "all-gather in the first, under the best dispatcher.",
     )
     reached, met = [], True
-    cases = _cases()
+    topologies = cases()
     with step("collectives on all topologies") as progress:
-        for number, case in enumerate(cases):
+        for number, case in enumerate(topologies):
             network = Network(case.dimensions)
             for kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_TO_ALL):
                 call = CollectiveCall(kind=kind, size_bytes=size)
@@ -142,7 +142,7 @@ def main(argv: Sequence[str]) -> int:
                     case.name, kind.value, bound.seconds, bound.resource,
                     times[best], percent, target, best, phases,
                 )
-            progress((number + 1) / len(cases))
+            progress((number + 1) / len(topologies))
     print_table(table)
     result(
         "sim_limits",

@@ -32,6 +32,7 @@ __all__ = [
     "ACE_STYLE",
     "ARRAY_FLOPS",
     "BATCH",
+    "CHUNKS",
     "CYCLE_S",
     "DISPATCHER",
     "EFFICIENCY",
@@ -75,7 +76,9 @@ ISCA21_CYCLE_S = 1 / 1.245e9
 CYCLE_S = 1e-9
 PEAK_FLOPS, CORES, MEMORY = 120e12, 80, 900 * GB
 ARRAY_FLOPS = SystolicArray().peak_flops_per_s
-DISPATCHER = Scheduler(threshold=8, issue=16, concurrency=8)
+CHUNKS = Scheduler(chunk_bytes=65536, concurrency=8)
+"""64 KiB (ACE v1, Table 4), and 8 chunks at a time in a queue (see below)."""
+DISPATCHER = replace(CHUNKS, threshold=8, issue=16)
 """16 chunks while fewer than 8 are in their first phase (ASTRA-SIM, section V-F), and 8 chunks at a
 time in a queue, as in the first release of that simulator."""
 ISCA21_DISPATCHER = replace(DISPATCHER, concurrency=16)
@@ -227,12 +230,13 @@ def measure(
     scheduler: Scheduler | None = None,
     **options: Any,
 ) -> Rates:
-    """Run one collective. ``wire_bytes_per_s`` is what a node sends, headers included."""
+    """Run one collective, if not told otherwise in `CHUNKS`. ``wire_bytes_per_s`` is what a node
+    sends, headers included."""
     record = simulate(
         network,
         collective(kind, size_bytes),
         endpoint=endpoint,
-        scheduler=scheduler or Scheduler(),
+        scheduler=scheduler or CHUNKS,
         algorithms=style,
         **options,
     )
@@ -286,12 +290,12 @@ def _broken_down(
     style: AlgorithmChoice,
     options: Mapping[str, Any],
 ) -> Breakdown:
-    """A run of a training job; without a scheduler, that of the simulator."""
+    """A run of a training job; without a scheduler, by `CHUNKS` alone."""
     record = simulate(
         network,
         job,
         endpoint=endpoint,
-        scheduler=scheduler or Scheduler(),
+        scheduler=scheduler or CHUNKS,
         algorithms=style,
         **options,
     )

@@ -356,6 +356,7 @@ def _run_events(
 ) -> Run:
     # Compiling takes a while the first time, loading what was compiled a tenth of a second.
     from sim.events.simulate import simulate
+    from sim.results.limits import held_note
 
     if description.engine is not None:
         system = replace(system, job=_with_host(system.job, description.engine))
@@ -378,6 +379,7 @@ def _run_events(
         report=report,
         **options,
     )
+    record.notes.extend(held_note(record, system.job, system.network))
     record.notes.extend(_short_of_credits(description))
     if description.engine is not None:
         estimate = f"preset {description.engine.preset} as events: an estimate"

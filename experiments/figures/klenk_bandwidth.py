@@ -27,6 +27,7 @@ SYSTEMS = {
     128: {"kind": "fat_tree", "shape": [128]},
 }
 CHUNKS = tuple(1 << n for n in range(12, 21, 2))
+PLACES = 8  # chunks of a ring that are under way at a time
 TABLE_BYTES, PORTS = 256, 16
 WAVES = (1, 2, 4, 8, 16, 32, 64, 128)
 MEMORY_S = 240e-9
@@ -88,7 +89,8 @@ def ring_s(size_bytes: int, protocol: str, chunk_bytes: int, gpus: int = 16) -> 
         "delay_s": way.ways * hop_s + way.memory_s,
         "message_bytes": float(max(16, chunk // gpus)),
     }
-    more = {"algorithm": {"reductions": ["ring"]}, "scheduler": {"chunk_bytes": chunk}}
+    scheduler = {"chunk_bytes": chunk, "concurrency": PLACES}
+    more = {"algorithm": {"reductions": ["ring"]}, "scheduler": scheduler}
     return _time_s({**SYSTEMS[gpus], "efficiency": way.share}, endpoint, size_bytes, **more)
 
 

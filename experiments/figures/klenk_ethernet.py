@@ -7,7 +7,13 @@ compared: a port of a usual rate for each GPU, at one switch.
 from functools import cache
 
 from experiments.figure import Assumption, Bars, Context, Figure, Lost, Row, statement
-from experiments.figures.klenk_bandwidth import CHUNKS, FENCED, PROTOCOLS, SOFTWARE
+from experiments.figures.klenk_bandwidth import (
+    CHUNKS,
+    FENCED,
+    PLACES,
+    PROTOCOLS,
+    SOFTWARE,
+)
 from experiments.figures.klenk_training import (
     MODEL,
     NVLINK,
@@ -56,7 +62,7 @@ def _ring_s(links: Links, chunk_bytes: int) -> float:
         },
         "workload": {"collective": "all_reduce", "size_bytes": SWEPT_BYTES},
         "algorithm": {"reductions": ["ring"]},
-        "scheduler": {"chunk_bytes": chunk_bytes},
+        "scheduler": {"chunk_bytes": chunk_bytes, "concurrency": PLACES},
         "run": {"passes": 1},
     }
     return run(description).time_s

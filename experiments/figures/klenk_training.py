@@ -9,6 +9,7 @@ from typing import Any
 from experiments.figure import Assumption, Bars, Context, Figure, Lost, Row, statement
 from experiments.figures.klenk_bandwidth import (
     FENCED,
+    PLACES,
     PROTOCOLS,
     SOFTWARE,
     SWITCHES,
@@ -107,7 +108,7 @@ def step_s(
     else:
         topology["efficiency"] = links.packets.payload_share
         more = {"algorithm": {"reductions": ["ring"]}}
-        scheduler["chunk_bytes"] = links.chunk_bytes
+        scheduler |= {"chunk_bytes": links.chunk_bytes, "concurrency": PLACES}
         delay_s = way.ways * links.hop_s + way.memory_s if engine == "ring" else 0.0
         endpoint = {
             "kind": "ideal", "delay_s": delay_s, "message_bytes": links.chunk_bytes / 16,

@@ -11,6 +11,7 @@ from sim.describe.build_job import build_job
 from sim.describe.reader import ConfigError
 from sim.describe.sections import Description
 from sim.endpoint.endpoint import Endpoint
+from sim.events.defaults import chunk_size
 from sim.events.scheduler import Scheduler
 from sim.network.dimension import Dimension
 from sim.network.embedding import hamiltonian_cycle
@@ -133,7 +134,7 @@ def _check_size(description: Description, job: Job) -> None:
     reader = description.reader
     tasks = [task for graph in job.graphs for task in graph.tasks]
     sizes = [task.call.size_bytes for task in tasks if task.call is not None]
-    chunks = sum(description.scheduler.chunks(size, 1) for size in sizes)
+    chunks = _chunks(description, sizes)
     if chunks > MOST_CHUNKS:
         raise _too_many_chunks(description, sizes, chunks)
     down = [link.bandwidth_factor for link in description.scenario.link if link.bandwidth_factor]
@@ -152,6 +153,22 @@ def _check_size(description: Description, job: Job) -> None:
         raise reader.error("workload", "", what)
 
 
+def _chunks(
+    description: Description, sizes: Sequence[int], scheduler: Scheduler | None = None
+) -> int:
+    """Of all collectives, without what their algorithms and buffers make of it."""
+    scheduler = description.scheduler if scheduler is None else scheduler
+    own = getattr(description.endpoint, "chunk_of", None)
+    return sum(
+        scheduler.chunks(
+            size,
+            1,
+            chunk_size(size, len(sizes)) if own is None else own(description.dimensions),
+        )
+        for size in sizes
+    )
+
+
 def _too_many_chunks(
     description: Description, sizes: Sequence[int], chunks: int
 ) -> ConfigError:
@@ -159,23 +176,25 @@ def _too_many_chunks(
     reader, scheduler = description.reader, description.scheduler
     if description.engine is not None:
         preset = description.engine.preset
+        each = "" if scheduler.chunk_bytes is None else f" of {scheduler.chunk_bytes:.0f} B"
         what = (
-            f"must be cut into at most {MOST_CHUNKS} chunks, not {chunks} of "
-            f"{scheduler.chunk_bytes:.0f} B, those of preset {preset!r}"
+            f"must be cut into at most {MOST_CHUNKS} chunks, not {chunks}{each}, those of preset "
+            f"{preset!r}"
         )
         key = "size_bytes" if description.workload.collective is not None else ""
         return reader.error("workload", key, what)
     what = f"must cut the collectives into at most {MOST_CHUNKS} chunks in all, not {chunks}"
     if scheduler.splits is not None:
         return reader.error("scheduler", "splits", what)
-    enough = scheduler.chunk_bytes
-    while sum(replace(scheduler, chunk_bytes=enough).chunks(size, 1) for size in sizes) > (
-        MOST_CHUNKS
-    ):
+    now = enough = scheduler.chunk_bytes
+    if now is None or enough is None:
+        own = hasattr(description.endpoint, "chunk_of")
+        return reader.error(*(("endpoint", "wave_bytes") if own else ("workload", "")), what)
+    while _chunks(description, sizes, replace(scheduler, chunk_bytes=enough)) > MOST_CHUNKS:
         enough *= 2
         if enough > max(sizes):
             return reader.error("scheduler", "chunk_bytes", what)
-    hint = f"; from {scheduler.chunk_bytes:.0f} to {enough:.0f} would do"
+    hint = f"; from {now:.0f} to {enough:.0f} would do"
     return reader.error("scheduler", "chunk_bytes", what + hint)
 
 

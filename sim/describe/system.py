@@ -401,8 +401,7 @@ def _scheduler(
     table: Mapping[str, Any],
     shards: int,
 ) -> Scheduler:
-    """That of the engine, where there is a preset; a collective starts from one of *shards*. What
-    switches reduce is cut into waves.
+    """That of the engine, where there is a preset; a collective starts from one of *shards*.
 
     ``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
 
@@ -414,14 +413,11 @@ def _scheduler(
             what = "must be absent beside endpoint.preset: chunks and their order are the engine's"
             raise reader.error("scheduler", min(table), what)
         if isinstance(chosen.endpoint, InSwitchEndpoint):
-            return _waves(Scheduler(policy="fifo"), chosen.endpoint, dimensions)
+            return Scheduler(policy="fifo")
         return _engine_scheduler(chosen.engine, dimensions[0], shards)
     policies = ("injection_policy", "active_chunks_per_dimension")
     own = {key: value for key, value in table.items() if key not in policies}
-    default = Scheduler()
-    if isinstance(chosen.endpoint, InSwitchEndpoint):
-        default = _waves(default, chosen.endpoint, dimensions)
-    made = reader.vary(default, "scheduler", own, beside=policies)
+    made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
     bounds: dict[str, int | None] = {}
     if (policy := table.get("injection_policy")) is not None:
         policy = reader.convert("scheduler", "injection_policy", policy, str)
@@ -442,15 +438,6 @@ def _scheduler(
             what = "must be absent beside injection_policy or active_chunks_per_dimension"
             raise reader.error("scheduler", key, f"{what}, not {own[key]!r}")
     return replace(made, **bounds)  # type: ignore[arg-type]
-
-
-def _waves(
-    base: Scheduler, endpoint: InSwitchEndpoint, dimensions: Sequence[Dimension]
-) -> Scheduler:
-    """A chunk is a wave in a plane; so many are under way."""
-    return replace(
-        base, chunk_bytes=endpoint.chunk_of(dimensions), concurrency=endpoint.outstanding
-    )
 
 
 def _engine_scheduler(engine: EngineSection, first: Dimension, shards: int) -> Scheduler:

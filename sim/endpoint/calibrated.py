@@ -1,6 +1,6 @@
 """An endpoint with what a measurement adds to it: time per call, and per dependent message."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sim.collectives.program import Plan
@@ -66,6 +66,16 @@ class CalibratedEndpoint:
     def in_switch(self) -> str | None:
         """How switches reduce, if they do."""
         return getattr(self.endpoint, "in_switch", None)
+
+    @property
+    def chunk_of(self) -> Callable[[Sequence[Dimension]], float] | None:
+        """How it cuts collectives, if it does."""
+        return getattr(self.endpoint, "chunk_of", None)
+
+    @property
+    def outstanding(self) -> int | None:
+        """Chunks that it has under way, if it says so."""
+        return getattr(self.endpoint, "outstanding", None)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         made = self.endpoint.model(network, kind, plan)

@@ -14,6 +14,7 @@ from sim.events.kernel import constants, tables
 from sim.events.kernel.packets import PacketState
 from sim.events.lowering import Lowering
 from sim.events.packets import PacketOptions, packet_state
+from sim.events.record import Admission
 from sim.events.scheduler import Scheduler
 from sim.events.sends import Row
 from sim.events.state import make_state
@@ -23,6 +24,10 @@ from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
 
 __all__ = ["Lowered", "job_network", "lower"]
+
+_Cut = tuple[list[tuple[float, int, int]], tuple[list[float], list[float]]]
+"""Of a call: size, first phase record and number of phases of each chunk; by column of phases the
+mean latency of a message, and by buffer the bytes that a chunk takes."""
 
 MOST_LEVELS = 4096
 """Of priorities: ranks of chunks, which have their level in the upper bits, are 64-bit."""
@@ -43,10 +48,13 @@ class Lowered:
     chunks: np.ndarray
     phase_names: list[list[str]]
     unit_names: list[str]
+    unit_servers: tuple[int, ...]
     columns: int
     rows: int
     notes: list[str]
     wire_factor: float
+    latency_s: np.ndarray
+    admission: Admission
     times: Mapping[str, float]
 
 
@@ -93,9 +101,15 @@ def lower(
     times = _check_times(low, [_call_of(job, users[0]).size_bytes for users in calls])
     chunk_rows: list[Row] = []
     call_rows: list[Row] = []
+    means: list[tuple[list[float], list[float]]] = []
+    same: dict[tuple[object, ...], _Cut] = {}
     for number, users in enumerate(calls):
         call = _call_of(job, users[0])
-        made = _chunk_rows(low, call.kind, call.dimensions, call.size_bytes, number)
+        key = (call.kind, call.dimensions, call.size_bytes)
+        if key not in same:
+            same[key] = _chunk_rows(low, *key, len(calls))
+        made, of_chunks = same[key]
+        means.append(of_chunks)
         model = low.models[id(low.plans[call.kind, call.dimensions])]
         rank = _rank(scheduler, call.policy, levels[call.priority], number)
         call_rows.append(
@@ -123,6 +137,7 @@ def lower(
     state = make_state(
         low, job, calls, chunk_rows, call_rows, graph_of, stragglers, bucket_fs, buckets, spans
     )
+    low.note_choices()
     state.numbers[constants.FIRST_TRANSFER] = first_transfer
     state.numbers[constants.RESERVE] = reserve
     state.numbers[constants.CHECK] = check
@@ -144,12 +159,29 @@ def lower(
             for u in calls
         ],
         unit_names=low.units,
+        unit_servers=tuple(low.servers),
         columns=low.columns,
         rows=low.rows,
         notes=low.notes,
         times=times,
         wire_factor=low.wire_factor,
+        latency_s=_table([latency for latency, _ in means], low.columns),
+        admission=Admission(
+            places=tuple(each for each in low.queue_limit if 0 < each < constants.UNBOUND),
+            contexts=tuple(each for each in low.pool_limit if each < constants.UNBOUND),
+            rooms=tuple(zip(low.partitions, low.partition_bytes)),
+            held_bytes=_table([taken for _, taken in means], len(low.partitions)),
+            ready=scheduler.threshold is not None,
+        ),
     )
+
+
+def _table(rows: Sequence[Sequence[float]], columns: int) -> np.ndarray:
+    """Rows of up to so many columns; nought where they are shorter."""
+    made = np.zeros((len(rows), columns))
+    for number, row in enumerate(rows):
+        made[number, : len(row)] = row[:columns]
+    return made
 
 
 def _check_fold(fold: str) -> None:
@@ -310,13 +342,13 @@ def _chunk_rows(
     kind: CollectiveKind,
     dimensions: tuple[int, ...] | None,
     size: float,
-    call: int,
-) -> list[tuple[float, int, int]]:
-    """Size, first phase record and number of phases of each chunk of a call."""
+    calls: int,
+) -> _Cut:
+    """The chunks of one of so many calls."""
     plan = low.plans[kind, dimensions]
     if size == 0 or not any(v.phases for v in plan.variants):
-        return []
-    total = low.scheduler.chunks(size, len(plan.variants))
+        return [], ([], [])
+    total = low.scheduler.chunks(size, len(plan.variants), low.chunk_bytes(plan, size, calls))
     weights = np.array([v.weight for v in plan.variants])
     weights = weights / weights.sum()
     if total < len(weights):
@@ -324,11 +356,15 @@ def _chunk_rows(
         weights = np.full(total, 1 / total)
     counts = np.maximum(1, np.round(weights * total)).astype(int)
     pieces = (size * weights / counts).tolist()
-    rows = [(piece, *low.rows_of(plan, number, piece)) for number, piece in enumerate(pieces)]
+    uses = low.uses(plan, list(zip(pieces, counts.tolist())))
+    places = low.places(plan, uses)
+    rows = [
+        (piece, *low.rows_of(plan, number, piece, places)) for number, piece in enumerate(pieces)
+    ]
     variants = np.repeat(np.arange(len(counts)), counts)
     positions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
     in_turns = np.lexsort((variants, positions))
-    return [rows[variant] for variant in variants[in_turns].tolist()]
+    return [rows[variant] for variant in variants[in_turns].tolist()], low.means_of(uses)
 
 
 def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:

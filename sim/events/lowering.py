@@ -1,7 +1,7 @@
 """Plans and transfers as records: phases, programs, queues and partitions."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from sim.collectives.program import (
     relays_of,
 )
 from sim.endpoint.endpoint import Endpoint, EndpointModel
+from sim.events import defaults
 from sim.events.kernel import constants
 from sim.events.packets import PacketOptions, dated_dimensions
-from sim.events.scheduler import Scheduler
+from sim.events.scheduler import AUTO, Scheduler
 from sim.events.sends import Row, SendTables
 from sim.events.transfers import Transfer, channels_of
 from sim.network.embedding import embedding
@@ -63,13 +64,16 @@ class Lowering(SendTables):
         self.queues: dict[tuple[object, ...], int] = {}
         self.queue_group: list[int] = []
         self.groups: dict[tuple[object, ...], int] = {}
-        self.queue_limit: list[int] = []  # places of each group
+        self.queue_limit: list[int] = []  # places of each group, for chunks that find most
+        self.chosen_bytes: set[float] = set()  # of chunks, and places, by the rule
+        self.chosen_places: set[int] = set()
+        self.phase_times: dict[tuple[int, int], defaults.PhaseTimes] = {}
         self.pool_limit: list[int] = []  # contexts of the phases of that index
         self.plans: dict[tuple[CollectiveKind, tuple[int, ...] | None], Plan] = {}
         self.views: dict[int, Network] = {}  # of the network, that plans see
         self.queues_of: dict[int, str] = {}  # of plans
         self.program_at: dict[tuple[int, int], int] = {}
-        self.variant_rows: dict[tuple[int, int, tuple[int, ...]], tuple[int, int]] = {}
+        self.variant_rows: dict[tuple[object, ...], tuple[int, int]] = {}
         self.phases_left: dict[int, set[int]] = {}  # with which links of a channel are used
         self.width = 1
         self.relay_width = 0
@@ -156,12 +160,15 @@ class Lowering(SendTables):
                 self._partitions(model, deepest)
                 self._pool(deepest - 1, model)
 
-    def rows_of(self, plan: Plan, variant: int, size: float) -> tuple[int, int]:
-        """First phase record and number of phases of a variant for chunks of a size."""
+    def rows_of(
+        self, plan: Plan, variant: int, size: float, places: int
+    ) -> tuple[int, int]:
+        """First phase record and number of phases of a variant for chunks of a size, which find so
+        many places in a queue."""
         phases = plan.variants[variant].phases
         model = self.models[id(plan)]
         counts = [self._messages(phase, model, size) for phase in phases]
-        key = (id(plan), variant, tuple(counts))
+        key = (id(plan), variant, tuple(counts), places)
         if key in self.variant_rows:
             return self.variant_rows[key]
         first, offset, relays = len(self.phases), 0, 0
@@ -179,6 +186,7 @@ class Lowering(SendTables):
                 (
                     made[0],
                     self._queue(index, phase, plan),
+                    places,
                     offset,
                     count,
                     width,
@@ -225,10 +233,12 @@ class Lowering(SendTables):
         )
         count = max(1, math.ceil(largest * size / model.message_bytes - 1e-9))
         if count > MOST_MESSAGES:
-            self.notes.append(
+            note = (
                 f"{phase.name}: {count} messages a step are more than {MOST_MESSAGES}; larger "
                 "messages are simulated"
             )
+            if note not in self.notes:
+                self.notes.append(note)
         return min(count, MOST_MESSAGES)
 
     def _partitions(self, model: EndpointModel, phases: int) -> list[int]:
@@ -255,11 +265,88 @@ class Lowering(SendTables):
         key = (index, *ring) if _shares(model) else places
         if places not in self.groups:
             self.groups[places] = len(self.queue_limit)
-            self.queue_limit.append(self.scheduler.concurrency or constants.UNBOUND)
+            self.queue_limit.append(0)
         if key not in self.queues:
             self.queues[key] = len(self.queue_group)
             self.queue_group.append(self.groups[places])
         return self.queues[key]
+
+    # ---- Chunks and places that nobody has stated.
+
+    def chunk_bytes(self, plan: Plan, size_bytes: float, calls: int) -> float:
+        """Of a chunk, where the scheduler does not say: as the endpoint cuts collectives, or by
+        the rule."""
+        own = getattr(self.endpoint, "chunk_of", None)
+        if own is not None:
+            return float(own(self.network.dimensions))
+        return defaults.chunk_bytes(size_bytes, calls, plan, self.models[id(plan)])
+
+    def places(self, plan: Plan, uses: Sequence[defaults.Use]) -> int:
+        """How many chunks of a call may be in a queue at a time: as stated, or as many as the
+        endpoint has under way, or by the rule."""
+        if not self.scheduler.cuts and getattr(self.endpoint, "chunk_of", None) is None:
+            self.chosen_bytes |= {each.size_bytes for each in uses}
+        stated = self.scheduler.concurrency
+        own = getattr(self.endpoint, "outstanding", None)
+        bound = own if stated == AUTO else stated
+        if stated == AUTO and own is None:
+            bound = defaults.places(uses, self.models[id(plan)])
+            self.chosen_places.add(bound)
+        limit = constants.UNBOUND if bound is None else min(int(bound), constants.UNBOUND)
+        for group in {each.group for each in uses}:
+            self.queue_limit[group] = max(self.queue_limit[group], limit)
+        return limit
+
+    def note_choices(self) -> None:
+        """A note on what nobody has stated."""
+        said = []
+        if self.chosen_bytes:
+            said.append(f"chunks of {_range(self.chosen_bytes)} bytes (scheduler.chunk_bytes)")
+        if self.chosen_places:
+            said.append(f"{_range(self.chosen_places)} in a queue (scheduler.concurrency)")
+        if said:
+            self.notes.append(f"chosen: {', '.join(said)}")
+
+    def uses(self, plan: Plan, of_each: Sequence[tuple[float, int]]) -> list[defaults.Use]:
+        """The phases of all chunks of a call, and the queues before them. *of_each*: size and
+        number of the chunks of each variant."""
+        model = self.models[id(plan)]
+        found = []
+        for variant, (size_bytes, chunks) in zip(plan.variants, of_each):
+            for index, phase in enumerate(variant.phases):
+                key = (id(phase), id(model))
+                if key not in self.phase_times:
+                    self.phase_times[key] = defaults.times_of(
+                        self.views[id(plan)], phase, model, software=self.software
+                    )
+                found.append(
+                    defaults.Use(
+                        group=self.queue_group[self._queue(index, phase, plan)],
+                        index=index,
+                        last=index + 1 == len(variant.phases),
+                        phase=phase,
+                        times=self.phase_times[key],
+                        chunks=chunks,
+                        size_bytes=size_bytes,
+                        messages=self._messages(phase, model, size_bytes),
+                    )
+                )
+        return found
+
+    def means_of(self, uses: Sequence[defaults.Use]) -> tuple[list[float], list[float]]:
+        """Of the chunks of a call: by column of its phases, the latency of links on the way of a
+        message, and by buffer the bytes that a chunk takes."""
+        latency_s, messages = [0.0] * self.columns, [0.0] * self.columns
+        taken = [0.0] * (self.columns + 1)
+        total = sum(use.chunks for use in uses if use.index == 0)
+        for use in uses:
+            sent = use.chunks * use.times.messages * use.messages
+            messages[use.index + 1] += sent
+            latency_s[use.index + 1] += sent * use.times.latency_s
+            taken[use.index] += use.chunks * use.size_bytes * use.phase.data_in / total
+            if use.last:
+                taken[use.index + 1] += use.chunks * use.size_bytes * use.phase.data_out / total
+        return [each / max(1.0, sent) for each, sent in zip(latency_s, messages)], taken
 
     def _pool(self, index: int, model: EndpointModel) -> int:
         """The contexts that the queues of the phases of an index share; -1 for no bound."""
@@ -361,7 +448,7 @@ class Lowering(SendTables):
                 count = min(count, MOST_MESSAGES)
             if count not in rows:
                 rows[count] = len(self.phases)
-                self.phases.append((0, 0, 0, count, 1, 1, -1, -1, -1, -1, 0.0, 0.0, 0, 0))
+                self.phases.append((0, 0, 0, 0, count, 1, 1, -1, -1, -1, -1, 0.0, 0.0, 0, 0))
                 self.phase_of_row.append(None)
             chunk_rows.append((transfer.size_bytes, 0, pseudo_call, rows[count], 0, -1, 0))
             self.transfer_rows.append(
@@ -380,6 +467,12 @@ def _channels(phase: Phase) -> Iterator[Channel]:
     for relay in relays_of(phase):
         for send in relay.sends:
             yield send.channel
+
+
+def _range(numbers: Collection[float]) -> str:
+    """Least and most, in whole numbers."""
+    ends = [f"{each:.0f}" for each in (min(numbers), max(numbers))]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _shares(model: EndpointModel) -> bool:

@@ -12,7 +12,25 @@ from numpy.typing import NDArray
 from sim.endpoint.rates import EndpointRates
 from sim.network.link import Link
 
-__all__ = ["CallPhases", "RunRecord"]
+__all__ = ["Admission", "CallPhases", "RunRecord"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """What bounds the chunks of a node that are under way.
+
+    ``places``: of each scheduling queue; ``contexts``: of the phases of each index; ``rooms``: name
+    and bytes of each buffer, and ``held_bytes``: (calls, rooms), what a chunk of a call takes there
+    in the mean. Queues without a bound are not among the places. ``ready``: whether the dispatcher
+    holds chunks back.
+    """
+
+    places: tuple[int, ...]
+    contexts: tuple[int, ...]
+    rooms: tuple[tuple[str, float], ...]
+    held_bytes: NDArray[np.float64]
+    ready: bool
+
 
 @dataclass(frozen=True, kw_only=True)
 class CallPhases:
@@ -26,6 +44,7 @@ class CallPhases:
     queue_delay_fs          (calls, phases): waiting of all chunks on all rows before the phase
     time_fs                 (calls, phases): from entering to leaving the phase, summed likewise
     network_delay_fs        (calls, phases): from a message's request of a link to its arrival
+    latency_fs              (calls, phases): the part of it that is latency of links
     bus_delay_fs            (calls, phases): of messages in endpoint buses, memory and units
     messages                (calls, phases): messages sent
     ======================  ==========================================================
@@ -36,6 +55,7 @@ class CallPhases:
     queue_delay_fs: NDArray[np.int64]
     time_fs: NDArray[np.int64]
     network_delay_fs: NDArray[np.int64]
+    latency_fs: NDArray[np.int64]
     bus_delay_fs: NDArray[np.int64]
     messages: NDArray[np.int64]
 
@@ -46,7 +66,7 @@ class RunRecord:
 
     Where ``folded``, one node stands for all ``nodes`` and the arrays over nodes have one row,
     those over links only the links of that node. What a level cannot know is None or empty:
-    ``events`` and ``call_phases`` are known to event simulations only.
+    ``events``, ``call_phases`` and ``admission`` are known to event simulations only.
 
     ======================  ==========================================================
     array                   shape and meaning
@@ -58,13 +78,16 @@ class RunRecord:
     calls                   list of (graph, task) of each collective call, by its number
     links                   of Link; link_bytes, link_busy_fs by the same index, and
                             link_starved_fs (free, but without credits for what waits) of packets
-    unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
-                            (units, rows), unit_bytes (units, rows)
+    unit_names              names of endpoint resources, e.g. "memory read"; unit_servers alike of
+                            each, whose time unit_busy_fs (units, rows) adds up; unit_bytes
+                            (units, rows)
     engine_busy_fs          (rows,): time with at least one chunk assigned
     bucket_fs               width of the buckets of the series below; 0 = not recorded
     link_series_fs          (dimensions, buckets): busy time of all links of a dimension
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
+    admission               what bounded the chunks under way
+    receive_fs              what passes at a node after every message, beside its stages
     spans_left_out          intervals for which the trace had no room
     network_reduces         switches reduce and multicast, which lower bounds must know
     wire_factor             size of data on the links over that in memory; link_bytes has it
@@ -96,10 +119,13 @@ class RunRecord:
     events: int | None = None
     link_starved_fs: NDArray[np.int64] | None = None
     call_phases: CallPhases | None = None
+    admission: Admission | None = None
+    receive_fs: int = 0
     wire_factor: float = 1.0
     network_reduces: bool = False
     endpoint_rates: EndpointRates | None = None
     shared_links: bool = True
+    unit_servers: tuple[int, ...] = ()
     spans_left_out: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from sim.fields import check_fields
 
-__all__ = ["Scheduler"]
+__all__ = ["AUTO", "Scheduler"]
+
+AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,16 +19,18 @@ class Scheduler:
         ``lifo``: chunks of the newest collective first; ``fifo``: of the oldest.
     splits : int or None
         Chunks of a collective. None: as many as ``chunk_bytes`` asks for.
-    chunk_bytes : float
-        Size of a chunk where ``splits`` is None.
+    chunk_bytes : float or None
+        Size of a chunk where ``splits`` is None. None: by size, endpoint and algorithm
+        (:mod:`sim.events.defaults`).
     least_chunk_bytes : float
         Chunks are not made smaller than that.
     threshold, issue : int or None
         The dispatcher issues P = ``issue`` chunks while fewer than T = ``threshold`` are in their
         first phase. None: no bound.
-    concurrency : int or None
+    concurrency : int, None or "auto"
         Chunks of a node that may be in one scheduling queue at a time. None: no bound; then all
-        chunks share the links of the first phase and none gets to the second early.
+        chunks share the links of the first phase and none gets to the second early. ``auto``: as
+        many as keep the links busy (:mod:`sim.events.defaults`).
     queues : str
         ``dimension``: a queue for every ring of every dimension, shared by the phases there, as in
         ASTRA-sim's released code; ``phase``: one for every ring of every phase. Then chunks of
@@ -42,11 +46,11 @@ class Scheduler:
 
     policy: str = "lifo"
     splits: int | None = None
-    chunk_bytes: float = 65536
+    chunk_bytes: float | None = None
     least_chunk_bytes: float = 1
     threshold: int | None = None
     issue: int | None = None
-    concurrency: int | None = 8
+    concurrency: int | str | None = AUTO
     queues: str = "auto"
     collectives: str = "all"
 
@@ -59,19 +63,30 @@ class Scheduler:
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        if isinstance(self.concurrency, str) and self.concurrency != AUTO:
+            what = f"must be an integer, None or {AUTO!r}, not {self.concurrency!r}"
+            raise ValueError(f"concurrency {what}")
         for name in ("splits", "threshold", "issue", "concurrency"):
             number = getattr(self, name)
-            if number is not None and number < 1:
+            if number is not None and number != AUTO and number < 1:
                 raise ValueError(f"{name} must be at least 1 or None, not {number!r}")
         for name, least in (("chunk_bytes", 1), ("least_chunk_bytes", 0)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise ValueError(f"{name} must be at least {least}, not {value!r}")
 
-    def chunks(self, size_bytes: float, variants: int) -> int:
-        """How many chunks a collective of that size is cut into."""
+    @property
+    def cuts(self) -> bool:
+        """Whether it says itself how collectives are cut."""
+        return self.splits is not None or self.chunk_bytes is not None
+
+    def chunks(self, size_bytes: float, variants: int, otherwise_bytes: float) -> int:
+        """How many chunks a collective of that size is cut into; of *otherwise_bytes* where it is
+        not the scheduler that `cuts`."""
         count = self.splits
         if count is None:
-            count = max(1, -(-int(size_bytes) // int(self.chunk_bytes)))
+            each = int(otherwise_bytes if self.chunk_bytes is None else self.chunk_bytes)
+            count = max(1, -(-int(size_bytes) // each))
             # Every variant gets its share.
             count = -(-count // variants) * variants
         if self.least_chunk_bytes > 0 and size_bytes / count < self.least_chunk_bytes:

@@ -73,7 +73,8 @@ def simulate(
     Parameters
     ----------
     endpoint, scheduler, algorithms (one choice, or one for each kind of collective)
-        Default to an ideal endpoint, chunks of 64 KiB in LIFO order, and multi-colour collectives.
+        Default to an ideal endpoint, chunks in LIFO order whose size and number under way follow
+        the collective (:mod:`sim.events.defaults`), and multi-colour collectives.
         The endpoint may be a name of `sim.endpoint.kinds`. What it takes from training is not
         applied to *job*, whose times stay, with a note; descriptions apply it (`foldwire.run`).
     granularity : str
@@ -347,6 +348,9 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
             queue_delay_fs=s.queue_delay.reshape(-1, columns)[:calls],
             time_fs=s.phase_time.reshape(-1, columns)[:calls],
             network_delay_fs=s.network_delay.reshape(-1, columns)[:calls],
+            latency_fs=(
+                s.messages.reshape(-1, columns)[:calls] * lowered.latency_s * FS_PER_S
+            ).astype(np.int64),
             bus_delay_fs=s.bus_delay.reshape(-1, columns)[:calls],
             messages=s.messages.reshape(-1, columns)[:calls],
         ),
@@ -354,6 +358,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         link_bytes=np.ceil(s.link["bytes"] * lowered.wire_factor - 1e-6).astype(np.int64),
         link_busy_fs=s.link["busy"].copy(),
         unit_names=lowered.unit_names,
+        unit_servers=lowered.unit_servers,
         unit_busy_fs=s.unit_busy[: len(lowered.unit_names) * rows].reshape(-1, rows),
         unit_bytes=s.unit_bytes[: len(lowered.unit_names) * rows].reshape(-1, rows),
         engine_busy_fs=s.engine_busy,
@@ -363,6 +368,8 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
         spans_left_out=left_out,
+        admission=lowered.admission,
+        receive_fs=int(numbers[constants.RECEIVE_FS]),
         wire_factor=lowered.wire_factor,
         network_reduces=len(s.relay_needs) > 1,
         shared_links=bool(numbers[constants.SHARED_LINKS]),

@@ -18,9 +18,10 @@ __all__ = ["COLLECTIVES", "Row", "lines_of", "measure", "sizes_from"]
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 ELEMENT_BYTES = 4
-CHUNKS = 512
-"""Into which large vectors are cut; more would cost time and change nothing."""
-LEAST_CHUNK_BYTES = 1 << 16
+MESSAGES = 4096
+"""Of a step of a large vector; more would cost time and change nothing."""
+WAVES = 512
+"""Into which large vectors are cut, likewise."""
 ROUNDING = 1e-12
 
 
@@ -165,13 +166,9 @@ def _row(
     if "endpoint" in tables:
         description["endpoint"] = {**tables["endpoint"], **_waves(here, tables, per_rank)}
     else:
-        # A chunk of an all-gather grows on its way to that of the whole vector.
-        least = max(16, LEAST_CHUNK_BYTES * per_rank // size_bytes)
-        chunk = max(least, -(-per_rank // CHUNKS))
-        description["endpoint"] = {"kind": "ideal", "delay_s": 0.0}
-        if chunk > LEAST_CHUNK_BYTES:
-            description["endpoint"]["message_bytes"] = chunk / 8
-        description["scheduler"] = {"chunk_bytes": chunk}
+        # Messages of large vectors are larger, so that there are not more of them.
+        message = max(4096.0, size_bytes / MESSAGES)
+        description["endpoint"] = {"kind": "ideal", "delay_s": 0.0, "message_bytes": message}
     added = Calibration() if calibration is None else calibration
     description["calibration"] = {
         "share": added.share, "start": added.start, "step": added.step,
@@ -204,8 +201,8 @@ def _bound_s(here: Machine, network: Network, call: CollectiveCall) -> float:
 def _waves(
     here: Machine, tables: Mapping[str, Mapping[str, Any]], per_rank: int
 ) -> dict[str, float]:
-    """Waves of large vectors are larger, so that there are not more of them than chunks."""
+    """Waves of large vectors are larger, so that there are not more of them."""
     members = here.nodes if tables["endpoint"]["mode"] == "pull" else 1
     planes = max(each["lanes"] for each in here.dimensions)
-    wave = max(8192.0, per_rank / CHUNKS * planes / members)
+    wave = max(8192.0, per_rank / WAVES * planes / members)
     return {"wave_bytes": wave, "message_bytes": max(2048.0, wave * members / planes / 8)}

@@ -1,18 +1,23 @@
 """How close the collectives of a run came to what their network allows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from gen.table import Cell, Column, Table
 from sim.events.record import RunRecord
 from sim.limits.bounds import LATENCY, Bound
+from sim.limits.held import Held, held
 from sim.limits.network import call_bound
 from sim.network.network import Network
 from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 
-__all__ = ["limits_table"]
+__all__ = ["NEAR", "held_note", "limits_table"]
+
+NEAR = 0.9
+"""Of the bound: whatever stays below has a reason that is named."""
+
 
 @dataclass(frozen=True)
 class _Done:
@@ -41,6 +46,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
     BoundViolation
         A collective was faster than possible: the simulation or the bound is wrong.
     """
+    known = record.call_phases is not None
     table = Table(
         "Limits",
         [
@@ -54,6 +60,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
             Column("mean_s", "mean", "µs", 3),
             Column("algbw_bytes_per_s", "algbw", "GB/s", 3),
             Column("busbw_bytes_per_s", "busbw", "GB/s", 3),
+            *([Column("held_by", "held by")] if known else []),
             Column("best_percent", "reached at best", "%", 1),
             Column("mean_percent", "reached on average", "%", 1),
         ],
@@ -61,18 +68,21 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         "collective are of it alone, though others may run at the same time. Times are from the "
         "first issue to the last end, without the update that follows. algbw and busbw: those of "
         "nccl-tests, of the mean time."
+        + (f" Held by: what kept it below {100 * NEAR:.0f} %." if known else "")
         + ("" if record.shared_links else " Links are not shared, which no network can do."),
     )
-    network = network if job.shape is None else network.split(job.shape)
     done = list(_done(record, job, network))
+    held_by: list[Cell] = [_held_by(record, done)] if known else []
     if len(done) > 1:
         seconds, resource = _together(done)
         busy = _in_progress(done)
         share = 100 * seconds / busy if busy else None
         table.add(
             "all together", sum(each.call.size_bytes for each in done), None, len(done),
-            seconds, resource, busy, busy, None, None, share, share,
+            seconds, resource, busy, busy, None, None, *held_by, share, share,
         )
+        held_by = [None] * len(held_by)
+    seen = network if job.shape is None else network.split(job.shape)
     groups: dict[tuple[object, ...], list[_Done]] = {}
     for each in done:
         key = (each.call.kind, each.call.size_bytes, each.call.dimensions)
@@ -90,10 +100,42 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
             bound.resource,
             min(times),
             mean,
-            *_bandwidths(call, network, mean),
+            *_bandwidths(call, seen, mean),
+            *held_by,
             *(_percent(bound, time, record) for time in (min(times), mean)),
         )
     return table
+
+
+def held_note(record: RunRecord, job: Job, network: Network) -> list[str]:
+    """What the summary says of a run whose collectives, together, stayed well below their bound."""
+    done = list(_done(record, job, network))
+    share, _ = _reached(done)
+    if record.call_phases is None or not done or share >= NEAR or not record.shared_links:
+        return []
+    found = _held(record, done)
+    by = "nothing that was recorded explains it" if found is None else f"held by {found}"
+    return [f"collectives: {100 * share:.3g} % of their bound, {by}"]
+
+
+def _held_by(record: RunRecord, done: Sequence[_Done]) -> str | None:
+    share, _ = _reached(done)
+    found = _held(record, done) if done and share < NEAR else None
+    return None if found is None else found.by
+
+
+def _held(record: RunRecord, done: Sequence[_Done]) -> Held | None:
+    share, busy_s = _reached(done)
+    return held(record, share, busy_s * FS_PER_S)
+
+
+def _reached(done: Sequence[_Done]) -> tuple[float, float]:
+    """Of the bound of all together, and the time in which at least one is in progress."""
+    if len(done) == 1:
+        seconds, busy = done[0].bound.seconds, done[0].seconds
+    else:
+        (seconds, _), busy = _together(done), _in_progress(done)
+    return (seconds / busy if busy else 1.0), busy
 
 
 def _bandwidths(call: CollectiveCall, network: Network, seconds: float) -> tuple[Cell, Cell]:
@@ -119,6 +161,7 @@ def _percent(bound: Bound, seconds: float, record: RunRecord) -> float:
 
 
 def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
+    network = network if job.shape is None else network.split(job.shape)
     bounds: dict[tuple[object, ...], Bound] = {}
     for graph, index in record.calls:
         task = job.graphs[graph].tasks[index]

@@ -51,7 +51,7 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     ".priority": ("0", "-1"),
     ".reductions": ("[]",),
     ".halves": ("[]",),
-    ".chunk_bytes": ("1.5",),
+    ".chunk_bytes": ("1.5", "None"),
     ".least_chunk_bytes": ("0", "1.5"),
     ".concurrency": ("None",),
     "Network.view.dimensions": ("None", "[]"),

@@ -111,7 +111,8 @@ def admit(s, c, now, node, queue, forced, depth):
     if chunk >= 0 and (place or chunk == forced):
         phase = s.slot_state[s.chunks[chunk].slot * c.nodes + node].phase
         row = s.chunks[chunk].phase + phase
-        if chunk == forced or _fits(s, c, node, chunk, row, phase == 0):
+        place = s.queue_used[node * c.queues + group] < s.phases[row].places
+        if chunk == forced or (place and _fits(s, c, node, chunk, row, phase == 0)):
             depth = later(s, depth, ADMIT, queue)
             depth = _enter_phase(s, c, now, node, queue, chunk, row, phase == 0, depth)
             if agree:
@@ -222,9 +223,10 @@ def _first_that_fits(
             continue
         local = chunks[chunk].slot * n_nodes + node
         phase = slot_state[local].phase
-        if not _has_room(
+        row = chunks[chunk].phase + phase
+        if queue_used[node * n_queues + group] >= phases[row].places or not _has_room(
             chunks, phases, partition_used, partition_limit, pool_used, pool_limit,
-            node * n_partitions, node * n_pools, chunk, chunks[chunk].phase + phase, phase == 0,
+            node * n_partitions, node * n_pools, chunk, row, phase == 0,
         ):
             continue
         if best >= 0:

@@ -84,6 +84,7 @@ PHASE = np.dtype(
     [
         ("program", I4),
         ("queue", I4),
+        ("places", I4),
         ("state", I4),
         ("messages", I4),
         ("width", I4),

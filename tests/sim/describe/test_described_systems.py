@@ -426,7 +426,11 @@ def test_side_thread_takes_the_embedding_off_the_critical_path():
         ({"topology": {**RING, "bandwidth_bytes_per_s": 1e-9}}, "workload: must be done within"),
         ({"topology": {**RING, "latency_s": float("inf")}}, "topology.latency_s: must be a number"),
         ({"topology": {**RING, "efficiency": float("nan")}}, "topology.efficiency: must be a num"),
-        ({"workload": {**COLLECTIVE, "size_bytes": 10**15}}, "scheduler.chunk_bytes: must cut the"),
+        ({"workload": {**COLLECTIVE, "size_bytes": 10**15}}, "workload: must be done within 9000"),
+        (
+            {"workload": {**COLLECTIVE, "size_bytes": 10**15}, "scheduler": {"chunk_bytes": 4096}},
+            "scheduler.chunk_bytes: must cut the collectives into at most",
+        ),
         ({"workload": {**COLLECTIVE, "size_bytes": 10**30}}, "workload.size_bytes: must be an int"),
         (
             {"workload": {**COLLECTIVE, "size_bytes": 10**12}, "scheduler": {"splits": 10**9}},

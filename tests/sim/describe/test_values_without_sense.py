@@ -52,7 +52,11 @@ def with_(section, **changes):
             "workload.generator: must be 'transformer', with preset = 'gpt3', not 'gpt3'",
         ),
         (
-            {**SYSTEM, "workload": {"generator": "transformer", "preset": "gpt3"}},
+            {
+                **SYSTEM,
+                "workload": {"generator": "transformer", "preset": "gpt3"},
+                "scheduler": {"chunk_bytes": 65536},
+            },
             "; from 65536 to 262144 would do",
         ),
         (
@@ -80,6 +84,7 @@ def test_the_chunk_size_that_is_proposed_will_do():
     system = {**SYSTEM, "workload": {"generator": "transformer", "preset": "gpt3"}}
 
     build(describe({**system, "scheduler": {"chunk_bytes": 262144}}))
+    build(describe(system))  # chosen ones do, too
 
 
 def test_files_nested_too_deeply_are_refused():

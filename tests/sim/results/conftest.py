@@ -115,6 +115,7 @@ def made_record(job):
             queue_delay_fs=np.array([[16, 8], [6, 0], [4, 0], [0, 0]]) * US,
             time_fs=np.array([[160, 80], [40, 40], [60, 0], [22, 0]]) * US,
             network_delay_fs=np.array([[24, 24], [4, 4], [2, 0], [2, 0]]) * US,
+            latency_fs=np.array([[4, 4], [1, 1], [1, 0], [1, 0]]) * US,
             bus_delay_fs=np.array([[8, 8], [1, 1], [0, 0], [1, 0]]) * US,
             messages=np.array([[8, 8], [2, 2], [2, 0], [2, 0]]),
         ),

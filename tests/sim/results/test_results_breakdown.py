@@ -248,6 +248,7 @@ def _bare(start, end, ready, graph_of):
             queue_delay_fs=none,
             time_fs=none,
             network_delay_fs=none,
+            latency_fs=none,
             bus_delay_fs=none,
             messages=none,
         ),

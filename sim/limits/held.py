@@ -1,0 +1,221 @@
+"""What held a run that stayed below its bound, from what the run recorded.
+
+A collective reaches its bound if the busiest resource never waits. Where one did, this says for
+what, in the order in which the questions are asked:
+
+1. A link or a unit of an endpoint was busy for `BUSY` of the time in which collectives were in
+   progress: the algorithm, or the endpoint, gives it more to do than the bound counts.
+2. Nodes that came late held up those that waited for them, from the first to begin a collective on.
+3. The time of chunks in each phase is divided as that of their messages: *latency* of links, the
+   *endpoint* (its stages and what passes after each message), waiting for *links* that are shared,
+   and the *transfer* itself. A phase in which latency and endpoint are more than the waiting for
+   links left links idle: more chunks under way would have filled them. If chunks waited to be
+   admitted, that was *admission*, and what bounds them and was fullest is named: places in queues,
+   contexts, a buffer, or the dispatcher.
+4. Of admission, latency and endpoint the largest is named.
+5. If they are small, what one message needs in each phase may be long in a short run. Phases come
+   one after the other instead of beside each other where chunks waited for links, and those of all
+   dimensions together were busy all the time. Messages are passed on whole where the transfer took
+   longest.
+
+What is smaller than `PART` of the share that was lost explains nothing, and is not named.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.events.record import RunRecord
+
+__all__ = ["Held", "held"]
+
+BUSY = 0.9
+PART = 0.5
+"""Of what was lost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """``by``: a word, ``why``: the figures behind it."""
+
+    by: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.by} ({self.why})"
+
+
+def held(record: RunRecord, reached: float, in_progress_fs: float) -> Held | None:
+    """What held the collectives of a run, which reached a share of their bound in the time in which
+    at least one of them was in progress; None if nothing explains it, or the level of the run does
+    not record it."""
+    if record.call_phases is None or record.admission is None or in_progress_fs <= 0:
+        return None
+    busiest = _busiest(record, in_progress_fs)
+    if busiest is not None:
+        return busiest
+    lost = PART * (1 - reached)
+    late = _late(record)
+    if late >= lost:
+        why = f"others waited for them for {_percent(late)} of the time of collectives"
+        return Held(by="late nodes", why=why)
+    parts, life = _parts(record, lost)
+    if not life:
+        return None
+    shares = {name: part / life for name, part in parts.items()}
+    by = max(("admission", "latency", "endpoint"), key=lambda name: shares[name])
+    if shares[by] >= lost:
+        if by == "admission":
+            return _admission(record, in_progress_fs)
+        return _part(record, by, shares[by])
+    once = _once(record) / in_progress_fs
+    if once >= lost:
+        why = f"a message in each phase, with nothing beside it, takes {_percent(once)} of the time"
+        return Held(by="latency", why=why)
+    if shares["links"] >= max(lost, shares["transfer"]):
+        return _phases(record, in_progress_fs)
+    return _part(record, "transfer", shares["transfer"]) if shares["transfer"] >= lost else None
+
+
+def _busiest(record: RunRecord, time_fs: float) -> Held | None:
+    """The resource that was busy all the time, if there is one."""
+    found = []
+    if len(record.link_busy_fs):
+        link = int(record.link_busy_fs.argmax())
+        name = f"links of dimension {record.links[link].dimension}"
+        found.append((float(record.link_busy_fs[link]), name))
+    found += _units(record)
+    busy_fs, name = max(found, default=(0.0, ""))
+    if busy_fs < BUSY * time_fs:
+        return None
+    return Held(by=name, why=f"busy for {_percent(busy_fs / time_fs)} of the time")
+
+
+def _late(record: RunRecord) -> float:
+    """Of the time of collectives, until the last node has begun them."""
+    waited = lasted = 0.0
+    for graph, task in record.calls:
+        rows = record.graph_of == graph
+        starts, ends = record.task_start_fs[rows, task], record.task_end_fs[rows, task]
+        if len(starts) and (starts >= 0).all():
+            waited += float(starts.max() - starts.min())
+            lasted += float(ends.max() - starts.min())
+    return waited / lasted if lasted else 0.0
+
+
+def _units(record: RunRecord) -> list[tuple[float, str]]:
+    """How long a server of each unit of the endpoints was busy, on the busiest node."""
+    return [
+        (float(record.unit_busy_fs[number].max()) / servers, name)
+        for number, (name, servers) in enumerate(zip(record.unit_names, record.unit_servers))
+    ]
+
+
+def _parts(record: RunRecord, lost: float) -> tuple[dict[str, float], float]:
+    """The time of all chunks in phases, divided, and in all; waiting for less than *lost* of their
+    life is not the reason."""
+    of = record.phases
+    latency = of.latency_fs.astype(np.float64).sum(axis=0)
+    network = of.network_delay_fs.astype(np.float64).sum(axis=0)
+    endpoint = of.bus_delay_fs.astype(np.float64).sum(axis=0)
+    endpoint += of.messages.astype(np.float64).sum(axis=0) * record.receive_fs
+    spent = of.time_fs.astype(np.float64).sum(axis=0)
+    # What links were busy with is known of all phases together.
+    beside = np.maximum(0.0, network - latency)
+    transfer = beside * min(1.0, float(record.link_busy_fs.sum()) / max(1.0, beside.sum()))
+    links = beside - transfer
+    whole = np.maximum(1.0, latency + endpoint + links + transfer)
+    idle = latency + endpoint >= links
+    # Whatever holds them back before one phase leaves them out of all.
+    waited = float(of.queue_delay_fs.sum())
+    held_back = waited >= lost * (waited + spent.sum())
+    parts = {
+        "admission": np.where(idle & held_back, latency + endpoint, 0.0),
+        "latency": np.where(idle & ~held_back, latency, 0.0),
+        "endpoint": np.where(idle & ~held_back, endpoint, 0.0),
+        "links": links,
+        "transfer": transfer,
+    }
+    times = {name: float((spent * part / whole).sum()) for name, part in parts.items()}
+    return times, float(spent.sum())
+
+
+def _admission(record: RunRecord, time_fs: float) -> Held:
+    """Which of what bounds chunks was fullest, in the mean."""
+    of, bounds = record.phases, record.admission
+    assert bounds is not None
+    rows = len(record.graph_of)
+    running = of.time_fs.astype(np.float64) / rows / time_fs  # chunks in each phase, in the mean
+    full: list[tuple[float, str]] = []
+    if bounds.places:
+        fewest, most = min(bounds.places), max(bounds.places)
+        of_each = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        text = f"{of_each} place{_s(most)} in a queue, scheduler.concurrency"
+        full.append((float(running.sum()) / sum(bounds.places), text))
+    for index, contexts in enumerate(bounds.contexts):
+        if index + 1 < running.shape[1]:
+            used = float(running[:, index + 1].sum()) / contexts
+            full.append((used, f"{contexts} context{_s(contexts)} for a phase"))
+    waiting = of.queue_delay_fs.astype(np.float64) / rows / time_fs
+    for index, (name, size_bytes) in enumerate(bounds.rooms):
+        # In a phase a chunk holds its place and one of the next; it keeps that until it goes on.
+        chunks = np.zeros(len(running))
+        for column, held_in in ((index, running), (index + 1, running), (index + 1, waiting)):
+            if 0 < column < held_in.shape[1] and (held_in is running or index > 0):
+                chunks += held_in[:, column]
+        used = float((chunks * bounds.held_bytes[:, index]).sum()) / size_bytes
+        full.append((used, f"{name}, {size_bytes:.0f} bytes"))
+    ready = float(of.queue_delay_fs[:, 0].sum())
+    if bounds.ready and ready > float(of.queue_delay_fs[:, 1:].sum()):
+        full = [(1.0, "scheduler.threshold")]
+    what = max(full, default=(0.0, "nothing that is known"))[1]
+    waited, spent = float(of.queue_delay_fs.sum()), float(of.time_fs.sum())
+    share = _percent(waited / (waited + spent))
+    return Held(by="admission", why=f"chunks waited for {share} of their time: {what}")
+
+
+def _once(record: RunRecord) -> float:
+    """What a message needs in each phase beside its time on links, of all calls."""
+    of = record.phases
+    sent = np.maximum(1, of.messages)
+    beside = of.latency_fs + of.bus_delay_fs + of.messages * record.receive_fs
+    return float((beside / sent).sum())
+
+
+def _phases(record: RunRecord, time_fs: float) -> Held | None:
+    busy = record.link_busy_fs.astype(np.float64) / time_fs
+    owner = np.array([link.dimension for link in record.links])
+    of_each = [float(busy[owner == each].max()) for each in np.unique(owner)]
+    if int((record.phases.time_fs.sum(axis=0) > 0).sum()) < 2 or sum(of_each) < BUSY:
+        return None
+    shares = ", ".join(_percent(each) for each in of_each)
+    why = f"chunks waited for links, which were busy for {shares} of the time by dimension"
+    return Held(by="phases", why=why)
+
+
+def _part(record: RunRecord, by: str, share: float) -> Held:
+    """A part of the time in phases, with what is behind it."""
+    of = record.phases
+    messages = max(1, int(of.messages.sum()))
+    if by == "endpoint":
+        _, unit = max(_units(record), default=(0.0, ""))
+        mean_us = float(of.bus_delay_fs.sum()) / messages / 1e9 + record.receive_fs / 1e9
+        why = f"{mean_us:.3g} us for a message, {_percent(share)} of the time of chunks"
+        if unit:
+            why += f"; {unit} is busiest"
+        return Held(by=by, why=why)
+    if by == "latency":
+        mean_us = float(of.latency_fs.sum()) / messages / 1e9
+        why = f"{mean_us:.3g} us on the way of a message, {_percent(share)} of the time of chunks"
+        return Held(by=by, why=f"{why}, of which few waited to be admitted")
+    size_bytes = float(record.link_bytes.sum()) / messages
+    why = f"messages, with {size_bytes:.0f} bytes on links each, are passed on whole"
+    return Held(by="messages", why=f"{why}, {_percent(share)} of the time of chunks")
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
