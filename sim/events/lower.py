@@ -98,12 +98,13 @@ def lower(
         made = _chunk_rows(low, call.kind, call.dimensions, call.size_bytes, number)
         model = low.models[id(low.plans[call.kind, call.dimensions])]
         rank = _rank(scheduler, call.policy, levels[call.priority], number)
+        load, store = model.moved(call.size_bytes)
         call_rows.append(
             (
                 len(chunk_rows),
                 len(made),
-                *low._stages(model.load),
-                *low._stages(model.store),
+                *low._stages(load),
+                *low._stages(store),
                 streams[number],
             )
         )
@@ -126,9 +127,11 @@ def lower(
     state.numbers[constants.FIRST_TRANSFER] = first_transfer
     state.numbers[constants.RESERVE] = reserve
     state.numbers[constants.CHECK] = check
+    state.numbers[constants.TOGETHER] = scheduler.together
     state.numbers[constants.SHARED_LINKS] = shared_links
     # Alone, a message takes its length once and every latency: its first byte goes ahead.
-    state.numbers[constants.CUT_THROUGH_BYTES] = 0 if shared_links else 1
+    ahead = not shared_links or any(model.cut_through for model in low.models.values())
+    state.numbers[constants.CUT_THROUGH_BYTES] = int(ahead)
     return Lowered(
         state=state,
         packets=_packets(low),
@@ -316,6 +319,8 @@ def _chunk_rows(
     plan = low.plans[kind, dimensions]
     if size == 0 or not any(v.phases for v in plan.variants):
         return []
+    if (cut := low.models[id(plan)].cut) is not None:
+        return [(piece, *low.rows_of(plan, variant, piece)) for variant, piece in cut(size)]
     total = low.scheduler.chunks(size, len(plan.variants))
     weights = np.array([v.weight for v in plan.variants])
     weights = weights / weights.sum()

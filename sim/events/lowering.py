@@ -170,7 +170,9 @@ class Lowering(SendTables):
             width = 1 + max(program.slots for program in phase.programs)
             behind = relays_of(phase)
             self.relay_number |= {id(relay): number for number, relay in enumerate(behind)}
+            self.ring = phase.ring
             made = [self._program(program, model) for program in phase.programs]
+            self.ring = 0
             roles = -1
             if phase.role is not None:
                 roles = sum(len(part) for part in self.role_program)
@@ -194,7 +196,8 @@ class Lowering(SendTables):
                 )
             )
             self.phase_of_row.append(phase)
-            self._note_phases_left(phase, len(phases) - index)
+            # Links of an engine that cuts by itself know no phases.
+            self._note_phases_left(phase, 1 if model.cut else len(phases) - index)
             offset += count * width
             relays += count * len(behind) * self.network.vertices
         self.width = max(self.width, offset)

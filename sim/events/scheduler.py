@@ -27,6 +27,9 @@ class Scheduler:
     concurrency : int or None
         Chunks of a node that may be in one scheduling queue at a time. None: no bound; then all
         chunks share the links of the first phase and none gets to the second early.
+    together : bool
+        The places of a queue are given anew when all of them are free: ``concurrency`` chunks run
+        together, and then the next ones.
     queues : str
         ``dimension``: a queue for every ring of every dimension, shared by the phases there, as in
         ASTRA-sim's released code; ``phase``: one for every ring of every phase. Then chunks of
@@ -47,6 +50,7 @@ class Scheduler:
     threshold: int | None = None
     issue: int | None = None
     concurrency: int | None = 8
+    together: bool = False
     queues: str = "auto"
     collectives: str = "all"
 
