@@ -359,7 +359,8 @@ def _run_events(
     from sim.results.limits import held_note
 
     if description.engine is not None:
-        system = replace(system, job=_with_host(system.job, description.engine))
+        if description.engine.kind != "in_switch" and len(description.dimensions) > 1:
+            system = replace(system, job=_with_host(system.job, description.engine))
         kinds = [each.kind for each in system.network.dimensions]
         if description.engine.kind == "in_switch" and kinds == [DimensionKind.SWITCH]:
             from sim.describe.switches import assembly  # loads Amaranth

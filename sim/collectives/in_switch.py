@@ -33,7 +33,7 @@ from sim.collectives.program import (
     Send,
     Source,
 )
-from sim.collectives.turns import turns
+from sim.collectives.turns import PARTIAL, RESULT, turns
 from sim.network.dimension import DimensionKind
 from sim.network.network import Channel, Network
 from sim.workload.graph import CollectiveKind
@@ -308,10 +308,12 @@ class Sweeps:
     def whole(self, data: float, source: Source) -> Send:
         """All operands up, the result down."""
         all_of_it = self._everything
-        down = tuple(self.send(hop, data, all_of_it) for hop in self.down)
+        down = tuple(self.send(hop, data, all_of_it, traffic=RESULT) for hop in self.down)
         if not self.two_levels:
             root = self.relay(self.leaves, self.size, *down, held=data, **self._tables())
-            return self.send(self.up, data, all_of_it, relay=root, source=source)
+            return self.send(
+                self.up, data, all_of_it, relay=root, source=source, traffic=PARTIAL, reads=True
+            )
         if len(self.spines):
             last = self.relay(self.leaves, 1, *down)
             into = tuple(self.send(hop, data, all_of_it, relay=last) for hop in self.into)
@@ -342,7 +344,7 @@ class Sweeps:
         leaves = self.size // self.group
         share, others = data / leaves, data * (leaves - 1) / leaves
         inside, outside = self._inside, self._outside
-        down = tuple(self.send(hop, data, self._everything) for hop in self.down)
+        down = tuple(self.send(hop, data, self._everything, traffic=RESULT) for hop in self.down)
         last = self.relay(self.leaves, 2, *down)
         results = self._between(share, others, inside, False, last)
         kept = Send(
@@ -354,7 +356,9 @@ class Sweeps:
             channel=self.stay(self.leaves), fraction=share, blocks=inside, relay=reduced
         )
         first = self.relay(self.leaves, self.group, operands, own, held=data)
-        return self.send(self.up, data, self._everything, relay=first, source=source)
+        return self.send(
+            self.up, data, self._everything, relay=first, source=source, traffic=PARTIAL, reads=True
+        )
 
     def _between(
         self,

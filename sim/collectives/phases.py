@@ -84,7 +84,9 @@ def make_phase(
         CollectiveKind.REDUCE_SCATTER: data / group.size,
         CollectiveKind.ALL_GATHER: data * group.size,
     }
-    to_add = rounds[-1].reduce and not rounds[-1].on_arrival and not last
+    leaves = Source.FORWARD
+    if rounds[-1].reduce and not last:
+        leaves = Source.SUM if rounds[-1].on_arrival else Source.REDUCED
     what = f"{algorithm.name} {kind.value}".replace("_", "-")
     return Phase(
         name=f"{what} {network.label(dimensions[0])}" if len(dimensions) == 1 else what,
@@ -93,7 +95,7 @@ def make_phase(
         programs=tuple(programs),
         data_in=data,
         data_out=out.get(kind, data),
-        leaves=Source.REDUCED if to_add else Source.FORWARD,
+        leaves=leaves,
         role=role,
         kind=kind,
         group=tuple(dimensions),

@@ -13,7 +13,7 @@ from sim.collectives.halving_doubling import HALVING_DOUBLING
 from sim.collectives.in_switch import in_switch_phase
 from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
-from sim.collectives.ring import RELAY, RING
+from sim.collectives.ring import ADDING_RING, RELAY, RING
 from sim.collectives.tree import TREE
 from sim.fields import check_fields
 from sim.network.dimension import DimensionKind
@@ -22,8 +22,10 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = ["ALGORITHMS", "STYLES", "AlgorithmChoice", "plan_collective", "register"]
 
-STYLES = ("baseline", "enhanced", "dimension_ordered", "multi_colour")
-ALGORITHMS = {each.name: each for each in (RING, RELAY, DIRECT, HALVING_DOUBLING, TREE)}
+STYLES = ("baseline", "enhanced", "dimension_ordered", "multi_colour", "halves")
+ALGORITHMS = {
+    each.name: each for each in (RING, ADDING_RING, RELAY, DIRECT, HALVING_DOUBLING, TREE)
+}
 MOST_PERMUTATIONS = 24
 _ALL_TO_ALL = CollectiveKind.ALL_TO_ALL
 
@@ -53,7 +55,9 @@ class AlgorithmChoice:
         * ``dimension_ordered``: reduce-scatter in every dimension but the last, all-reduce there,
           all-gather back;
         * ``multi_colour``: both halves in every dimension, the chunks going through the
-          dimensions in different orders and directions, with shares that load all links alike.
+          dimensions in different orders and directions, with shares that load all links alike;
+        * ``halves``: reduce-scatter in every dimension, all-gather back, phases of their own in a
+          single dimension, too.
     reductions : sequence of str or None
         Algorithm for each dimension, one of ``ALGORITHMS``; None takes ring for rings,
         halving-doubling for switches and fat trees of a power of two, direct otherwise.
@@ -250,11 +254,11 @@ def _steps(
         return scatter
     if kind is CollectiveKind.ALL_GATHER:
         return gather
-    if kind is not whole or style == "baseline" or len(order) < 2:
+    if kind is not whole or style == "baseline" or (len(order) < 2 and style != "halves"):
         return [(d, kind) for d in order]
     if style == "enhanced":
         return [scatter[0], *((d, whole) for d in order[1:]), gather[-1]]
-    if style == "multi_colour":
+    if style in ("multi_colour", "halves"):
         # Halves of their own queue apart in the last dimension, which keeps all dimensions busy.
         return scatter + gather
     return [*scatter[:-1], (order[-1], whole), *gather[1:]]

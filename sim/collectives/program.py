@@ -31,6 +31,7 @@ class Source(IntEnum):
     FRESH = 0  # the node's own data
     REDUCED = 1  # what has just been received, added to the node's own
     FORWARD = 2  # what has just been received
+    SUM = 3  # a sum that was made when the last of it arrived; as FORWARD if nothing else is said
 
 
 class Receipt(IntEnum):

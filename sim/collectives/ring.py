@@ -9,16 +9,19 @@ import numpy as np
 from sim.collectives.algorithm import Algorithm, Group, Neighbour, Round
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["NIC_RING", "RELAY", "RING"]
+__all__ = ["ADDING_RING", "NIC_RING", "RELAY", "RING"]
 
 
-def _reduce_scatter(group: Group, ahead: int = 0) -> tuple[Round, ...]:
+def _reduce_scatter(
+    group: Group, ahead: int = 0, on_arrival: bool = False
+) -> tuple[Round, ...]:
     size, way = group.size, group.way
     send = Round(
         to=Neighbour(way),
         send=lambda at: (at.rank + way * (ahead - 1 - at.step)) % size,
         reduce=True,
         times=size - 1,
+        on_arrival=on_arrival,
     )
     return (send,)
 
@@ -73,6 +76,15 @@ RING = Algorithm(
         CollectiveKind.REDUCE_SCATTER: _reduce_scatter,
         CollectiveKind.ALL_GATHER: _all_gather,
         CollectiveKind.ALL_TO_ALL: _all_to_all,
+    },
+)
+
+# Adders take what comes at once, whether or when it is sent on: the smart NIC at events.
+ADDING_RING = Algorithm(
+    name="adding_ring",
+    collectives={
+        CollectiveKind.REDUCE_SCATTER: lambda group: _reduce_scatter(group, on_arrival=True),
+        CollectiveKind.ALL_GATHER: _all_gather,
     },
 )
 

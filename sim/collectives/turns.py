@@ -65,7 +65,8 @@ class _Turn:
             self.s.up, self._loads(asked, there, back), only=self.asker, asks=True, step="load"
         )
         begin = Send(
-            channel=self.s.stay(self.others), fraction=0.0, blocks=self.s.nothing, relay=asked
+            channel=self.s.stay(self.others), fraction=0.0, blocks=self.s.nothing, relay=asked,
+            step="begin",
         )
         own = Send(
             channel=self.s.stay(self.asker), fraction=0.0, blocks=self.s.nothing,

@@ -13,7 +13,6 @@ from sim.describe.levels import ANY, MEANINGS, meaningless, refuse_meaningless
 from sim.describe.reader import TomlReader
 from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes, OnSwitches
 from sim.endpoint.endpoint import Endpoint
-from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.kinds import KINDS, AceEndpoint, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.fields import not_one_of
@@ -25,6 +24,8 @@ ENGINES = {
     "ace": "ace", "smartnic": "smartnic", "smartnic_bfp": "smartnic", "in_switch": "in_switch",
 }
 """Kinds of endpoint that exist as hardware, and their engine."""
+OF_THE_NPU = {"lost_memory_bytes_per_s", "overlaps"}
+"""Keys that a preset leaves open: what training loses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +144,11 @@ def read_endpoint(
             what = "has no meaning without endpoint.preset, which names the engine before it"
             raise reader.error("memory", "", what)
         beside = ["kind", "level", "preset", "on"]
-        if kind == "in_switch" and "times" in own:  # of hardware, whose configuration sets it
-            allowed = [each.name for each in fields(InSwitchEndpoint) if each.name != "times"]
-            raise reader.unknown("times", "endpoint", [*beside, *allowed])
+        # Of hardware, whose configuration sets it.
+        hidden = "times" if kind == "in_switch" else "ring"
+        if hidden in own:
+            allowed = [each.name for each in fields(KINDS[kind]) if each.name != hidden]  # type: ignore[arg-type]
+            raise reader.unknown(hidden, "endpoint", [*beside, *allowed])
         endpoint = reader.vary(KINDS[kind], "endpoint", own, beside=beside)
         return EndpointChoice(kind=kind, endpoint=endpoint)
     if kind not in ENGINES:
@@ -157,7 +160,7 @@ def read_endpoint(
     engine = _Engine(reader, kind, level, own)
     return EndpointChoice(
         kind=kind,
-        endpoint=engine.endpoint(memory),
+        endpoint=engine.endpoint(memory, dimensions),
         level=level,
         levels=levels,
         engine=engine.section,
@@ -294,9 +297,9 @@ class _Engine:
     def _own_keys(name: str) -> list[str]:
         return ["npu"] if name == "ace" else ["clock_hz", "compress"]
 
-    def endpoint(self, memory: MemorySection) -> Endpoint:
+    def endpoint(self, memory: MemorySection, dimensions: Sequence[Dimension]) -> Endpoint:
         """The event endpoint of the engine, with what the table states beside it."""
-        from sim.endpoint.hardware import MemoryTimes, ace_endpoint, nic_endpoint
+        from sim.endpoint.hardware import MemoryTimes, ace_endpoint, ace_on_ring, nic_endpoint
 
         section = self.section
         times = MemoryTimes.of(
@@ -308,9 +311,12 @@ class _Engine:
         made: AceEndpoint | SmartNicEndpoint
         if section.kind == "ace":
             made = ace_endpoint(section.config, npu=self.npu, memory=times, base=self.base)
+            if len(dimensions) == 1:
+                made = ace_on_ring(made, section.config, dimensions[0], memory=times)
         else:
             made = nic_endpoint(
                 section.config,
+                dimensions,
                 clock_hz=section.clock_hz,
                 memory=times,
                 compress=section.compress,
@@ -318,4 +324,9 @@ class _Engine:
             )
         beside = ["kind", "level", "preset", "on", *self._own_keys(section.kind)]
         beside += [each.name for each in fields(section.config)]
+        known = {each.name for each in fields(made)}
+        for key in self.extra:
+            if key == "ring" or (made.ring is not None and key in known - OF_THE_NPU):
+                what = "must be absent beside endpoint.preset: the engine's configuration sets it"
+                raise self.reader.error("endpoint", key, what)
         return self.reader.vary(made, "endpoint", self.extra, beside=beside)

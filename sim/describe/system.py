@@ -311,9 +311,10 @@ def _framed(
     from sim.endpoint.hardware import (
         ace_link_share,
         ace_wire_share,
-        nic_wire_share,
+        nic_dimension,
         switch_dimension,
     )
+    from sim.endpoint.nic_ring import nic_wire_share
 
     if engine.kind == "in_switch":
         from sim.describe.switches import memory_times
@@ -327,6 +328,8 @@ def _framed(
             for each in dimensions
         )
     _refuse_efficiency(reader, tables, "endpoint.preset")
+    if engine.kind == "smartnic" and level == "events" and len(dimensions) == 1:
+        return (nic_dimension(engine.config, dimensions[0], compress=engine.compress),)
     if engine.kind == "smartnic" or level != "events":
         share = (
             ace_wire_share(engine.config)
@@ -334,6 +337,8 @@ def _framed(
             else nic_wire_share(engine.config, compress=engine.compress)
         )
         return tuple(replace(each, efficiency=share) for each in dimensions)
+    if len(dimensions) == 1:  # credits are a resource there
+        return (replace(dimensions[0], efficiency=ace_wire_share(engine.config)),)
     return tuple(
         replace(each, efficiency=ace_link_share(engine.config, each, clock_hz=engine.clock_hz))
         for each in dimensions
@@ -375,7 +380,11 @@ def _algorithms(
     """
     default = AlgorithmChoice()
     if chosen.engine is not None and chosen.engine.kind == "smartnic":
-        default = AlgorithmChoice(style="baseline", reductions=("ring",) * dimensions, rings=1)
+        default = AlgorithmChoice(
+            style="halves", reductions=("adding_ring",), rings=chosen.engine.config.engines
+        )
+        if dimensions > 1:
+            default = AlgorithmChoice(style="baseline", reductions=("ring",) * dimensions, rings=1)
     elif chosen.engine is not None and chosen.engine.kind == "ace" and dimensions == 1:
         single = chosen.engine.config.fsms == 1
         default = AlgorithmChoice(style="baseline", rings=1 if single else None)
@@ -414,7 +423,7 @@ def _scheduler(
             raise reader.error("scheduler", min(table), what)
         if isinstance(chosen.endpoint, InSwitchEndpoint):
             return Scheduler(policy="fifo")
-        return _engine_scheduler(chosen.engine, dimensions[0], shards)
+        return _engine_scheduler(chosen.engine, dimensions, shards)
     policies = ("injection_policy", "active_chunks_per_dimension")
     own = {key: value for key, value in table.items() if key not in policies}
     made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
@@ -440,13 +449,16 @@ def _scheduler(
     return replace(made, **bounds)  # type: ignore[arg-type]
 
 
-def _engine_scheduler(engine: EngineSection, first: Dimension, shards: int) -> Scheduler:
+def _engine_scheduler(
+    engine: EngineSection, dimensions: Sequence[Dimension], shards: int
+) -> Scheduler:
     """Chunks as the engine cuts them, in the order of their commands.
 
     ACE: a chunk, all shards of it, fills a slot, contexts bound how many are live. The NIC: a
-    frame from every rank, as many under way as a block has in each flow and before them.
+    frame from every rank; an engine reduces a block at a time. In several dimensions as many are
+    under way as a block has in each flow and before them.
     """
-    from sim.endpoint.hardware import nic_frame_beats
+    from sim.endpoint.nic_ring import nic_frame_beats
 
     config = engine.config
     if engine.kind == "ace":
@@ -456,10 +468,17 @@ def _engine_scheduler(engine: EngineSection, first: Dimension, shards: int) -> S
             concurrency=None,
         )
     frame = nic_frame_beats(config, compress=engine.compress)
+    if len(dimensions) > 1:
+        return Scheduler(
+            policy="fifo",
+            chunk_bytes=float(dimensions[0].size * frame * config.bus_bytes * config.engines),
+            concurrency=max(1, int(NIC_BLOCKS * config.block_beats // frame)),
+        )
     return Scheduler(
         policy="fifo",
-        chunk_bytes=float(first.size * frame * config.bus_bytes * config.engines),
-        concurrency=max(1, int(NIC_BLOCKS * config.block_beats // frame)),
+        concurrency=math.ceil(config.block_beats / frame),
+        together=True,
+        queues="phase",
     )
 
 

@@ -73,9 +73,9 @@ class CalibratedEndpoint:
         return getattr(self.endpoint, "chunk_of", None)
 
     @property
-    def outstanding(self) -> int | None:
-        """Chunks that it has under way, if it says so."""
-        return getattr(self.endpoint, "outstanding", None)
+    def concurrency_of(self) -> Callable[[Sequence[Dimension]], int] | None:
+        """How many chunks it has under way, if it says so."""
+        return getattr(self.endpoint, "concurrency_of", None)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         made = self.endpoint.model(network, kind, plan)

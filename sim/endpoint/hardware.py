@@ -5,19 +5,23 @@ and in RTL.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 from hw.ace.config import AceConfig
 from hw.link.packet import FLIT_BYTES
-from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
-from sim.endpoint.endpoint import Tables
-from sim.endpoint.in_switch import READ, FirstTurn, InSwitchEndpoint, SwitchTimes
+from hw.smartnic.config import SmartNicConfig
+from hw.switch.packet import REOPENING_CYCLES, STOPPED_CYCLES
+from sim.endpoint.ace_ring import AceRing
+from sim.endpoint.endpoint import Stage, Tables
+from sim.endpoint.in_switch import FirstTurn, InSwitchEndpoint, SwitchTimes
 from sim.endpoint.kinds import AceEndpoint, Bus, Npu
+from sim.endpoint.latencies import EventLatencies
+from sim.endpoint.nic_ring import NicRing, nic_link_share
 from sim.endpoint.smartnic import SmartNicEndpoint
-from sim.endpoint.switch_system import SwitchSystem
+from sim.endpoint.switch_system import SWITCH_CYCLES, SwitchSystem
 from sim.network.dimension import Dimension, DimensionKind
 from sim.units import seconds_to_cycles
 
@@ -26,42 +30,18 @@ __all__ = [
     "ace_endpoint",
     "ace_wire_share",
     "behind_others",
+    "nic_dimension",
     "nic_endpoint",
-    "nic_frame_beats",
-    "nic_wire_share",
     "oldest_first",
     "switch_dimension",
     "switch_endpoint",
 ]
 
 
-READY_CYCLES = 20
-"""Of an ACE, from the admission of a chunk to READY on the link, and from there to a send."""
-HOST_CYCLES = {"ace": 100, "smartnic": 20, "in_switch": 30}
-"""Register writes before a collective and the interrupt after it, beside the engine's own work."""
-CREDIT_CYCLES = 18
-"""From a packet's arrival in ACE's receive buffer to its credit on the link."""
-CREDIT_FLIGHT_CYCLES = 13
-"""Of a switch: from the grant of a packet's first flit to the return of its credit, beside the
-flits of the packet itself, twice, and both ways on the link."""
-OPERAND_CYCLES = 13
-"""From the request of an operand to its place being free again, beside the latency of memory, at
-an endpoint of a switch."""
-PULL_CYCLES = {"load": 5, "load on": 8, "answer": 28, "own": 28, "sum": 12, "result": 14,
-               "own result": 4}
-"""Of pull, by the cycle model, from a packet's arrival to the first flit of what follows: a load is
-sent and finds its entry; it goes on and finds the next; a member answers it, beside the latency of
-its memory; its own operand comes to the home store, likewise; a sum leaves the table; the result
-leaves the home store; the result is there where it was made."""
 DETOUR_CYCLES = 47
 """Of a partial, from its table to a home endpoint and back as a result, beside links and flits."""
-BARRIER_CYCLES = 96
-"""Once in a pull: of the block that all push before, beside links and the flits of all operands,
-and from the last result to its completion."""
-NIC_HOP_CYCLES = 21
-"""From a frame's last beat in to its first beat out, beside the adder, by the cycle model."""
-NIC_CODEC_CYCLES = 10
-"""Decoder and encoder of a block, on the same way."""
+LOAD_CYCLES = 5
+"""Of a load, from its endpoint to where it finds an entry: a part of what comes before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +104,32 @@ def ace_endpoint(
     )
 
 
+def ace_on_ring(
+    endpoint: AceEndpoint,
+    config: AceConfig,
+    dim: Dimension,
+    *,
+    memory: MemoryTimes,
+    latencies: EventLatencies | None = None,
+) -> AceEndpoint:
+    """*endpoint*, on a ring of one dimension."""
+    ring = AceRing(
+        config=config,
+        nodes=dim.size,
+        clock_hz=endpoint.npu.clock_hz,
+        read_cycles=memory.read_cycles,
+        write_cycles=memory.write_cycles,
+        hop_s=dim.hop_s,
+        packet_s=config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s,
+        latencies=EventLatencies.stored() if latencies is None else latencies,
+    )
+    return replace(endpoint, ring=ring)
+
+
 def ace_after_ready(endpoint: AceEndpoint, dimensions: Sequence[Dimension]) -> AceEndpoint:
     """A chunk begins when its data are read and its next node has told that it is ready for it."""
-    ready_s = READY_CYCLES / endpoint.npu.clock_hz + max(dim.hop_s for dim in dimensions)
+    ready = EventLatencies.stored().ace_ready
+    ready_s = ready / endpoint.npu.clock_hz + max(dim.hop_s for dim in dimensions)
     return replace(endpoint, read_latency_s=max(endpoint.read_latency_s, ready_s))
 
 
@@ -142,54 +145,79 @@ def ace_link_share(config: AceConfig, dim: Dimension, *, clock_hz: float) -> flo
     and the cycles in which the receiver handles it.
     """
     packet_s = config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s
-    round_trip_s = 2 * dim.hop_s + CREDIT_CYCLES / clock_hz
+    round_trip_s = 2 * dim.hop_s + EventLatencies.stored().ace_credit / clock_hz
     under_way = min(1.0, config.rx_packets * packet_s / (round_trip_s + packet_s))
     return ace_wire_share(config) * under_way
 
 
 def nic_endpoint(
     config: SmartNicConfig,
+    dimensions: Sequence[Dimension],
     *,
     clock_hz: float,
     memory: MemoryTimes,
     compress: bool,
     base: SmartNicEndpoint,
+    latencies: EventLatencies | None = None,
 ) -> SmartNicEndpoint:
-    """*base* with everything that the NIC's configuration fixes."""
-    rate = config.engines * config.bus_bytes * clock_hz
+    """*base* with everything that the NIC's configuration fixes; in a single dimension as a ring of
+    its engines."""
+    known = EventLatencies.stored() if latencies is None else latencies
+    ring = None
+    if len(dimensions) == 1:
+        ring = NicRing(
+            config=config,
+            nodes=dimensions[0].size,
+            clock_hz=clock_hz,
+            compress=compress,
+            read_cycles=memory.read_cycles,
+            write_cycles=memory.write_cycles,
+            hop_s=dimensions[0].hop_s,
+            frame_s=_frame_s(config, dimensions[0], compress=compress),
+            latencies=known,
+        )
     return replace(
         base,
         lanes=config.engines * config.lanes,
         clock_hz=clock_hz,
-        host_bytes_per_s=rate,
+        host_bytes_per_s=config.engines * config.bus_bytes * clock_hz,
         codec=config.codec if compress else "none",
         host_latency_s=memory.read_cycles / clock_hz,
-        hop_cycles=NIC_HOP_CYCLES + config.alu_stages + (NIC_CODEC_CYCLES if compress else 0),
+        hop_cycles=known.nic_sum + config.alu_stages + (known.nic_codec if compress else 0),
+        ring=ring,
     )
 
 
-def nic_frame_beats(config: SmartNicConfig, *, compress: bool) -> float:
-    """Beats of the host's data in a full frame."""
-    if not compress:
-        return config.frame_beats
-    assert config.codec_format is not None
-    return min(config.block_beats, config.compressed_frame_beats * config.codec_format.ratio)
+def _frame_s(config: SmartNicConfig, dim: Dimension, *, compress: bool) -> float:
+    """A full frame's time on an engine's link."""
+    beats = config.compressed_frame_beats if compress else config.frame_beats
+    size = beats * config.bus_bytes / nic_link_share(config, compress=compress)
+    return size * config.engines / dim.bandwidth_bytes_per_s
 
 
-def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
-    """Payload beats over all beats of full frames: a frame begins with its header's beats."""
-    payload = config.compressed_frame_beats if compress else config.frame_beats
-    return payload / (payload + math.ceil(HEADER_BYTES / config.bus_bytes))
+def nic_dimension(config: SmartNicConfig, dim: Dimension, *, compress: bool) -> Dimension:
+    """A dimension as events see it: the ports of each engine are links of their own."""
+    return replace(
+        dim,
+        lanes=config.engines,
+        bandwidth_bytes_per_s=dim.bandwidth_bytes_per_s / config.engines,
+        efficiency=nic_link_share(config, compress=compress),
+    )
 
 
 def switch_endpoint(
-    system: SwitchSystem, *, memory: MemoryTimes, dimensions: Sequence[Dimension] = ()
+    system: SwitchSystem,
+    *,
+    memory: MemoryTimes,
+    dimensions: Sequence[Dimension] = (),
+    latencies: EventLatencies | None = None,
 ) -> InSwitchEndpoint:
     """The event endpoint of an endpoint at switches, by what its configuration fixes: packets,
     waves, and the latency of its memory; with push, what first turns of homes lose in *dimensions*,
     as they are described."""
     dma, held = system.dma, system.held
     payload = dma.payload_bytes
+    known = EventLatencies.stored() if latencies is None else latencies
     return InSwitchEndpoint(
         mode=system.mode,
         switch=system.switch.sizes,
@@ -198,15 +226,45 @@ def switch_endpoint(
         message_bytes=float(payload),
         memory_latency_s=memory.read_cycles / system.clock_hz,
         reduce_at="home",
-        times=replace(_times(system, memory), first_turns=_first_turns(system, dimensions)),
+        times=replace(
+            _times(system, memory, dimensions, known),
+            first_turns=_first_turns(system, dimensions),
+        ),
     )
 
 
-def _reads(system: SwitchSystem, memory: MemoryTimes) -> tuple[int, int]:
+def _writes(
+    system: SwitchSystem, memory: MemoryTimes, result_cycles: float
+) -> tuple[tuple[Stage, ...], Callable[[float], float]]:
+    """Of results: waiting for bursts under way to memory, nothing where there are enough; and by
+    what the last ones of a vector are later, as they come in groups of as many. A result comes in
+    *result_cycles* at best."""
+    dma, clock = system.dma, system.clock_hz
+    beats = min(dma.max_burst, dma.payload_flits)
+    group = dma.outstanding_bursts / math.ceil(dma.payload_flits / beats)
+    turn = memory.write_cycles + beats
+    if turn <= result_cycles * group:
+        return (), lambda size_bytes: 0.0
+
+    def later_s(size_bytes: float) -> float:
+        groups = size_bytes / dma.links / dma.payload_bytes / group
+        whole = max(1, math.ceil(groups - 1e-9))
+        last = (groups - whole + 1) * group * dma.payload_flits if whole > 1 else 0.0
+        return (turn * (whole - max(1.0, groups)) + last) / clock
+
+    stage = Stage(
+        unit="writes", s_per_byte=turn / group / dma.payload_bytes / clock, ahead_s=turn / clock
+    )
+    return (stage,), later_s
+
+
+def _reads(
+    system: SwitchSystem, memory: MemoryTimes, known: EventLatencies
+) -> tuple[int, int]:
     """Operands that a link's endpoint reads at a time, and the cycles that one takes: what is
     tighter of places for operands and of their bursts under way in memory."""
     dma, read = system.dma, memory.read_cycles
-    places = system.held.reads, read + OPERAND_CYCLES
+    places = system.held.reads, read + known.switch_operand
     beats = min(dma.max_burst, dma.payload_flits)
     per_operand = math.ceil(dma.payload_flits / beats)
     turns = math.ceil(per_operand / dma.outstanding_bursts)
@@ -214,13 +272,32 @@ def _reads(system: SwitchSystem, memory: MemoryTimes) -> tuple[int, int]:
     return min(places, bursts, key=lambda each: each[0] / each[1])
 
 
-def _times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
+def _times(
+    system: SwitchSystem,
+    memory: MemoryTimes,
+    dimensions: Sequence[Dimension],
+    known: EventLatencies,
+) -> SwitchTimes:
     clock, held, flits = system.clock_hz, system.held, system.switch.packet_flits
-    reads, read_cycles = _reads(system, memory)
+    reads, read_cycles = _reads(system, memory, known)
+    answer = known.switch_answer + memory.read_cycles
     pauses = {
-        step: cycles + (memory.read_cycles if step in READ else 0)
-        for step, cycles in PULL_CYCLES.items()
+        "begin": 0,
+        "load": LOAD_CYCLES,
+        "load on": known.switch_load_on,
+        "answer": answer,
+        "own": answer,
+        "sum": known.switch_sum,
+        "result": known.switch_result,
+        "own result": known.switch_own_result,
     }
+    way = max((each.latency_s for each in dimensions), default=0.0) * clock
+    credit = 2 * way + known.switch_credit + 2 * flits
+    slowest = max(system.packet_cycles, read_cycles / reads, credit / held.credits_up)
+    writes, later_s = _writes(system, memory, slowest)
+    begins = known.switch_start + known.switch_sum
+    if system.mode == "pull":
+        begins = known.switch_barrier - LOAD_CYCLES
     return SwitchTimes(
         tables=Tables(
             entries=held.entries,
@@ -228,14 +305,20 @@ def _times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
             ask_share=1 / system.packet_cycles,
             credits_up=held.credits_up,
             credits_down=held.credits_down,
-            credit_s=(CREDIT_FLIGHT_CYCLES + 2 * flits) / clock,
+            credit_s=(known.switch_credit + 2 * flits) / clock,
+            pass_s=SWITCH_CYCLES / clock,
+            stopped_s=STOPPED_CYCLES / clock,
+            reopening_s=REOPENING_CYCLES / clock,
             reads=reads,
             read_s=read_cycles / clock,
+            contract=system.mode == "push",
             detour_s=(DETOUR_CYCLES + 2 * flits) / clock,
         ),
         pauses_s={step: cycles / clock for step, cycles in pauses.items()},
         packet_s=flits / clock,
-        barrier_s=BARRIER_CYCLES / clock,
+        start_s=(begins + known.switch_end + memory.write_cycles) / clock,
+        writes=writes,
+        later_s=later_s,
     )
 
 
@@ -283,16 +366,9 @@ def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTime
         made = replace(made, router_latency_s=system.switch_s(dim.router_latency_s))
     if system.mode == "pull":
         return made
-    clock = system.clock_hz
-    way = dim.latency_s * clock
-    there = way + system.router_cycles(dim.router_latency_s)
-    away = there + way + CREDIT_FLIGHT_CYCLES + 2 * system.switch.packet_flits
-    places, read = _reads(system, memory)
-    packets = min(system.held.credits_up / away, places / read)
-    share = min(1.0, packets * system.packet_cycles)
     if not dim.has_switches:
-        return replace(made, efficiency=system.payload_share * share)
-    share = min(share, _home_share(system, dim))
+        return made
+    share = _home_share(system, dim)
     made = replace(made, efficiency=system.payload_share * share)
     if dim.kind is DimensionKind.FAT_TREE:
         beside = 1 + 1 / dim.group
@@ -358,8 +434,9 @@ def _regions(dim: Dimension) -> int:
 
 
 def host_s(kind: str, clock_hz: float) -> float:
-    """What a host takes for a collective."""
-    return HOST_CYCLES[kind] / clock_hz
+    """What a host takes for a collective of an engine in several dimensions."""
+    known = EventLatencies.stored()
+    return {"ace": known.ace_start, "smartnic": known.nic_host}[kind] / clock_hz
 
 
 def engine_defaults(kind: str) -> tuple[str, MemoryTimes, Any]:

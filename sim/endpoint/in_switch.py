@@ -6,14 +6,14 @@ tables hold, in *waves*.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from hw.switch.sizes import SwitchSizes
 from sim.collectives.in_switch import MODES, PULL_TURNS, PULL_WHOLE, PUSH_HOME
-from sim.collectives.program import Plan, Source, relays_of
-from sim.endpoint.endpoint import ComputeShare, EndpointModel, Room, Stage, Tables
+from sim.collectives.program import Plan, Receipt, Source, relays_of
+from sim.endpoint.endpoint import ComputeShare, EndpointModel, Room, Stage, Tables, Unit
 from sim.fields import check, check_at_least, check_fields, check_positive
 from sim.network.dimension import Dimension
 from sim.network.network import Network
@@ -28,10 +28,9 @@ PLACES = ("every", "home")
 
 REDUCING = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 
+LEAST_CHUNKS = 8
+"""Under way: fewer would be far from what the window has room for."""
 MEMORY_BYTES = float(1 << 60)
-READ = ("answer", "own")
-"""Steps that read operands."""
-
 MEMORY_BYTES_PER_S = 900e9
 """Of the NPU: Volta's, as in ISCA 2021 Table V."""
 
@@ -66,17 +65,24 @@ class SwitchTimes:
     tables : Tables
     pauses_s : mapping of str to float
         Before the sends of `sim.collectives.turns` by their steps, beside links.
-    barrier_s, packet_s : float
-        Of the exchange before pull: beside its way there and back, and for each member.
+    start_s, packet_s : float
+        Once in a call, beside the way of the first operands and of the exchange before pull; and
+        for each of the operands that meet there.
     first_turns : mapping of int to FirstTurn
         Of push, by dimension.
+    writes : sequence of Stage
+        Of results.
+    later_s : callable
+        By what the last results of a vector of so many bytes are written later.
     """
 
     tables: Tables
     pauses_s: Mapping[str, float]
-    barrier_s: float
+    start_s: float
     packet_s: float
     first_turns: Mapping[int, FirstTurn] = field(default_factory=dict)
+    writes: tuple[Stage, ...] = ()
+    later_s: Callable[[float], float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,21 +166,32 @@ class InSwitchEndpoint:
         all_at_once = self.in_switch in ("pull", PULL_WHOLE)
         return self.wave_bytes * (_members(dimensions) if all_at_once else 1)
 
+    def concurrency_of(self, dimensions: Sequence[Dimension]) -> int:
+        """Chunks under way."""
+        if self.in_switch != PULL_TURNS:
+            return self.outstanding
+        limit = self.outstanding * self.wave_of(dimensions)
+        planes = max(each.lanes for each in dimensions if each.has_switches)
+        return max(1, int(limit / planes / self.chunk_of(dimensions)))
+
     def chunk_of(self, dimensions: Sequence[Dimension]) -> float:
         """Bytes of a wave that pass through one plane: addresses are spread over all of them."""
         planes = max(each.lanes for each in dimensions if each.has_switches)
         wave = self.wave_of(dimensions) / planes
         if self.in_switch == PULL_TURNS:
-            # Whole turns of all members, of about a wave, if so much may be under way.
+            # Whole turns of all members, of about a wave, if several may be under way.
             turn = self.message_bytes * _members(dimensions)
-            wave = min(turn * max(1, round(wave / turn)), wave * self.outstanding)
+            limit = wave * self.outstanding
+            turns = min(round(wave / turn), int(limit / turn / LEAST_CHUNKS))
+            wave = min(turn * max(1, turns), limit)
         return max(1.0, wave)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         read = (Stage(unit=None, latency_s=self.memory_latency_s),)
+        writes = () if self.times is None else self.times.writes
         rooms: list[Room] = []
-        start_s = 0.0
-        turns: list[FirstTurn] = []
+        start_s = 0.0 if self.times is None else self.times.start_s
+        later: list[Callable[[float], float]] = []
         deepest = max((len(variant.phases) for variant in plan.variants), default=0)
         reduced = {
             phase.dimension
@@ -188,16 +205,23 @@ class InSwitchEndpoint:
             waves_of = Room(name=f"waves of {limit:g} bytes", size_bytes=limit)
             rooms = [waves_of] * deepest + [Room(name="memory", size_bytes=MEMORY_BYTES)]
             if self.mode == "pull" and kind in REDUCING:
-                start_s = self._barrier_s(dimensions)
+                start_s += self._barrier_s(dimensions)
+            elif self.times is not None and kind in REDUCING:
+                # Operands of the first block meet at its home; later ones come one by one.
+                start_s += self.times.packet_s * max(each.group or each.size for each in dimensions)
             if kind is CollectiveKind.ALL_REDUCE and self.times is not None:
                 known = self.times.first_turns
-                turns = [known[dimension] for dimension in reduced if dimension in known]
+                later = [known[dimension].of for dimension in reduced if dimension in known]
+                if self.times.writes and self.times.later_s is not None:
+                    later.append(self.times.later_s)
         return EndpointModel(
+            units=tuple(Unit(name=each.unit, per_ring=True) for each in writes if each.unit),
             before={Source.FRESH: read, Source.REDUCED: read},
+            after={Receipt.KEEP: writes},
             rooms=tuple(rooms),
             message_bytes=self.message_bytes,
             start_s=start_s,
-            start_of=partial(_lost_s, turns) if turns else None,
+            start_of=partial(_later_s, later) if later else None,
             steps=self._steps(),
             tables=None if self.times is None else self.times.tables,
         )
@@ -212,7 +236,7 @@ class InSwitchEndpoint:
         operands_s = self.times.packet_s * _members(dimensions)
         # Operands meet at a home, results go from there: between leaves both take time.
         further = sum(each.farthest_s - each.hop_s for each in dimensions)
-        return once + further + self.times.barrier_s + operands_s
+        return once + further + operands_s
 
     def _steps(self) -> dict[str, tuple[Stage, ...]]:
         if self.times is None:
@@ -228,8 +252,8 @@ class InSwitchEndpoint:
         return ComputeShare(compute=1.0, memory_bytes_per_s=left)
 
 
-def _lost_s(turns: Sequence[FirstTurn], size_bytes: float) -> float:
-    return sum(each.of(size_bytes) for each in turns)
+def _later_s(later: Sequence[Callable[[float], float]], size_bytes: float) -> float:
+    return sum(each(size_bytes) for each in later)
 
 
 def _members(dimensions: Sequence[Dimension]) -> int:

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sim.collectives.program import Plan, Receipt, Source
-from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, Stage, Unit
+from sim.endpoint.endpoint import (
+    ComputeShare,
+    Endpoint,
+    EndpointModel,
+    HardwareRing,
+    Room,
+    Stage,
+    Unit,
+)
 from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.rates import EndpointRates
 from sim.endpoint.smartnic import SmartNicEndpoint
@@ -242,6 +250,8 @@ class AceEndpoint:
         (check, context, report, SRAM), storing 4 (event, interrupt).
     read_latency_s : float
         Of memory, with which a chunk begins; the papers' endpoints leave it out.
+    ring : HardwareRing or None
+        Of an engine that is hardware: what it does where a collective is a single ring.
     partition : str
         ``heuristic``: bandwidth times chunk size of the phase (ACE v1 4.2, the terminal partition
         like the last); ``even``. As a chunk holds its place in a phase and in the next one, the
@@ -267,6 +277,7 @@ class AceEndpoint:
     lost_memory_bytes_per_s: float | None = None
     overlaps: bool = True
     read_latency_s: float = 0.0
+    ring: HardwareRing | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -283,6 +294,8 @@ class AceEndpoint:
             raise ValueError(f"partition must be heuristic or even, not {self.partition!r}")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        if self.ring is not None and all(len(each.phases) == 1 for each in plan.variants):
+            return self.ring.model(kind)
         cycle = self.npu.cycle_s
         port = cycle / self.bus_bytes
         sram = port / self.sram_accesses

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hw.bfp.format import PRESETS, BlockFormat, preset
 from sim.collectives.program import Plan, Source
-from sim.endpoint.endpoint import ComputeShare, EndpointModel, Stage, Unit
+from sim.endpoint.endpoint import ComputeShare, EndpointModel, HardwareRing, Stage, Unit
 from sim.fields import check, check_at_least, check_fields, check_positive
 from sim.network.network import Network
 from sim.units import PCIE_GEN3_X8
@@ -41,6 +41,8 @@ class SmartNicEndpoint:
         Of a read of host memory.
     memory_bytes_per_s : float
         Of the host, shared by computation and NIC.
+    ring : HardwareRing or None
+        Of a NIC that is hardware: what it does, whatever the parameters above are.
     """
 
     lanes: int = 8
@@ -52,6 +54,7 @@ class SmartNicEndpoint:
     host_latency_s: float = 1e-6
     memory_bytes_per_s: float = 140.8e9
     overlaps: bool = True
+    ring: HardwareRing | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -66,6 +69,8 @@ class SmartNicEndpoint:
         return None if self.codec == "none" else preset(self.codec)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        if self.ring is not None:
+            return self.ring.model(kind)
         if kind is not CollectiveKind.ALL_REDUCE:
             raise ValueError(f"the smart NIC does all_reduce only, not {kind.value}")
         cycle = 1 / self.clock_hz

@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.collectives.phases import group_ranks
 from sim.collectives.plan import AlgorithmChoice
-from sim.collectives.program import Phase
+from sim.collectives.program import Phase, Plan
 from sim.endpoint.endpoint import Endpoint
 from sim.events.kernel import constants, tables
 from sim.events.kernel.packets import PacketState
@@ -112,12 +112,13 @@ def lower(
         means.append(of_chunks)
         model = low.models[id(low.plans[call.kind, call.dimensions])]
         rank = _rank(scheduler, call.policy, levels[call.priority], number)
+        load, store = model.moved(call.size_bytes)
         call_rows.append(
             (
                 len(chunk_rows),
                 len(made),
-                *low._stages(model.load),
-                *low._stages(model.store),
+                *low._stages(load),
+                *low._stages(store),
                 streams[number],
             )
         )
@@ -141,9 +142,11 @@ def lower(
     state.numbers[constants.FIRST_TRANSFER] = first_transfer
     state.numbers[constants.RESERVE] = reserve
     state.numbers[constants.CHECK] = check
+    state.numbers[constants.TOGETHER] = scheduler.together
     state.numbers[constants.SHARED_LINKS] = shared_links
     # Alone, a message takes its length once and every latency: its first byte goes ahead.
-    state.numbers[constants.CUT_THROUGH_BYTES] = 0 if shared_links else 1
+    ahead = not shared_links or any(model.cut_through for model in low.models.values())
+    state.numbers[constants.CUT_THROUGH_BYTES] = int(ahead)
     return Lowered(
         state=state,
         packets=_packets(low),
@@ -348,6 +351,8 @@ def _chunk_rows(
     plan = low.plans[kind, dimensions]
     if size == 0 or not any(v.phases for v in plan.variants):
         return [], ([], [])
+    if (cut := low.models[id(plan)].cut) is not None:
+        return _as_cut(low, plan, list(cut(size)))
     total = low.scheduler.chunks(size, len(plan.variants), low.chunk_bytes(plan, size, calls))
     weights = np.array([v.weight for v in plan.variants])
     weights = weights / weights.sum()
@@ -365,6 +370,17 @@ def _chunk_rows(
     positions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
     in_turns = np.lexsort((variants, positions))
     return [rows[variant] for variant in variants[in_turns].tolist()], low.means_of(uses)
+
+
+def _as_cut(low: Lowering, plan: Plan, pieces: Sequence[tuple[int, float]]) -> _Cut:
+    """Chunks of a call as the engine cuts it: variant and size of each."""
+    sizes = [
+        [piece for of, piece in pieces if of == variant] for variant in range(len(plan.variants))
+    ]
+    uses = low.uses(plan, [(sum(each) / max(1, len(each)), len(each)) for each in sizes])
+    places = low.places(plan, uses)
+    rows = [(piece, *low.rows_of(plan, variant, piece, places)) for variant, piece in pieces]
+    return rows, low.means_of(uses)
 
 
 def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:

@@ -177,7 +177,9 @@ class Lowering(SendTables):
             width = 1 + max(program.slots for program in phase.programs)
             behind = relays_of(phase)
             self.relay_number |= {id(relay): number for number, relay in enumerate(behind)}
+            self.ring = phase.ring
             made = [self._program(program, model) for program in phase.programs]
+            self.ring = 0
             roles = -1
             if phase.role is not None:
                 roles = sum(len(part) for part in self.role_program)
@@ -202,7 +204,8 @@ class Lowering(SendTables):
                 )
             )
             self.phase_of_row.append(phase)
-            self._note_phases_left(phase, len(phases) - index)
+            # Links of an engine that cuts by itself know no phases.
+            self._note_phases_left(phase, 1 if model.cut else len(phases) - index)
             offset += count * width
             relays += count * len(behind) * self.network.vertices
         self.width = max(self.width, offset)
@@ -284,12 +287,18 @@ class Lowering(SendTables):
     def places(self, plan: Plan, uses: Sequence[defaults.Use]) -> int:
         """How many chunks of a call may be in a queue at a time: as stated, or as many as the
         endpoint has under way, or by the rule."""
-        if not self.scheduler.cuts and getattr(self.endpoint, "chunk_of", None) is None:
+        by_endpoint = (
+            getattr(self.endpoint, "chunk_of", None) is not None
+            or self.models[id(plan)].cut is not None
+        )
+        if not self.scheduler.cuts and not by_endpoint:
             self.chosen_bytes |= {each.size_bytes for each in uses}
         stated = self.scheduler.concurrency
-        own = getattr(self.endpoint, "outstanding", None)
-        bound = own if stated == AUTO else stated
-        if stated == AUTO and own is None:
+        own = getattr(self.endpoint, "concurrency_of", None)
+        bound = stated
+        if stated == AUTO and own is not None:
+            bound = own(self.network.dimensions)
+        elif stated == AUTO:
             bound = defaults.places(uses, self.models[id(plan)])
             self.chosen_places.add(bound)
         limit = constants.UNBOUND if bound is None else min(int(bound), constants.UNBOUND)

@@ -31,6 +31,9 @@ class Scheduler:
         Chunks of a node that may be in one scheduling queue at a time. None: no bound; then all
         chunks share the links of the first phase and none gets to the second early. ``auto``: as
         many as keep the links busy (:mod:`sim.events.defaults`).
+    together : bool
+        The places of a queue are given anew when all of them are free: ``concurrency`` chunks run
+        together, and then the next ones.
     queues : str
         ``dimension``: a queue for every ring of every dimension, shared by the phases there, as in
         ASTRA-sim's released code; ``phase``: one for every ring of every phase. Then chunks of
@@ -51,6 +54,7 @@ class Scheduler:
     threshold: int | None = None
     issue: int | None = None
     concurrency: int | str | None = AUTO
+    together: bool = False
     queues: str = "auto"
     collectives: str = "all"
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sim.collectives.program import Receipt, Relay, Send, Source
-from sim.endpoint.endpoint import EndpointModel, Stage
+from sim.endpoint.endpoint import EndpointModel, Stage, Unit
 from sim.events.kernel import constants
 from sim.events.legs import chains_of
 from sim.network.network import Channel, Network
@@ -50,7 +50,8 @@ class SendTables:
         self.relay_at: dict[tuple[int, int], int] = {}
         self.relay_number: dict[int, int] = {}  # of its phase
         self.stages: list[Row] = []
-        self.stage_ranges: dict[tuple[Stage, ...], tuple[int, int]] = {}
+        self.stage_ranges: dict[tuple[int, tuple[Stage, ...]], tuple[int, int]] = {}
+        self.ring = 0  # of the phase whose sends are added
         self.units: list[str] = []
         self.servers: list[int] = []
         self.peers: list[np.ndarray] = []
@@ -80,14 +81,14 @@ class SendTables:
         """The entries that the node itself makes for a send, and their routes. Those of nodes that
         pass the message on are added at once."""
         if send.relay is not None:
-            before = model.before.get(send.source, ())
+            before = model.stages_before(send.source)
             return [self._to_relay(send, _before(send, before, model), model)]
         return [
             self._chain(
                 way,
                 send.fraction,
                 send.slot,
-                model.before.get(send.source, ()),
+                model.stages_before(send.source),
                 model.after.get(send.receipt, ()),
                 model,
             )
@@ -113,7 +114,7 @@ class SendTables:
                 links,
                 hops,
                 slot if last else -1,
-                *self._stages(before if leg == 0 else model.before.get(Source.FORWARD, ())),
+                *self._stages(before if leg == 0 else model.stages_before(Source.FORWARD)),
                 *self._stages(after if last else model.after.get(Receipt.KEEP, ())),
                 onward,
                 *ORDINARY,
@@ -145,7 +146,7 @@ class SendTables:
                     adds = self._relay(relay.adds, model)
             for send in relay.sends:
                 # Members that pass a message on do what its step says.
-                source = model.before.get(send.source, ()) if send.step else ()
+                source = model.stages_before(send.source) if send.step else ()
                 before = _before(send, source, model)
                 if send.relay is not None:
                     rows.append(self._to_relay(send, before, model))
@@ -200,10 +201,10 @@ class SendTables:
         return self.channel_at[id(channel)]
 
     def _stages(self, stages: Sequence[Stage]) -> tuple[int, int]:
-        key = tuple(stages)
+        key = self.ring, tuple(stages)
         if key not in self.stage_ranges:
             first = len(self.stages)
-            for stage in key:
+            for stage in stages:
                 unit = -1 if stage.unit is None else self._unit(stage.unit)
                 self.stages.append(
                     (
@@ -211,18 +212,18 @@ class SendTables:
                         stage.s_per_byte * FS_PER_S,
                         seconds_to_fs(stage.fixed_s),
                         seconds_to_fs(stage.latency_s),
+                        seconds_to_fs(stage.ahead_s),
                     )
                 )
-            self.stage_ranges[key] = first, first + len(key)
+            self.stage_ranges[key] = first, len(self.stages)
         return self.stage_ranges[key]
 
     def _unit(self, name: str) -> int:
+        stated = (each for model in self.models.values() for each in model.units)
+        unit = next((each for each in stated if each.name == name), Unit(name=name))
+        if unit.per_ring and self.ring:
+            name = f"{name} {self.ring}"
         if name not in self.units:
-            servers = 1
-            for model in self.models.values():
-                for unit in model.units:
-                    if unit.name == name:
-                        servers = unit.servers
             self.units.append(name)
-            self.servers.append(servers)
+            self.servers.append(unit.servers)
         return self.units.index(name)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.collectives.turns import PARTIAL
+from sim.collectives.turns import PARTIAL, RESULT
 from sim.endpoint.endpoint import Tables
 from sim.events.kernel import constants, tables
 from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
 from sim.memory import available_bytes
-from sim.units import FS_PER_S, seconds_to_fs
+from sim.units import seconds_to_fs
 from sim.workload.graph import Job, TaskGraph, TaskKind
 
 __all__ = ["make_state"]
@@ -21,6 +21,8 @@ EVENT_SHARE, SLOT_SHARE = 0.5, 0.25
 """Of the memory that the machine has to spare, for events and for chunks in flight."""
 EVENT_BYTES = EVENT.itemsize + (BUCKET.itemsize + 4) / 4
 """A quarter as many buckets as events, and a place in the heap for each."""
+NEVER_BUSY = -(1 << 62)
+"""When units are free at first: those that work in advance have done so."""
 
 Arrays = dict[str, np.ndarray]
 """Members of the state, by name."""
@@ -162,7 +164,7 @@ def _unit_arrays(low: Lowering) -> Arrays:
     base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * low.rows)])
     return {
         "units": _records(list(zip(base.tolist(), low.servers)), tables.UNIT),
-        "unit_free": np.zeros(max(1, int(base[-1])), np.int64),
+        "unit_free": np.full(max(1, int(base[-1])), NEVER_BUSY, np.int64),
         "unit_busy": np.zeros(count, np.int64),
         "unit_bytes": np.zeros(count, np.int64),
     }
@@ -190,6 +192,7 @@ def _queue_arrays(low: Lowering) -> Arrays:
         "queue_group": np.array(low.queue_group or [0], np.int32),
         "queue_limit": np.array(low.queue_limit or [constants.UNBOUND], np.int64),
         "queue_used": np.zeros(rows * queues, np.int32),
+        "queue_taken": np.zeros(rows * queues, np.int32),
         "queue_head": np.full(rows * (queues + 1), -1, np.int32),
         "queue_tail": np.full(rows * (queues + 1), -1, np.int32),
         "begun": np.zeros(queues * constants.MOST_BEGUN, tables.BEGUN),
@@ -308,20 +311,27 @@ def _pool_arrays(low: Lowering, held: Tables | None) -> Arrays:
     dims = network.dimensions
     back = np.array([seconds_to_fs(dims[d].latency_s) for d in network.link_dimension.tolist()])
     away = network.link_latency_fs + back + seconds_to_fs(held.credit_s)
+    away[network.link_target >= network.nodes] -= seconds_to_fs(held.pass_s)
+    from_switch = network.link_source >= network.nodes
     sizes = np.where(down, held.credits_down, held.credits_up) * lanes
+    packet_fs = held.packet_bytes * network.link_fs_per_byte
+    stops = from_switch & (away - sizes * packet_fs > seconds_to_fs(held.stopped_s))
+    away[stops] += seconds_to_fs(held.reopening_s)
     windows = np.zeros((count, constants.CLASSES), tables.WINDOW)
     windows["places"], windows["away_fs"] = sizes[:, None], away[:, None]
-    # Answers of a member are operands that are being read, too.
-    reads = network.link_source < network.nodes
-    reads &= held.reads / held.read_s < sizes / (away / FS_PER_S)
-    windows["places"][reads, PARTIAL] = held.reads
-    windows["away_fs"][reads, PARTIAL] = seconds_to_fs(held.read_s)
+    windows["places"][:, constants.READS] = held.reads
+    windows["away_fs"][:, constants.READS] = seconds_to_fs(held.read_s)
     first = np.cumsum(windows["places"].ravel()) - windows["places"].ravel()
     windows["first"] = first.reshape(windows.shape)
+    credits = np.zeros(int(windows["places"].sum()), np.int64)
+    if held.contract:
+        for traffic, links in ((PARTIAL, ~from_switch), (RESULT, from_switch)):
+            last = windows["first"] + windows["places"] - 1  # the others are used before it
+            credits[last[links, traffic]] = away[links]
     return {
         "pools": pools,
         "windows": windows.ravel(),
-        "credits": np.zeros(int(windows["places"].sum()), np.int64),
+        "credits": credits,
         "packet_bytes": np.array([held.packet_bytes]),
     }
 

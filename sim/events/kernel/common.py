@@ -230,9 +230,9 @@ def serve_unit(s, c, index, node, now, size, column):
         for server in range(base + 1, base + s.units[unit].servers):
             if s.unit_free[server] < s.unit_free[best]:
                 best = server
-        start = max(now, s.unit_free[best])
-        finish = start + busy
-        s.unit_free[best] = finish
+        start = max(now - s.stages[index].ahead_fs, s.unit_free[best])
+        s.unit_free[best] = start + busy
+        finish = max(now, start + busy)
         s.unit_busy[unit * c.nodes + node] += busy
         s.unit_bytes[unit * c.nodes + node] += np.int64(size + 0.5)
     finish += s.stages[index].latency_fs

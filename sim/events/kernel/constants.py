@@ -29,8 +29,8 @@ NODES, WIDTH, QUEUES, UNITS, PARTITIONS, COLUMNS, MAX_TASKS, THRESHOLD, ISSUE = 
 RECEIVE_FS, BUCKET_FS, BUCKETS, RECORD, CUT_THROUGH_BYTES, FREE_SLOTS, NOW = range(9, 16)
 EVENTS, SPANS = range(16, 18)
 FIRST_TRANSFER, RESERVE, CHECK, WRONG, POOLS, STREAMS, SHARED_LINKS = range(18, 25)
-VERTICES, RELAY_WIDTH, HAS_TABLES, DETOUR_FS = range(25, 29)
-NUMBERS = 29
+VERTICES, RELAY_WIDTH, HAS_TABLES, DETOUR_FS, TOGETHER = range(25, 30)
+NUMBERS = 30
 
 # Kinds of spans.
 LINK_SPAN, PHASE_SPAN = 0, 1
@@ -44,7 +44,8 @@ COUNTED = ("evicted", "stalled", "bypassed")
 EVICTED, STALLED, BYPASSED = range(3)
 WITHOUT = 1 << 24  # added to the arrivals at a switch that adds without an entry, or has lost it
 STORED = 1 << 20  # of the tables of a switch for what is pushed, parts of an entry
-CLASSES = 3  # of traffic
+CLASSES = 4  # of what is held on a link: credits of three classes of traffic, places to read into
+PARTIAL, READS = 1, 3
 
 # Phases of a chunk at a node when it is in none, and whether it has been admitted to its phase.
 NOT_ISSUED, IN_READY_QUEUE, ENDED = -1, -2, -3

@@ -28,6 +28,7 @@ from sim.events.kernel.constants import (
     TASK_DONE,
     TASK_END,
     THRESHOLD,
+    TOGETHER,
     UNBOUND,
     WAITS,
     WRONG,
@@ -103,7 +104,7 @@ def admit(s, c, now, node, queue, forced, depth):
     head = node * (c.queues + 1) + queue
     group = s.queue_group[queue]
     agree = c.nodes > 1 and s.queue_limit[group] < UNBOUND
-    place = s.queue_used[node * c.queues + group] < s.queue_limit[group]
+    place = s.queue_taken[node * c.queues + group] < s.queue_limit[group]
     if agree and place:
         _begun_to_front(s.chunks, s.slot_state, s.queue_head, s.queue_tail, s.begun,
                         s.begun_count, c.nodes, head, node, queue)
@@ -111,7 +112,7 @@ def admit(s, c, now, node, queue, forced, depth):
     if chunk >= 0 and (place or chunk == forced):
         phase = s.slot_state[s.chunks[chunk].slot * c.nodes + node].phase
         row = s.chunks[chunk].phase + phase
-        place = s.queue_used[node * c.queues + group] < s.phases[row].places
+        place = s.queue_taken[node * c.queues + group] < s.phases[row].places
         if chunk == forced or (place and _fits(s, c, node, chunk, row, phase == 0)):
             depth = later(s, depth, ADMIT, queue)
             depth = _enter_phase(s, c, now, node, queue, chunk, row, phase == 0, depth)
@@ -195,7 +196,7 @@ def admit_any(s, c, now, node, depth):
     """Admit what goes first of all queues while anything fits: what the queues share (contexts,
     memory) goes to the chunk of lowest rank, of these to the one that has waited for longest."""
     queue = _first_that_fits(
-        s.chunks, s.phases, s.slot_state, s.queue_head, s.queue_group, s.queue_used, s.queue_limit,
+        s.chunks, s.phases, s.slot_state, s.queue_head, s.queue_group, s.queue_taken, s.queue_limit,
         s.partition_used, s.partition_limit, s.pool_used, s.pool_limit, c.nodes, c.queues,
         c.partitions, c.pools, node,
     )
@@ -210,7 +211,7 @@ def admit_any(s, c, now, node, depth):
 
 @compiled
 def _first_that_fits(
-    chunks, phases, slot_state, queue_head, queue_group, queue_used, queue_limit, partition_used,
+    chunks, phases, slot_state, queue_head, queue_group, queue_taken, queue_limit, partition_used,
     partition_limit, pool_used, pool_limit, n_nodes, n_queues, n_partitions, n_pools, node,
 ):
     """The queue whose head goes first of those that can be admitted; -1 if there is none."""
@@ -219,12 +220,12 @@ def _first_that_fits(
     for queue in range(n_queues):
         chunk = np.int64(queue_head[node * (n_queues + 1) + queue])
         group = queue_group[queue]
-        if chunk < 0 or queue_used[node * n_queues + group] >= queue_limit[group]:
+        if chunk < 0 or queue_taken[node * n_queues + group] >= queue_limit[group]:
             continue
         local = chunks[chunk].slot * n_nodes + node
         phase = slot_state[local].phase
         row = chunks[chunk].phase + phase
-        if queue_used[node * n_queues + group] >= phases[row].places or not _has_room(
+        if queue_taken[node * n_queues + group] >= phases[row].places or not _has_room(
             chunks, phases, partition_used, partition_limit, pool_used, pool_limit,
             node * n_partitions, node * n_pools, chunk, row, phase == 0,
         ):
@@ -293,6 +294,7 @@ def _enter_phase(s, c, now, node, queue, chunk, row, starts, depth):
         )
     s.queue_head[head] = s.slot_state[local].next
     s.queue_used[node * c.queues + s.queue_group[queue]] += 1
+    s.queue_taken[node * c.queues + s.queue_group[queue]] += 1
     s.queue_delay[column_of(s, c, chunk, row)] += now - s.slot_state[local].since
     s.slot_state[local].since = now
     call = s.chunks[chunk].call
@@ -367,7 +369,10 @@ def end_phase(s, c, now, node, chunk, depth):
     if c.record:
         note_span(s, PHASE_SPAN, node, queue, chunk, row, since, now)
     s.slot_state[local].running = WAITS
-    s.queue_used[node * c.queues + s.queue_group[queue]] -= 1
+    places = node * c.queues + s.queue_group[queue]
+    s.queue_used[places] -= 1
+    if not s.numbers[TOGETHER] or s.queue_used[places] == 0:
+        s.queue_taken[places] = s.queue_used[places]
     if s.phases[row].partition_in >= 0:
         s.partition_used[node * c.partitions + s.phases[row].partition_in] -= np.int64(
             s.chunks[chunk].size_bytes * s.phases[row].in_fraction + 0.5

@@ -34,6 +34,7 @@ from sim.events.kernel.constants import (
     PART_KEY,
     PHASE_AT,
     PHASE_MASK,
+    READS,
     RELAYED,
     RUNS,
     STAGE_AT,
@@ -157,6 +158,8 @@ def hop(s, c, e, node):
                 begin = max(begin, s.pools[link].operands, s.link[link].free)
             begin = credit(s.windows, s.credits, s.packet_bytes, window, begin, amount)
             if s.entries[e.entry].reads > 0:
+                window = CLASSES * link + READS
+                begin = credit(s.windows, s.credits, s.packet_bytes, window, begin, amount)
                 s.pools[link].operands = begin + time_on_link(s, link, amount)
             if begin > e.now:
                 enter_event(s, begin, e.key + (1 << STAGE_AT), node)

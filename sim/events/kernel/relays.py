@@ -19,6 +19,7 @@ from sim.events.kernel.constants import (
     ARRIVE,
     BEFORE,
     BYPASSED,
+    CLASSES,
     DETOUR_FS,
     ENTRY_AT,
     ENTRY_MASK,
@@ -26,7 +27,9 @@ from sim.events.kernel.constants import (
     HOME,
     MESSAGE_KEY,
     OWN,
+    PARTIAL,
     PASS,
+    READS,
     RELAY_WIDTH,
     STAGE_AT,
     STALLED,
@@ -77,9 +80,13 @@ def relay(s, c, e, node):
             elif kind == OWN:
                 # It waits for the home store, and others behind it do.
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held * s.packet_bytes[0]
-                now = max(now, s.pools[pool].operands, s.pools[pool].home)
-                now += time_on_link(s, pool, size / s.phases[row].messages)
-                s.pools[pool].operands = s.pools[pool].home = now
+                size /= s.phases[row].messages
+                reads = CLASSES * pool + READS
+                credit(s.windows, s.credits, s.packet_bytes, reads, now, size)
+                now = max(now, _before_own(s, pool, reads, now), s.pools[pool].home)
+                now += time_on_link(s, pool, size)
+                s.pools[pool].operands = max(s.pools[pool].operands, now)
+                s.pools[pool].home = now
             elif kind == STORE and s.relay_counts[at] == 1:
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held
                 s.counts[EVICTED] += stored(
@@ -118,6 +125,19 @@ def relay(s, c, e, node):
                     s.relay_counts[_place(s, e, row, s.relays[number].adds, node)] += WITHOUT
     if goes:
         _send_on(s, c, e, node, row, number, now)
+
+
+@inlined
+def _before_own(s, pool, reads, now):
+    """When those have left that an own operand waits for. Where reading is what answers wait for,
+    the endpoint asks for its own and for others' by turns, and only those in the places to read
+    into are before it; where credits are, loads wait, too, and it is one of them."""
+    answers = reads - READS + PARTIAL
+    by_credits = s.windows[answers].away_fs * s.windows[reads].places
+    by_reads = s.windows[reads].away_fs * s.windows[answers].places
+    if by_credits > by_reads:
+        return s.pools[pool].operands
+    return min(s.pools[pool].operands, now + s.windows[reads].away_fs)
 
 
 @compiled
@@ -186,8 +206,10 @@ def credit(windows, credits, packet_bytes, window, now, amount):
     """When a message of *amount* bytes may go on a link, for the credits of its class; they are
     used then."""
     begin = now
-    packets = max(np.int64(1), np.int64(np.ceil(amount / packet_bytes[0] - 1e-6)))
-    for _ in range(packets):
+    # What the packet before has left is filled first.
+    windows[window].left -= amount / packet_bytes[0]
+    while windows[window].left < -1e-6:
+        windows[window].left += 1
         place = windows[window].first + windows[window].next
         begin = max(begin, credits[place])
         credits[place] = begin + windows[window].away_fs

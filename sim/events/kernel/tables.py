@@ -77,8 +77,8 @@ RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4), ("k
 POOL = np.dtype([("left", I8), ("most", I8), ("free", I8), ("first", I4), ("last", I4),
                  ("operands", I8), ("home", I8), ("lanes", I4)])
 # The credits of a class on a link, from `first` on: when each is back; `next`: the one that is used
-# next; `away`: for how long.
-WINDOW = np.dtype([("first", I8), ("places", I4), ("next", I4), ("away_fs", I8)])
+# next; `away`: for how long; `left`: of the last packet, what is not filled.
+WINDOW = np.dtype([("first", I8), ("places", I4), ("next", I4), ("away_fs", I8), ("left", F8)])
 # `programs`: index into role_program, N entries, where the role matters, else -1.
 PHASE = np.dtype(
     [
@@ -99,7 +99,9 @@ PHASE = np.dtype(
         ("relays", I8),
     ]
 )
-STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
+# `ahead`: the unit works so far in advance.
+STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8),
+                  ("ahead_fs", I8)])
 UNIT = np.dtype([("first", I8), ("servers", I4)])
 # `stream`: collectives and messages of a stream run one at a time on a node; -1: whenever they are
 # issued. The last call stands for all messages to other nodes.
@@ -157,7 +159,8 @@ class State(NamedTuple):
     Given: ``numbers`` (see :mod:`sim.events.kernel.constants`), tables of records as above,
     ``peers`` and ``links`` of the channels (one row of N per hop),
     ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (of each
-    group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
+    group; ``queue_taken`` of them are not given, ``queue_used`` have a chunk), ``partition_limit``
+    (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
     each directed link; ``waiters``, as many as events, or a single one if no message waits;
     ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages, width of the phase)
     int32: the step and the counters of arrivals; ``relay_counts`` (slots, relays of each phase,
@@ -208,6 +211,7 @@ class State(NamedTuple):
     queue_group: Any
     queue_limit: Any
     queue_used: Any
+    queue_taken: Any
     queue_head: Any
     queue_tail: Any
     begun: Any

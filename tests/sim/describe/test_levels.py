@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from hw.ace.config import preset as ace_preset
+from sim.collectives.program import Source
 from sim.describe.build import build
 from sim.describe.levels import ANY, MEANINGS
 from sim.describe.reader import ConfigError
 from sim.describe.rings import engine_ring
 from sim.describe.sections import LEVELS
 from sim.describe.system import SECTIONS, parse
+from sim.workload.graph import CollectiveKind
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/levels.md"
 GOOD = """[topology]
@@ -74,9 +76,14 @@ def test_a_preset_gives_the_event_endpoint_its_parameters():
     assert endpoint.read_latency_s == pytest.approx(50 / 1.245e9)
     assert description.scheduler.chunk_bytes == 4 * config.slot_elements
     assert description.dimensions[0].efficiency == 64 / (64 + 16)
-    # Eight packets of five cycles each, and 140 until the credit of the first is back.
+    # Eight packets of five cycles each, and 142 until the credit of the first is back.
     far = parse(text.replace("8e-9", "49e-9").replace("9.96e9", "19.92e9"), source="s.toml")
-    assert far.dimensions[0].efficiency == pytest.approx(0.8 * 8 * 5 / (122 + 18 + 5), rel=0.01)
+    *_, credits = far.endpoint.ring.model(CollectiveKind.ALL_REDUCE).before[Source.FORWARD]
+    assert credits.fixed_s * 1.245e9 == pytest.approx((122 + 15 + 5) / 8, rel=0.01)
+    near = description.endpoint.ring.model(CollectiveKind.ALL_REDUCE).before[Source.FORWARD]
+    assert near == ()
+    with pytest.raises(ConfigError, match=r"endpoint\.lanes: must be absent beside endpoint"):
+        parse(text.replace("contexts = 2", "lanes = 8"), source="s.toml")
     rtl = parse(GOOD.replace("8e-9", "49e-9").replace("9.96e9", "19.92e9"), source="s.toml")
     assert rtl.dimensions[0].efficiency == 0.8
 

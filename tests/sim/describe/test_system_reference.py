@@ -53,7 +53,7 @@ def default_of(each):
 
 
 def defaults(kind):
-    plain = [each for each in fields(kind) if each.name not in ("npu", "resources")]
+    plain = [each for each in fields(kind) if each.name not in ("npu", "resources", "ring")]
     nested = {"bus", "memory_bus"}
     return {each.name: default_of(each) for each in plain if each.name not in nested}
 

@@ -12,6 +12,7 @@ from sim.collectives import turns
 from sim.collectives.execute import what_is_wrong
 from sim.collectives.plan import AlgorithmChoice, plan_collective
 from sim.collectives.program import RelayKind
+from sim.cycles.script import POLL_CYCLES
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import Surroundings, SwitchModel
 from sim.describe.reader import ConfigError
@@ -28,6 +29,7 @@ from sim.workload.graph import CollectiveKind
 KIB = 1 << 10
 FAR = {"latency_s": 100e-9}
 DEEP = {"buffer_packets": 40, "credits": 40}
+CLOCK_HZ = 25e9 / 16
 AHEAD = {"read_ahead": 64, "outstanding_bursts": 64}
 
 
@@ -55,9 +57,10 @@ def apart(events, cycles):
 
 @pytest.mark.parametrize("nodes", [2, 3, 4])
 def test_a_block_of_each_member_takes_its_cycles(nodes):
-    """Next to nothing contends, so what is left are the latencies of every step."""
+    """Next to nothing contends, so what is left are the latencies of every step; the host sees the
+    end when it looks for it, at events half as late as it may be."""
     events, cycles = both("pull", nodes / 8, nodes=nodes)
-    assert apart(events, cycles) < 0.02
+    assert abs(events.time_s - cycles.time_s) * CLOCK_HZ <= (POLL_CYCLES + 2) / 2 + 2
 
 
 @pytest.mark.parametrize("leaves, age_bits", [(3, 0), (5, 0), (4, 8), (8, 8)])

@@ -1,0 +1,246 @@
+"""ACE as hardware on a ring of one dimension, as events: what its blocks and memory ports bound.
+
+A chunk is read by bursts through a port of memory, of which so many may be under way. Its data are
+there when the last beat is; the node before is told (READY), and may send. Packets of a node's own
+data are made one by one by the FSM; what arrives is added, stored and sent on on the way. The
+result is written by bursts again.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from hw.ace.config import ELEMENT_BYTES, AceConfig
+from sim.collectives.partition import Partition
+from sim.collectives.program import Receipt, Source
+from sim.cycles.ace.state import BURST, OUTSTANDING
+from sim.endpoint.endpoint import EndpointModel, HardwareRing, Room, Stage, Unit
+from sim.endpoint.latencies import EventLatencies
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["AceRing"]
+
+SAMPLE = 1024
+"""Chunks of which bursts are counted."""
+
+PARKING_NODES, PARKING_PACKETS = 4, 4
+PARKED = {False: 0.5, True: 1.0}
+"""In a ring of so many nodes, and with transmit queues below so many packets, some of the packets
+of an all-reduce are parked on their way: they pass the SRAM once more, and the FSM where links wait
+for credits. Chosen, by the cycle model with presets ``test`` and ``duo`` and 2 to 8 nodes; it parks
+a third of them."""
+
+_ALL_GATHER, _REDUCE_SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER
+
+
+@dataclass(frozen=True, kw_only=True)
+class AceRing(HardwareRing):
+    """Engines of one configuration on a ring.
+
+    Parameters
+    ----------
+    config : AceConfig
+    nodes : int
+    clock_hz : float
+    read_cycles, write_cycles : int
+        Latencies of the memory.
+    hop_s, packet_s : float
+        Latency of a link, and a packet's time on it.
+    latencies : EventLatencies
+    """
+
+    config: AceConfig
+    nodes: int
+    clock_hz: float
+    read_cycles: int
+    write_cycles: int
+    hop_s: float
+    packet_s: float
+    latencies: EventLatencies
+
+    @property
+    def directions(self) -> int:
+        """Of the ring that FSMs use."""
+        return min(2, self.config.fsms)
+
+    def model(self, kind: CollectiveKind) -> EndpointModel:
+        """The stages of a collective."""
+        c, known = self.config, self.latencies
+        cycle = 1 / self.clock_hz
+        beat = cycle / c.bus_bytes  # seconds per byte
+        banks = c.banks * (1 if c.bank_ports == "1r1w" else 0.5)
+        credits = self._credits()
+        made_s = known.ace_generate * cycle
+        make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s)
+        # Of the beats of a chunk that the SRAM of a node reads, as many for each that arrives.
+        both = kind not in (_ALL_GATHER, _REDUCE_SCATTER)
+        arrives = (self.nodes - 1) * (2 if both else 1)
+        accesses = float(2 * self.nodes if both else self.nodes + 1)
+        if both and self.nodes >= PARKING_NODES and c.tx_packets < PARKING_PACKETS:
+            accesses += PARKED[bool(credits)] * (arrives - 1)
+            credits = (make, *credits) if credits else ()
+        sram = beat * accesses / arrives / banks
+        passes = (
+            Stage(unit="SRAM", s_per_byte=sram, ahead_s=sram * c.packet_bytes),
+            Stage(unit=None, s_per_byte=beat, latency_s=self._hop_cycles * cycle),
+        )
+        own = (make, Stage(unit=None, s_per_byte=beat), *self._credits())
+        slots = c.slots
+        largest = self._largest(kind)
+        return EndpointModel(
+            units=(
+                Unit(name="SRAM"), Unit(name="FSMs", servers=-(-c.fsms // 2), per_ring=True),
+                Unit(name="credits", per_ring=True),
+                *(
+                    Unit(name=name, servers=c.memory_ports)
+                    for name in ("TX DMA", "reads", "RX DMA", "writes")
+                ),
+            ),
+            before={Source.FRESH: own, Source.REDUCED: credits, Source.FORWARD: credits},
+            after={Receipt.KEEP: passes, Receipt.REDUCE: passes},
+            rooms=(
+                Room(name="slots", size_bytes=slots * largest[0]),
+                Room(name="results", size_bytes=slots * largest[1]),
+            ),
+            contexts=(slots,),
+            message_bytes=float(c.packet_bytes),
+            start_s=known.ace_start * cycle,
+            cut=partial(self._chunks, kind),
+            moves=partial(self._moves, kind),
+        )
+
+    def _credits(self) -> tuple[Stage, ...]:
+        """Waiting for one of the places of the next receive buffer, each of which is taken for a
+        round trip; none where they are enough for a full link."""
+        c = self.config
+        packet_s = self.packet_s
+        known = self.latencies
+        handled = known.ace_credit + (known.ace_patience if c.flits > 1 else 0)
+        away_s = 2 * self.hop_s + handled / self.clock_hz + packet_s
+        if c.rx_packets * packet_s >= away_s:
+            return ()
+        return (Stage(unit="credits", fixed_s=away_s / c.rx_packets, ahead_s=away_s),)
+
+    @property
+    def _hop_cycles(self) -> float:
+        """From the end of a packet to the link again, beside its beats. A packer of wide beats
+        waits for flits to fill the last one."""
+        known = self.latencies
+        return known.ace_hop + (known.ace_patience if self.config.flits > 1 else 0)
+
+    def _part(self, kind: CollectiveKind, size_bytes: float) -> Partition:
+        c = self.config
+        whole = size_bytes * (self.nodes if kind is _ALL_GATHER else 1)
+        return Partition.plan(
+            max(1, math.ceil(whole / ELEMENT_BYTES)), self.nodes, queues=c.fsms, lanes=c.lanes,
+            packet_elements=c.packet_elements, slot_elements=c.slot_elements,
+        )
+
+    def _largest(self, kind: CollectiveKind) -> tuple[float, float]:
+        """Bytes of the largest chunk, and of its result."""
+        block = float(ELEMENT_BYTES * (self.config.slot_elements // self.nodes))
+        whole = block * self.nodes
+        return (block if kind is _ALL_GATHER else whole), (
+            block if kind is _REDUCE_SCATTER else whole
+        )
+
+    def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[tuple[int, float]]:
+        """(direction, bytes) of each chunk."""
+        part = self._part(kind, size_bytes)
+        blocks = 1 if kind is _ALL_GATHER else self.nodes
+        return [
+            (
+                number % self.config.fsms % 2,
+                float(blocks * ELEMENT_BYTES * min(part.block, part.stride - number * part.block)),
+            )
+            for number in range(part.chunks)
+        ]
+
+    def _moves(
+        self, kind: CollectiveKind, size_bytes: float
+    ) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
+        """Load and store of a collective of that size."""
+        c, known = self.config, self.latencies
+        cycle, beat = 1 / self.clock_hz, 1 / self.clock_hz / c.bus_bytes
+        part = self._part(kind, size_bytes)
+        everything, own = np.arange(self.nodes), np.zeros(1, np.int64)
+        read, read_window = self._port(
+            part, own if kind is _ALL_GATHER else everything, self.read_cycles, "reads"
+        )
+        result = 1.0
+        if kind is _ALL_GATHER:
+            result = float(self.nodes)
+        elif kind is _REDUCE_SCATTER:
+            result = 1 / self.nodes
+        write, write_window = self._port(
+            part, own if kind is _REDUCE_SCATTER else everything, self.write_cycles, "writes",
+            result,
+        )
+        ready_s = known.ace_ready * cycle + self.hop_s
+        if c.flits > 1:
+            ready_s += known.ace_ready_patience * cycle
+        load = (
+            Stage(unit="TX DMA", s_per_byte=beat),
+            *read_window,
+            Stage(unit=None, latency_s=read * cycle + ready_s),
+        )
+        store = (
+            Stage(unit="RX DMA", s_per_byte=result * beat),
+            *write_window,
+            Stage(unit=None, latency_s=(write + known.ace_store) * cycle),
+        )
+        return load, store
+
+    def _port(
+        self, part: Partition, ranks: np.ndarray, latency: int, unit: str, result: float = 1.0
+    ) -> tuple[int, tuple[Stage, ...]]:
+        """Latency of a port, and the stage in which a chunk waits where bursts under way bound it.
+        """
+        c = self.config
+        full, last = (
+            self._bursts(part, ranks, numbers)
+            for numbers in (range(min(part.chunks - 1, SAMPLE)), [part.chunks - 1])
+        )
+        full_beats, full_bursts = full if part.chunks > 1 else last
+        last_beats, last_bursts = last
+        if not full_beats:
+            return latency, ()
+        mean = full_beats / full_bursts
+        turn = latency + mean + self.latencies.ace_burst
+        if OUTSTANDING * mean >= turn:
+            return latency, ()
+        # As many bursts for a chunk as a line through both lengths says.
+        slope = full_bursts / full_beats
+        if last_beats < full_beats:
+            slope = min(slope, max(0.0, (full_bursts - last_bursts) / (full_beats - last_beats)))
+        turns = (full_bursts * (part.chunks - 1) + last_bursts) / c.memory_ports / OUTSTANDING
+        late = math.ceil(turns - 1e-9) - max(1.0, turns)
+        cycle = 1 / self.clock_hz
+        burst_s = turn * cycle / OUTSTANDING
+        ahead = turn + max(0.0, full_beats - OUTSTANDING * mean)
+        return latency + round(turn * late), (
+            Stage(
+                unit=unit,
+                s_per_byte=slope * burst_s * result / c.bus_bytes,
+                fixed_s=(full_bursts - slope * full_beats) * burst_s,
+                ahead_s=ahead * cycle,
+            ),
+        )
+
+    def _bursts(
+        self, part: Partition, ranks: np.ndarray, numbers: Sequence[int]
+    ) -> tuple[float, float]:
+        """Mean beats of chunks, of the blocks of these *ranks*, and the bursts that they are."""
+        lanes = self.config.lanes
+        if not numbers:
+            return 0.0, 0.0
+        number = np.asarray(numbers)
+        block = np.minimum(part.block, part.stride - number * part.block)
+        first = ranks[:, None] * part.stride + number * part.block
+        beats = np.clip(part.elements - first, 0, block)
+        beats, first = -(-beats // lanes), first // lanes
+        bursts = np.where(beats > 0, (first + beats - 1) // BURST - first // BURST + 1, 0)
+        return float(beats.sum(axis=0).mean()), float(bursts.sum(axis=0).mean())

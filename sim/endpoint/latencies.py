@@ -1,0 +1,96 @@
+"""Latencies of event endpoints, as ``sim.endpoint.measure`` finds them with the cycle models."""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+__all__ = ["EventLatencies"]
+
+_FILE = "latencies.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventLatencies:
+    """Cycles beside links, beats and latencies of memories, and what configurations say.
+
+    Parameters
+    ----------
+    nic_host, ace_start, switch_start : int
+        Once in a collective: register writes, its begin, and the host's look at its end.
+    nic_sum, nic_result, nic_gather : int
+        From the end of a frame to the link again: as a sum, beside the adders; from the last sum as
+        a result; of a result.
+    nic_codec : int
+        Encoder and decoder of a block, on the same way.
+    nic_burst, ace_burst : int
+        Of a burst that another one waits for.
+    ace_ready, ace_ready_patience : int
+        From the last beat of a chunk to a send to the node that has loaded it; more on wide links.
+    ace_hop, ace_patience : int
+        From the end of a packet to the link again; more on links of several flits in a beat, whose
+        last one waits for others.
+    ace_generate : int
+        Of a packet of a node's own data at its FSM.
+    ace_store : int
+        From the last packet of a chunk to memory.
+    ace_credit, switch_credit : int
+        Of a round trip of a credit.
+    switch_end : int
+        From a result to its completion.
+    switch_sum : int
+        From the last operand, behind the adders, to the link.
+    switch_barrier : int
+        Once in a pull, up to the first load, beside the way of the block that all push before.
+    switch_load_on : int
+        Of a load in a switch.
+    switch_answer : int
+        From a load to its answer, or to the store with an own operand.
+    switch_result, switch_own_result : int
+        From a sum to the result on the link, beside the home store; to where it was made.
+    switch_operand : int
+        For which a place to read into is taken.
+    """
+
+    nic_host: int
+    nic_sum: int
+    nic_result: int
+    nic_gather: int
+    nic_codec: int
+    nic_burst: int
+    ace_start: int
+    ace_ready: int
+    ace_ready_patience: int
+    ace_hop: int
+    ace_patience: int
+    ace_generate: int
+    ace_store: int
+    ace_credit: int
+    ace_burst: int
+    switch_start: int
+    switch_end: int
+    switch_sum: int
+    switch_barrier: int
+    switch_load_on: int
+    switch_answer: int
+    switch_result: int
+    switch_own_result: int
+    switch_operand: int
+    switch_credit: int
+
+    @classmethod
+    def stored(cls) -> "EventLatencies":
+        """Those in the data file beside this module."""
+        return _stored()
+
+    def store(self) -> None:
+        """Write them to the data file beside this module."""
+        text = json.dumps(asdict(self), indent=2)
+        Path(__file__).with_name(_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+@cache
+def _stored() -> EventLatencies:
+    text = files(__package__).joinpath(_FILE).read_text(encoding="utf-8")
+    return EventLatencies(**json.loads(text))
