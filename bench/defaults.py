@@ -33,9 +33,9 @@ from sim.collectives.plan import AlgorithmChoice, plan_collective
 from sim.endpoint.kinds import IdealEndpoint, endpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
-from sim.limits.held import held
 from sim.limits.network import call_bound
 from sim.network.network import Network
+from sim.results.held import held
 from sim.run import run
 from sim.units import FS_PER_S, MIB
 from sim.workload.graph import CollectiveCall, CollectiveKind
@@ -210,7 +210,7 @@ def _against_grid(
         (
             Column("topology"),
             Column("collective"),
-            Column("size_mb", "size", "MiB", 0),
+            Column("size_bytes", "size", "MiB", 0),
             Column("chunks"),
             Column("places"),
             Column("time_s", "time", "µs", 1),
@@ -236,7 +236,7 @@ def _against_grid(
             "ratio": ratio, "percent": percent, "held": mine["held"],
         })
         table.add(
-            setting.topology, setting.kind, setting.size_bytes // MIB, mine["chunks"],
+            setting.topology, setting.kind, setting.size_bytes, mine["chunks"],
             mine["places"], seconds, best_s, best_of, ratio, percent,
             mine["held"] if percent < NAMED_PCT else "",
         )

@@ -7,9 +7,9 @@ from math import prod
 from gen.table import Cell, Column, Table
 from sim.events.record import RunRecord
 from sim.limits.bounds import LATENCY, Bound
-from sim.limits.held import Held, held
 from sim.limits.network import call_bound
 from sim.network.network import Network
+from sim.results.held import Held, held
 from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 

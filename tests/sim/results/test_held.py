@@ -6,10 +6,10 @@ from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.kinds import endpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
-from sim.limits.held import held
 from sim.limits.network import call_bound
 from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.results.held import held
 from sim.run import run
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
