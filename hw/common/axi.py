@@ -14,7 +14,9 @@ from hw.common.signature import ParametricSignature
 __all__ = [
     "ATTRIBUTES",
     "BOUNDARY_BYTES",
+    "BURST_BEATS",
     "MEMORY_ALIGNMENT",
+    "OUTSTANDING_BURSTS",
     "AXI4LiteSignature",
     "AXI4Signature",
     "AXIBurst",
@@ -28,6 +30,8 @@ __all__ = [
     "constants",
 ]
 
+BURST_BEATS, OUTSTANDING_BURSTS = 16, 8
+"""Of masters that are built without saying so: most beats of a burst, and bursts under way."""
 BOUNDARY_BYTES = 4096
 """No AXI burst may cross a multiple of this address."""
 
@@ -342,8 +346,8 @@ class BurstMaster(wiring.Component):
         *,
         addr_width: int,
         data_width: int,
-        max_burst: int = 16,
-        outstanding: int = 8,
+        max_burst: int = BURST_BEATS,
+        outstanding: int = OUTSTANDING_BURSTS,
         beats_width: int = 16,
     ) -> None:
         self._outstanding = require_int("AXI4 outstanding", outstanding)

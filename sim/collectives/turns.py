@@ -81,7 +81,8 @@ class _Turn:
     ) -> Send:
         if asks:
             return self.s.send(
-                hop, 0.0, self.s.nothing, relay=relay, only=only, asks=self.block, **more
+                hop, 0.0, self.s.nothing, relay=relay, only=only, asks=self.block,
+                traffic=REQUEST, **more,
             )
         return self.s.send(hop, self.block, self.blocks, relay=relay, only=only, **more)
 

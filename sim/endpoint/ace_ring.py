@@ -14,9 +14,9 @@ from functools import partial
 import numpy as np
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
 from sim.collectives.partition import Partition
 from sim.collectives.program import Receipt, Source
-from sim.cycles.ace.state import BURST, OUTSTANDING
 from sim.endpoint.endpoint import EndpointModel, HardwareRing, Room, Stage, Unit
 from sim.endpoint.latencies import EventLatencies
 from sim.workload.graph import CollectiveKind
@@ -210,17 +210,18 @@ class AceRing(HardwareRing):
             return latency, ()
         mean = full_beats / full_bursts
         turn = latency + mean + self.latencies.ace_burst
-        if OUTSTANDING * mean >= turn:
+        if OUTSTANDING_BURSTS * mean >= turn:
             return latency, ()
         # As many bursts for a chunk as a line through both lengths says.
         slope = full_bursts / full_beats
         if last_beats < full_beats:
             slope = min(slope, max(0.0, (full_bursts - last_bursts) / (full_beats - last_beats)))
-        turns = (full_bursts * (part.chunks - 1) + last_bursts) / c.memory_ports / OUTSTANDING
+        bursts = full_bursts * (part.chunks - 1) + last_bursts
+        turns = bursts / c.memory_ports / OUTSTANDING_BURSTS
         late = math.ceil(turns - 1e-9) - max(1.0, turns)
         cycle = 1 / self.clock_hz
-        burst_s = turn * cycle / OUTSTANDING
-        ahead = turn + max(0.0, full_beats - OUTSTANDING * mean)
+        burst_s = turn * cycle / OUTSTANDING_BURSTS
+        ahead = turn + max(0.0, full_beats - OUTSTANDING_BURSTS * mean)
         return latency + round(turn * late), (
             Stage(
                 unit=unit,
@@ -242,5 +243,6 @@ class AceRing(HardwareRing):
         first = ranks[:, None] * part.stride + number * part.block
         beats = np.clip(part.elements - first, 0, block)
         beats, first = -(-beats // lanes), first // lanes
-        bursts = np.where(beats > 0, (first + beats - 1) // BURST - first // BURST + 1, 0)
+        ends = (first + beats - 1) // BURST_BEATS + 1
+        bursts = np.where(beats > 0, ends - first // BURST_BEATS, 0)
         return float(beats.sum(axis=0).mean()), float(bursts.sum(axis=0).mean())

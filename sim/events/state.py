@@ -332,7 +332,7 @@ def _pool_arrays(low: Lowering, held: Tables | None) -> Arrays:
         "pools": pools,
         "windows": windows.ravel(),
         "credits": credits,
-        "packet_bytes": np.array([held.packet_bytes]),
+        "packet_bytes": np.array([held.packet_bytes, held.ask_share]),
     }
 
 

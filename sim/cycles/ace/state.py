@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig
+from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
 
 __all__ = [
     "NEVER",
@@ -29,8 +30,7 @@ EVENTS = 16  # of one unit that an FSM has not taken yet
 FLIGHTS = 8  # packets between issue and outcome
 REQUESTS = 32  # beats that a client of the SRAM has asked for
 WINDOW = 8  # questions of a receive unit under way
-OUTSTANDING = 8  # bursts under way per direction
-BURST = 16  # beats
+OUTSTANDING, BURST = OUTSTANDING_BURSTS, BURST_BEATS  # bursts under way per direction; beats
 QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
 UNDER_WAY = 16  # bursts and runs of segments without beats
 

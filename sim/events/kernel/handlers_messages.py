@@ -156,10 +156,15 @@ def hop(s, c, e, node):
             begin = e.now
             if s.entries[e.entry].reads > 0:
                 begin = max(begin, s.pools[link].operands, s.link[link].free)
-            begin = credit(s.windows, s.credits, s.packet_bytes, window, begin, amount)
+            size = np.float64(amount)
+            if s.entries[e.entry].asks > 0:
+                # As many headers as packets are asked for.
+                size = s.chunks[e.chunk].size_bytes * s.entries[e.entry].asks
+                size /= s.phases[row].messages * s.packet_bytes[1]
+            begin = credit(s.windows, s.credits, s.packet_bytes, window, begin, size)
             if s.entries[e.entry].reads > 0:
                 window = CLASSES * link + READS
-                begin = credit(s.windows, s.credits, s.packet_bytes, window, begin, amount)
+                begin = credit(s.windows, s.credits, s.packet_bytes, window, begin, size)
                 s.pools[link].operands = begin + time_on_link(s, link, amount)
             if begin > e.now:
                 enter_event(s, begin, e.key + (1 << STAGE_AT), node)
