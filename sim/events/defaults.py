@@ -21,8 +21,9 @@ phase, so no more than `SHARE` of all that pass a phase may be in it. All queues
 places: with fewer in some, others would get ahead, and leave links idle later.
 
 Where there is but one phase and links decide, there is nothing to crowd: there are
-`ONE_PHASE_PLACES` at least, and as many rounds of chunks as fill the last one. Places are never
-more than a queue's part of the contexts and buffers of the endpoint.
+`ONE_PHASE_PLACES` at least, but for `SHARE` of the chunks, so that a collective of higher priority
+finds some waiting, and as many rounds of chunks as fill the last one. Places are never more than a
+queue's part of the contexts and buffers of the endpoint.
 
 All of this is a matter of one collective, so what else a job does changes nothing.
 """
@@ -258,11 +259,13 @@ def places(uses: Sequence[Use], model: EndpointModel) -> int:
     """Of each queue, for a collective whose chunks use the phases like that."""
     # Loading chunks and storing them are phases, too.
     one_phase = not (model.load or model.store or any(each.index for each in uses))
-    least = ONE_PHASE_PLACES if one_phase and _links_decide(uses, model) else LEAST_PLACES
+    chunks = max(_chunks_at(uses).values(), default=1)
+    least = LEAST_PLACES
+    if one_phase and _links_decide(uses, model):
+        least = max(least, min(ONE_PHASE_PLACES, int(SHARE * chunks)))
     chosen = _fewest(uses, model, least, share=1.0 if one_phase else SHARE)
     if one_phase:
         # Chunks begin and end together, by rounds: the last one is to be a full one.
-        chunks = max(_chunks_at(uses).values(), default=1)
         chosen = max(chosen, math.ceil(chunks / max(1, chunks // chosen)))
     return max(LEAST_PLACES, min(chosen, _most(uses, model)))
 

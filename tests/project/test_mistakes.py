@@ -161,7 +161,7 @@ SWEEP = {"base": DESCRIPTION, "grid": {"workload.size_bytes": [1024]}}
             lambda: fw.AlgorithmChoice(reductions="ring"),
             "reductions must be a sequence (each a text or None) or None, not 'ring'",
         ),
-        (lambda: fw.Scheduler(chunk_bytes="1"), "chunk_bytes must be a number, not '1'"),
+        (lambda: fw.Scheduler(chunk_bytes="1"), "chunk_bytes must be a number or None, not '1'"),
         (lambda: fw.endpoint(3), "endpoint must be one of ideal, "),
         (lambda: fw.AllReducer(threads="3"), "threads must be an integer of at least 1, not '3'"),
         (lambda: fw.emit(fw.preset("ace", "test"), name="x"), "component must be an amaranth.lib"),

@@ -74,6 +74,7 @@ GATHERED = {
     "topology": {"kind": "switch", "shape": [8], "latency_s": 400e-9},
     "endpoint": {"kind": "baseline_comm_opt"},
     "workload": {"collective": "all_gather", "size_bytes": 1 << 16},
+    "scheduler": {"chunk_bytes": 65536, "concurrency": 8},
     "run": {"passes": 1, "check": True},
 }
 

@@ -51,6 +51,7 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     ".priority": ("0", "-1"),
     ".reductions": ("[]",),
     ".halves": ("[]",),
+    "endpoint.ring": ("None",),
     ".chunk_bytes": ("1.5", "None"),
     ".least_chunk_bytes": ("0", "1.5"),
     ".concurrency": ("None",),

@@ -147,12 +147,12 @@ def test_python_files_and_sweeps_choose_alike():
     assert described.record.admission.places == direct.admission.places
     (note,) = [each for each in described.record.notes if each.startswith("chosen: ")]
     assert note == (
-        "chosen: chunks of 65536 bytes (scheduler.chunk_bytes), 32 in a queue "
+        "chosen: chunks of 65536 bytes (scheduler.chunk_bytes), 16 in a queue "
         "(scheduler.concurrency)"
     )
     stated = run({**system, "scheduler": {"chunk_bytes": 65536}})
     (note,) = [each for each in stated.record.notes if each.startswith("chosen: ")]
-    assert note == "chosen: 32 in a queue (scheduler.concurrency)"
+    assert note == "chosen: 16 in a queue (scheduler.concurrency)"
 
 
 def test_waves_of_switches_are_the_same_in_python_and_in_files():
