@@ -28,9 +28,10 @@ CLAIMS = {
     "cosim": "the cycle model agrees with the RTL within {median_error_pct:.2g} % in the median, "
     "within {worst_error_pct:.2g} % at worst, also in training with one RTL node among models",
     "levels": "{exact:.0f} of {with_rtl:.0f} descriptions are exact at every level; cycle models "
-    "within {cycles_worst_pct:.2g} % of RTL at worst; of {descriptions:.0f} with switches, events "
-    "within {events_median_pct:.2g} % of cycle models in the median, {events_worst_pct:.2g} % at "
-    "worst",
+    "within {cycles_worst_pct:.2g} % of RTL at worst; of {descriptions:.0f} drawn ones, events "
+    "within {events_median_pct:.2g} % of cycle models in the median; at worst "
+    "{events_worst_pct:.2g} % above 16 KiB, {pull_worst_pct:.2g} % of pulls, "
+    "{small_worst_pct:.2g} % below",
     "rtl_random": "{runs:.0f} random runs of RTL with stalls, aborts, memory errors, lost and "
     "damaged packets: {exact:.0f} exact, {reported:.0f} reported on every rank, "
     "{violations:.0f} neither",
