@@ -64,7 +64,7 @@ class Judge:
     folder:
         For the designs of the unchanged tree.
     timeout:
-        Seconds that the tests of a mutant may take.
+        Seconds of CPU time that the tests of a mutant may take.
     arguments:
         Identity of a mutant -> why it is equivalent.
     """
@@ -318,7 +318,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--per-group", type=int, help="mutants of each group")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, help="default: by the changes")
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds for one's tests")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="of CPU for its tests")
     parser.add_argument("--anew", action="store_true", help="judge again what is known")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no new ones after these")
     options = parser.parse_args(argv)

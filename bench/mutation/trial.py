@@ -2,8 +2,10 @@
 
 import contextlib
 import hashlib
+import math
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -26,6 +28,8 @@ __all__ = ["Lane", "Outcome", "Store", "digest_of_tests", "killed_by", "lane", "
 _LEFT_OUT = (".git", ".venv", "build", "__pycache__", "*.egg-info", ".pytest_cache", ".ruff_cache")
 _NO_SUCH_TEST = 4  # pytest's status for wrong arguments
 _FAILED = (1, 2)  # a test failed, or could not be collected
+_WAITING = 4
+"""A process may take so many times its CPU time: what waits for ever uses none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +147,9 @@ class Lane:
     def first_failure(
         self, tests: Sequence[str], *, timeout: float, shared: bool = False
     ) -> str | None:
-        """The test that fails first, empty if all pass, None after *timeout* seconds.
+        """The test that fails first, empty if all pass, None if they end not in time.
+
+        They have *timeout* seconds of CPU time: other work on the machine kills no mutant.
 
         What is compiled goes to the lane's own cache, or if *shared* to the one that it began with.
 
@@ -205,7 +211,7 @@ class Lane:
     def _run(
         self, module: Sequence[str], *, timeout: float, shared: bool = False
     ) -> tuple[int | None, str]:
-        """Status and output of ``python -m module``; no status after *timeout* seconds."""
+        """Status and output of ``python -m module``; no status after *timeout* seconds of CPU."""
         environment = os.environ | {
             "PYTHONPATH": str(self.tree),
             "FOLDWIRE_CACHE": str(self._warm if shared else self._cache),
@@ -217,13 +223,18 @@ class Lane:
                 [sys.executable, "-m", *module], cwd=self.tree, env=environment, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
             )
+            # A limit of each process, so a compiler's time does not count as a test's.
+            seconds = math.ceil(timeout)
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
             try:
-                text, _ = process.communicate(timeout=timeout)
+                text, _ = process.communicate(timeout=_WAITING * timeout)
             except subprocess.TimeoutExpired:
                 self.stop()
                 process.communicate()
                 return None, ""
             self._process = None
+            if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+                return None, ""
             return process.returncode, text
 
 
@@ -251,7 +262,7 @@ def try_mutant(
         What became of it with other tests or other surroundings: the test that killed it then is
         asked first.
     timeout:
-        Seconds for the tests.
+        Seconds of CPU time for the tests.
     source:
         Digest that the outcome is kept with.
     """

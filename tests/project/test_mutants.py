@@ -350,10 +350,11 @@ def test_what_cannot_be_built_or_changes_nothing_is_not_counted(judge):
     assert judge.judge(idle, BLOCK)[0].verdict == "idle"
 
 
-def test_tests_that_take_too_long_kill_nothing(judge, tmp_path):
+@pytest.mark.parametrize("body", ["time.sleep(60)", "while True:\n        pass"])
+def test_tests_that_take_too_long_kill_nothing(judge, body):
     lane = judge._lanes.get()
     (lane.tree / "tests" / "hw" / "test_small.py").write_text(
-        "import time\ndef test_less():\n    time.sleep(60)\n"
+        f"import time\ndef test_less():\n    {body}\n"
     )
     judge._lanes.put(lane)
     judge._timeout = 2
