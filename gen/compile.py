@@ -41,7 +41,15 @@ from gen.merge import merge_modules
 from gen.native.cells import UnsupportedError
 from gen.native.generate import generate
 from gen.native.module import ClockError
-from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil, uncollected
+from gen.rtlil import (
+    RESET,
+    MacroPlatform,
+    OncePlatform,
+    Port,
+    component_ports,
+    to_rtlil,
+    uncollected,
+)
 from gen.waves import TracedSignal
 from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 
@@ -76,14 +84,16 @@ class _Source:
 def _source(
     component: wiring.Component, trace: Sequence[str] = (), traced: list[TracedSignal] | None = None
 ) -> _Source:
-    platform = MacroPlatform()
+    # What is in a block that is built once is no signal of the design, so it cannot be traced.
+    platform = MacroPlatform() if trace else OncePlatform()
     traced = [] if traced is None else traced
     try:
         rtlil = to_rtlil(component, name=_TOP, platform=platform, trace=trace, traced=traced)
     except DesignError as error:  # users do not know our name of the top
         said = str(error).replace(_TOP, type(component).__name__)
         raise DesignError(said) from None
-    merged = merge_modules(rtlil, top=_TOP)
+    blocks = platform.blocks.values() if isinstance(platform, OncePlatform) else ()
+    merged = merge_modules("\n".join([rtlil, *blocks]), top=_TOP)
     ports = [*component_ports(component), Port(name=RESET, width=1, is_input=True)]
     there = {port.name for port in ports}
     added = {each.port: each.width for each in traced if each.port not in there}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.hdl import ClockDomain, Const, Signal, Value
+from amaranth.hdl import ClockDomain, ClockSignal, Const, Instance, ResetSignal, Signal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
@@ -21,6 +22,7 @@ __all__ = [
     "RESET",
     "RESET_LOW",
     "MacroPlatform",
+    "OncePlatform",
     "Port",
     "component_ports",
     "to_rtlil",
@@ -59,6 +61,34 @@ class MacroPlatform:
     """
 
     sram_macros: dict[str, str] = field(default_factory=dict)
+
+
+_CLOCKING = re.compile(rf"^  wire .*input \d+  ?\\({CLOCK}|{RESET})$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class OncePlatform(MacroPlatform):
+    """A platform that also elaborates a block once however many a design holds, see `once` of hw.
+
+    Elaboration takes most of the time of a wide design. The RTLIL of each block is left in `blocks`
+    under the name of its module, whose ports are those of the component.
+    """
+
+    blocks: dict[str, str] = field(default_factory=dict)
+
+    def build_once(self, component: wiring.Component, name: str) -> Instance:
+        """An instance, connected to *component*, of the block *name*."""
+        text = self.blocks.get(name)
+        if text is None:
+            text = to_rtlil(component, name=name, platform=self)
+            self.blocks[name] = text = text.replace("attribute \\top 1\n", "", 1)
+        vars(component)["_MustUse__used"] = True  # its ports are
+        clocking = {CLOCK: ClockSignal(), RESET: ResetSignal()}
+        wanted = _CLOCKING.findall(text.partition("\nend\n")[0])
+        ports = {f"i_{port}": clocking[port] for port in wanted}
+        for port, value, is_input in _members(component):
+            ports[f"{'i' if is_input else 'o'}_{port}"] = value
+        return Instance(name, **ports)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.common.once import once
 from hw.common.params import require_int
 from hw.fp import steps
 from hw.fp.adder import MAX_STAGES, sum_pipeline
@@ -139,7 +140,8 @@ class ReduceALU(wiring.Component):
         m = Module()
         for index in range(self.lanes):
             lane = ReduceLane(stages=self.latency)
-            m.submodules[f"lane_{index}"] = lane
+            name = f"reduce_lane_of_{self.latency}_stages"
+            m.submodules[f"lane_{index}"] = once(platform, lane, name)
             m.d.comb += [
                 lane.op.eq(self.op),
                 lane.a.eq(self.a.word_select(index, 32)),

@@ -18,6 +18,7 @@ from gen.compile import CompiledModel, CompileError, compile_model, compile_rtli
 from gen.compiler import find_compiler
 from gen.rtlil import component_ports
 from gen.yosys import cxxrtl_include_dir
+from hw.fp.alu import ReduceALU
 
 CYCLES = 400
 
@@ -66,6 +67,47 @@ def test_every_output_equals_the_amaranth_simulator(mixed, generator, cache):
 
     simulator.add_testbench(bench)
     simulator.run()
+
+
+class Sums(wiring.Component):
+    """Lanes of two kinds, each built once."""
+
+    def __init__(self):
+        super().__init__({"a": In(96), "b": In(96), "op": In(2), "fast": Out(96), "slow": Out(96)})
+
+    def elaborate(self, platform):
+        m = Module()
+        for stages, result in ((0, self.fast), (2, self.slow)):
+            m.submodules[f"of_{stages}"] = alu = ReduceALU(3, stages=stages)
+            m.d.comb += [
+                alu.op.eq(self.op), alu.a.eq(self.a), alu.b.eq(self.b), result.eq(alu.o)
+            ]
+        return m
+
+
+@pytest.mark.filterwarnings("error")  # lanes that are not elaborated are not forgotten ones
+def test_blocks_that_are_built_once_do_what_each_built_by_itself_does(generator, cache):
+    rng = np.random.default_rng(5)
+    inputs = {
+        "a": rng.integers(0, 1 << 32, (CYCLES, 3), dtype=np.uint32),
+        "b": rng.integers(0, 1 << 32, (CYCLES, 3), dtype=np.uint32),
+        "op": rng.integers(0, 4, CYCLES),
+    }
+    names = ["fast", "slow"]
+    once = compile_model(Sums(), cache_dir=cache, generator=generator)
+    # What is traced is a signal of its own instance, so each has its own.
+    each = compile_model(Sums(), cache_dir=cache, generator=generator, trace=["of_2.lane_1.*"])
+    assert each.traced
+    seen, wanted = (model.instance().run(inputs, names) for model in (once, each))
+    for name in names:
+        assert np.array_equal(seen[name], wanted[name]), name
+        assert len(np.unique(seen[name])) > CYCLES
+
+
+def test_blocks_are_built_once_for_each_set_of_parameters():
+    instances = compiling._source(Sums()).instances
+
+    assert instances["reduce_lane_of_0_stages"] == instances["reduce_lane_of_2_stages"] == 3
 
 
 PLAIN = """
