@@ -4,7 +4,7 @@ Times are integers in femtoseconds since the start of the run.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,15 @@ class CallPhases:
     latency_fs: NDArray[np.int64]
     bus_delay_fs: NDArray[np.int64]
     messages: NDArray[np.int64]
+
+    def of(self, calls: Sequence[int]) -> "CallPhases":
+        """Those of the calls of these numbers alone."""
+        rows = np.asarray(calls, dtype=np.int64)
+        arrays = {
+            each.name: getattr(self, each.name)[rows]
+            for each in fields(self) if each.name != "names"
+        }
+        return CallPhases(names=[self.names[number] for number in calls], **arrays)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,13 +19,18 @@ what, in the order in which the questions are asked:
    longest.
 
 What is smaller than `PART` of the share that was lost explains nothing, and is not named.
+
+Of some of the calls of a run questions 2 to 5 are asked of their own chunks. What links and units
+were busy with is known of all calls together, so question 1 is not asked of them; where their
+chunks waited for links most of the time, these *links* are named.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sim.events.record import RunRecord
+from sim.events.record import CallPhases, RunRecord
 
 __all__ = ["Held", "held"]
 
@@ -45,36 +50,43 @@ class Held:
         return f"{self.by} ({self.why})"
 
 
-def held(record: RunRecord, reached: float, in_progress_fs: float) -> Held | None:
+def held(
+    record: RunRecord, reached: float, in_progress_fs: float, *, calls: Sequence[int] | None = None
+) -> Held | None:
     """What held the collectives of a run, which reached a share of their bound in the time in which
     at least one of them was in progress; None if nothing explains it, or the level of the run does
-    not record it."""
+    not record it. With *calls*, numbers in ``record.calls``: of these alone."""
     if record.call_phases is None or record.admission is None or in_progress_fs <= 0:
         return None
-    busiest = _busiest(record, in_progress_fs)
-    if busiest is not None:
-        return busiest
+    if calls is None:
+        busiest = _busiest(record, in_progress_fs)
+        if busiest is not None:
+            return busiest
+    of = record.phases if calls is None else record.phases.of(calls)
     lost = PART * (1 - reached)
-    late = _late(record)
+    late = _late(record, range(len(record.calls)) if calls is None else calls)
     if late >= lost:
         why = f"others waited for them for {_percent(late)} of the time of collectives"
         return Held(by="late nodes", why=why)
-    parts, life = _parts(record, lost)
+    parts, life = _parts(record, of, lost)
     if not life:
         return None
     shares = {name: part / life for name, part in parts.items()}
     by = max(("admission", "latency", "endpoint"), key=lambda name: shares[name])
     if shares[by] >= lost:
         if by == "admission":
-            return _admission(record, in_progress_fs)
-        return _part(record, by, shares[by])
-    once = _once(record) / in_progress_fs
+            return _admission(record, of, in_progress_fs)
+        return _part(record, of, by, shares[by])
+    once = _once(record, of) / in_progress_fs
     if once >= lost:
         why = f"a message in each phase, with nothing beside it, takes {_percent(once)} of the time"
         return Held(by="latency", why=why)
     if shares["links"] >= max(lost, shares["transfer"]):
-        return _phases(record, in_progress_fs)
-    return _part(record, "transfer", shares["transfer"]) if shares["transfer"] >= lost else None
+        if calls is None:
+            return _phases(record, in_progress_fs)
+        why = f"chunks waited for them for {_percent(shares['links'])} of their time in phases"
+        return Held(by="links", why=why)
+    return _part(record, of, "transfer", shares["transfer"]) if shares["transfer"] >= lost else None
 
 
 def _busiest(record: RunRecord, time_fs: float) -> Held | None:
@@ -91,10 +103,10 @@ def _busiest(record: RunRecord, time_fs: float) -> Held | None:
     return Held(by=name, why=f"busy for {_percent(busy_fs / time_fs)} of the time")
 
 
-def _late(record: RunRecord) -> float:
+def _late(record: RunRecord, calls: Sequence[int]) -> float:
     """Of the time of collectives, until the last node has begun them."""
     waited = lasted = 0.0
-    for graph, task in record.calls:
+    for graph, task in (record.calls[number] for number in calls):
         rows = record.graph_of == graph
         starts, ends = record.task_start_fs[rows, task], record.task_end_fs[rows, task]
         if len(starts) and (starts >= 0).all():
@@ -111,18 +123,21 @@ def _units(record: RunRecord) -> list[tuple[float, str]]:
     ]
 
 
-def _parts(record: RunRecord, lost: float) -> tuple[dict[str, float], float]:
-    """The time of all chunks in phases, divided, and in all; waiting for less than *lost* of their
-    life is not the reason."""
-    of = record.phases
+def _parts(
+    record: RunRecord, of: CallPhases, lost: float
+) -> tuple[dict[str, float], float]:
+    """The time of chunks in phases, divided, and in all; waiting for less than *lost* of their life
+    is not the reason."""
     latency = of.latency_fs.astype(np.float64).sum(axis=0)
     network = of.network_delay_fs.astype(np.float64).sum(axis=0)
     endpoint = of.bus_delay_fs.astype(np.float64).sum(axis=0)
     endpoint += of.messages.astype(np.float64).sum(axis=0) * record.receive_fs
     spent = of.time_fs.astype(np.float64).sum(axis=0)
-    # What links were busy with is known of all phases together.
+    # What links were busy with is known of all calls and phases together.
     beside = np.maximum(0.0, network - latency)
-    transfer = beside * min(1.0, float(record.link_busy_fs.sum()) / max(1.0, beside.sum()))
+    every = record.phases.network_delay_fs - record.phases.latency_fs
+    every_fs = np.maximum(0.0, every.astype(np.float64).sum(axis=0)).sum()
+    transfer = beside * min(1.0, float(record.link_busy_fs.sum()) / max(1.0, every_fs))
     links = beside - transfer
     whole = np.maximum(1.0, latency + endpoint + links + transfer)
     idle = latency + endpoint >= links
@@ -140,8 +155,9 @@ def _parts(record: RunRecord, lost: float) -> tuple[dict[str, float], float]:
     return times, float(spent.sum())
 
 
-def _admission(record: RunRecord, time_fs: float) -> Held:
-    """Which of what bounds chunks was fullest, in the mean."""
+def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> Held:
+    """Which of what bounds chunks was fullest, in the mean, with those of all calls; *waiters* are
+    those whose waiting is told."""
     of, bounds = record.phases, record.admission
     assert bounds is not None
     rows = len(record.graph_of)
@@ -169,14 +185,13 @@ def _admission(record: RunRecord, time_fs: float) -> Held:
     if bounds.ready and ready > float(of.queue_delay_fs[:, 1:].sum()):
         full = [(1.0, "scheduler.threshold")]
     what = max(full, default=(0.0, "nothing that is known"))[1]
-    waited, spent = float(of.queue_delay_fs.sum()), float(of.time_fs.sum())
+    waited, spent = float(waiters.queue_delay_fs.sum()), float(waiters.time_fs.sum())
     share = _percent(waited / (waited + spent))
     return Held(by="admission", why=f"chunks waited for {share} of their time: {what}")
 
 
-def _once(record: RunRecord) -> float:
-    """What a message needs in each phase beside its time on links, of all calls."""
-    of = record.phases
+def _once(record: RunRecord, of: CallPhases) -> float:
+    """What a message needs in each phase beside its time on links."""
     sent = np.maximum(1, of.messages)
     beside = of.latency_fs + of.bus_delay_fs + of.messages * record.receive_fs
     return float((beside / sent).sum())
@@ -193,9 +208,8 @@ def _phases(record: RunRecord, time_fs: float) -> Held | None:
     return Held(by="phases", why=why)
 
 
-def _part(record: RunRecord, by: str, share: float) -> Held:
+def _part(record: RunRecord, of: CallPhases, by: str, share: float) -> Held:
     """A part of the time in phases, with what is behind it."""
-    of = record.phases
     messages = max(1, int(of.messages.sum()))
     if by == "endpoint":
         _, unit = max(_units(record), default=(0.0, ""))

@@ -21,8 +21,10 @@ NEAR = 0.9
 
 @dataclass(frozen=True)
 class _Done:
-    """A collective that ended: the graph that calls it, its bound, and when it was in progress."""
+    """A collective that ended: its number among the calls, the graph that calls it, its bound, and
+    when it was in progress."""
 
+    number: int
     graph: int
     call: CollectiveCall
     bound: Bound
@@ -72,16 +74,15 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         + ("" if record.shared_links else " Links are not shared, which no network can do."),
     )
     done = list(_done(record, job, network))
-    held_by: list[Cell] = [_held_by(record, done)] if known else []
     if len(done) > 1:
         seconds, resource = _together(done)
         busy = _in_progress(done)
         share = 100 * seconds / busy if busy else None
         table.add(
             "all together", sum(each.call.size_bytes for each in done), None, len(done),
-            seconds, resource, busy, busy, None, None, *held_by, share, share,
+            seconds, resource, busy, busy, None, None,
+            *([_held_by(record, done)] if known else []), share, share,
         )
-        held_by = [None] * len(held_by)
     seen = network if job.shape is None else network.split(job.shape)
     groups: dict[tuple[object, ...], list[_Done]] = {}
     for each in done:
@@ -91,6 +92,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         call, bound = same[0].call, same[0].bound
         times = [each.seconds for each in same]
         mean = sum(times) / len(times)
+        held_by = _held_by(record, done) if len(groups) == 1 else _own_held_by(record, same)
         table.add(
             call.kind.value,
             call.size_bytes,
@@ -101,7 +103,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
             min(times),
             mean,
             *_bandwidths(call, seen, mean),
-            *held_by,
+            *([held_by] if known else []),
             *(_percent(bound, time, record) for time in (min(times), mean)),
         )
     return table
@@ -121,6 +123,17 @@ def held_note(record: RunRecord, job: Job, network: Network) -> list[str]:
 def _held_by(record: RunRecord, done: Sequence[_Done]) -> str | None:
     share, _ = _reached(done)
     found = _held(record, done) if done and share < NEAR else None
+    return None if found is None else found.by
+
+
+def _own_held_by(record: RunRecord, same: Sequence[_Done]) -> str | None:
+    """Likewise of equal collectives, which had the network with others."""
+    lasted_s = sum(each.seconds for each in same)
+    share = sum(each.bound.seconds for each in same) / lasted_s if lasted_s else 1.0
+    if share >= NEAR:
+        return None
+    calls = [each.number for each in same]
+    found = held(record, share, lasted_s * FS_PER_S, calls=calls)
     return None if found is None else found.by
 
 
@@ -163,7 +176,7 @@ def _percent(bound: Bound, seconds: float, record: RunRecord) -> float:
 def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
     network = network if job.shape is None else network.split(job.shape)
     bounds: dict[tuple[object, ...], Bound] = {}
-    for graph, index in record.calls:
+    for number, (graph, index) in enumerate(record.calls):
         task = job.graphs[graph].tasks[index]
         rows = record.graph_of == graph
         if task.call is None or not rows.any() or (record.task_start_fs[rows, index] < 0).any():
@@ -180,6 +193,7 @@ def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
             )
         update_fs = seconds_to_fs(task.duration_s)
         yield _Done(
+            number=number,
             graph=graph,
             call=task.call,
             bound=bounds[key],

@@ -10,6 +10,7 @@ from sim.limits.network import call_bound
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.held import held
+from sim.results.limits import limits_table
 from sim.run import run
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
@@ -97,7 +98,47 @@ def test_late_nodes_are_named():
     (note,) = [each for each in done.record.notes if each.startswith("collectives: ")]
     assert "of their bound, held by late nodes (others waited for them for " in note
     assert done.limits["held_by"][0] == "late nodes"
-    assert set(done.limits["held_by"][1:]) == {None}
+    # Each collective has a reason of its own.
+    limits = done.limits
+    below = [share < 90 for share in limits["mean_percent"][1:]]
+    assert any(below)
+    assert [by is not None for by in limits["held_by"][1:]] == below
+
+
+def after_each_other(*calls):
+    graph = GraphBuilder()
+    last = None
+    for size_bytes in calls:
+        call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=size_bytes)
+        last = graph.add(
+            f"{size_bytes} bytes", TaskKind.COLLECTIVE, call=call,
+            after=[last],
+        )
+    return Job(name="some", graphs=(graph.graph(),))
+
+
+def held_by(dimensions, job, **options):
+    network = Network(dimensions)
+    limits = limits_table(simulate(network, job, **options), job, network)
+    return dict(zip(limits["size_bytes"], limits["held_by"]))
+
+
+def test_each_collective_of_a_job_has_its_own_reason():
+    found = held_by(RING, after_each_other(65536, 256 * MIB, 16 * MIB))
+
+    assert found[65536] == "latency"
+    assert found[256 * MIB] is None
+
+
+def test_a_collective_that_waits_for_others_chunks_is_held_by_admission():
+    graph = GraphBuilder()
+    for size_bytes in (64 * MIB, MIB):
+        call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=size_bytes)
+        graph.add(f"{size_bytes} bytes", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="both", graphs=(graph.graph(),))
+
+    fifo = Scheduler(policy="fifo", concurrency=4, splits=64)
+    assert held_by([ring(8)], job, scheduler=fifo)[MIB] == "admission"
 
 
 def test_runs_near_their_bound_have_no_note():
