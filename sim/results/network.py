@@ -219,7 +219,8 @@ def endpoints_table(record: RunRecord) -> Table:
             Column("per_npu_bytes", "moved per NPU", "B", 0),
             Column("per_npu_bytes_per_s", "rate per NPU", "GB/s", 3),
         ],
-        note="Engine: at least one chunk is assigned to the endpoint.",
+        note="Engine: at least one chunk is assigned to the endpoint. Of units of which there are "
+        "several, busy is the mean.",
     )
     busy = record.engine_busy_fs.astype(np.float64)
     table.add(
@@ -230,7 +231,8 @@ def endpoints_table(record: RunRecord) -> Table:
         None,
     )
     for number, name in enumerate(record.unit_names):
-        busy = record.unit_busy_fs[number].astype(np.float64)
+        servers = record.unit_servers[number] if record.unit_servers else 1
+        busy = record.unit_busy_fs[number].astype(np.float64) / servers
         moved = float(record.unit_bytes[number].astype(np.float64).mean())
         table.add(
             name,

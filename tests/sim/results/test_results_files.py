@@ -69,6 +69,12 @@ def test_endpoints_report_memory_traffic(record):
     assert memory == ("memory read", 15.0, 20.0, 12000.0, pytest.approx(75e6))
 
 
+def test_units_of_which_there_are_several_are_busy_as_a_whole(record):
+    memory = endpoints_table(replace(record, unit_servers=(4,))).rows[1]
+
+    assert memory[1:3] == (3.75, 5.0)
+
+
 def test_vertices_after_the_npus_are_switches(record):
     link = replace(record.links[0], target=3)
     changed = replace(record, links=[link, record.links[1]])
