@@ -84,6 +84,8 @@ class Tables:
         The first credits of operands and of results are used for what says that a call begins.
     detour_s : float
         By which a result is later whose entry has given way: its parts meet at a home endpoint.
+    timeout_s : float
+        Period after which an entry to which nothing was added in all of it gives way.
     """
 
     entries: int
@@ -99,6 +101,7 @@ class Tables:
     read_s: float
     contract: bool
     detour_s: float
+    timeout_s: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -313,6 +313,7 @@ def _times(
             read_s=read_cycles / clock,
             contract=system.mode == "push",
             detour_s=(DETOUR_CYCLES + 2 * flits) / clock,
+            timeout_s=system.timeout_cycles / clock,
         ),
         pauses_s={step: cycles / clock for step, cycles in pauses.items()},
         packet_s=flits / clock,

@@ -272,8 +272,9 @@ def _numbers(low: Lowering) -> np.ndarray:
     numbers[constants.RELAY_WIDTH] = low.relay_width
     held = _tables(low)
     numbers[constants.HAS_TABLES] = held is not None
-    numbers[constants.DETOUR_FS] = 0
+    numbers[constants.DETOUR_FS] = numbers[constants.TIMEOUT_FS] = 0
     if held is not None:
+        numbers[constants.TIMEOUT_FS] = seconds_to_fs(held.timeout_s)
         # To an endpoint and back.
         way_s = max(dim.hop_s for dim in low.network.dimensions if dim.has_switches)
         numbers[constants.DETOUR_FS] = seconds_to_fs(held.detour_s + way_s)

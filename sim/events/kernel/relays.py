@@ -35,6 +35,7 @@ from sim.events.kernel.constants import (
     STALLED,
     STORE,
     STORED,
+    TIMEOUT_FS,
     VERTICES,
     WAIT,
     WITHOUT,
@@ -89,9 +90,11 @@ def relay(s, c, e, node):
                 s.pools[pool].home = now
             elif kind == STORE and s.relay_counts[at] == 1:
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held
+                entries = np.int64(STORED * size / s.phases[row].messages)
+                s.pools[pool].open += entries
                 s.counts[EVICTED] += stored(
-                    s.registers, s.waiters, s.pools, s.chunks, s.relay_counts, pool,
-                    np.int64(STORED * size / s.phases[row].messages), at, e.chunk,
+                    s.registers, s.waiters, s.pools, s.chunks, s.relay_counts, pool, entries, at,
+                    e.chunk,
                 )
         count = s.relay_counts[at]
         goes = count % WITHOUT == s.relay_needs[s.relays[number].needs + node]
@@ -104,11 +107,13 @@ def relay(s, c, e, node):
                 now += 2 * time_on_link(s, pool, size / s.phases[row].messages)
                 s.pools[pool].home = now
             elif kind == STORE and c.tables:
+                size = s.chunks[e.chunk].size_bytes * s.relays[number].held
+                entries = np.int64(STORED * size / s.phases[row].messages)
+                s.pools[pool].open -= entries
                 if count < WITHOUT:
-                    size = s.chunks[e.chunk].size_bytes * s.relays[number].held
-                    s.pools[pool].left += np.int64(STORED * size / s.phases[row].messages)
+                    s.pools[pool].left += entries
                 else:
-                    now += s.numbers[DETOUR_FS]
+                    now = _given_way(s, pool, now) + s.numbers[DETOUR_FS]
             elif WAIT <= kind <= ADD and c.tables:
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held
                 needed = np.int64(np.ceil(size / s.phases[row].messages - 1e-6))
@@ -125,6 +130,17 @@ def relay(s, c, e, node):
                     s.relay_counts[_place(s, e, row, s.relays[number].adds, node)] += WITHOUT
     if goes:
         _send_on(s, c, e, node, row, number, now)
+
+
+@inlined
+def _given_way(s, pool, now):
+    """When the rest of a sum leaves whose first entry has given way. It has taken another; what is
+    still to come to the table has that give way at once, or else it is overdue at the end of the
+    first period in all of which it was there."""
+    period = s.numbers[TIMEOUT_FS]
+    if period == 0 or s.pools[pool].open >= s.pools[pool].most or s.nodes[0].waiting > 0:
+        return now
+    return (now // period + 2) * period
 
 
 @inlined

@@ -71,11 +71,11 @@ RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4), ("k
                   ("adds", I4), ("table", I8), ("held", F8)])
 # The table at the port of a link, or, behind those of all links, the tables of a switch: entries
 # that are free, of how many; when its adders are free; the loads that wait, as messages do for
-# links, or what has entries. Of the endpoint behind the port: when the next operand can leave, when
-# the home store is free. `lanes`: links in parallel, of which each takes its time, that are one
-# here.
+# links, or what has entries; `open`: entries of sums that are not complete, with those that have
+# given way. Of the endpoint behind the port: when the next operand can leave, when the home store
+# is free. `lanes`: links in parallel, of which each takes its time, that are one here.
 POOL = np.dtype([("left", I8), ("most", I8), ("free", I8), ("first", I4), ("last", I4),
-                 ("operands", I8), ("home", I8), ("lanes", I4)])
+                 ("operands", I8), ("home", I8), ("lanes", I4), ("open", I8)])
 # The credits of a class on a link, from `first` on: when each is back; `next`: the one that is used
 # next; `away`: for how long; `left`: of the last packet, what is not filled.
 WINDOW = np.dtype([("first", I8), ("places", I4), ("next", I4), ("away_fs", I8), ("left", F8)])
