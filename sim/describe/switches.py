@@ -23,7 +23,12 @@ from sim.describe.levels import meaningless, refused_at
 from sim.describe.reader import TomlReader
 from sim.describe.sections import EngineSection, MemorySection
 from sim.endpoint.background import Background
-from sim.endpoint.hardware import MemoryTimes, engine_defaults, switch_endpoint
+from sim.endpoint.hardware import (
+    MemoryTimes,
+    engine_defaults,
+    longest_wait_cycles,
+    switch_endpoint,
+)
 from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.switch_system import FORMATS, SwitchSystem
 from sim.fields import FieldError, not_one_of
@@ -57,8 +62,10 @@ class SwitchSection:
     """Keys of ``[switch]`` beside ``preset``, ``level``, ``mode`` and fields of `SwitchConfig`.
 
     ``clock_hz``: a link carries 16 bytes in a cycle. ``timeout_cycles``: period after which unused
-    entries of a table are sent to their home endpoint; None: 4000, or the most that the preset
-    counts. ``acknowledged``: headers that acknowledge packets take their share of the links.
+    entries of a table are sent to their home endpoint; None: 4000, or for pull twice what the
+    entry of a load may wait for the first answer, if that is more (`longest_wait_cycles`); at most
+    what the preset counts. ``acknowledged``: headers that acknowledge packets take their share of
+    the links.
     ``format``: how operands and results travel, one of `FORMATS`.
     ``background``: ordinary packets between endpoints, which cycle models alone have.
     """
@@ -117,21 +124,26 @@ def read_switches(
     dma = _endpoint(reader, own, config, planes, section.format)
     most = (1 << config.timeout_bits) - 1
     stated = section.timeout_cycles
-    period = min(TIMEOUT_CYCLES, most) if stated is None else stated
-    if not 1 <= period <= most:
+    if stated is not None and not 1 <= stated <= most:
         what = f"must be from 1 to {most}, what timeout_bits = {config.timeout_bits} count: "
-        what += f"entries are left behind by others that gave way; not {period}"
+        what += f"entries are left behind by others that gave way; not {stated}"
         raise reader.error("switch", "timeout_cycles", what)
     system = SwitchSystem(
         switch=config,
         dma=dma,
         mode=mode,
         clock_hz=section.clock_hz,
-        timeout_cycles=period,
+        timeout_cycles=min(TIMEOUT_CYCLES, most) if stated is None else stated,
         acknowledged=section.acknowledged,
         background=section.background,
         format=FORMATS[section.format],
     )
+    if stated is None and mode == "pull":
+        # Answers of an entry that is gone travel one by one.
+        wait = 2 * longest_wait_cycles(
+            system, memory_times(memory, section.clock_hz), dimensions
+        )
+        system = replace(system, timeout_cycles=min(most, max(TIMEOUT_CYCLES, wait)))
     if level == "events":
         check_model(reader, system, level)
     extra = {key: own[key] for key in own if key not in _names(SwitchDmaConfig)}

@@ -30,6 +30,7 @@ __all__ = [
     "ace_endpoint",
     "ace_wire_share",
     "behind_others",
+    "longest_wait_cycles",
     "nic_dimension",
     "nic_endpoint",
     "oldest_first",
@@ -272,6 +273,29 @@ def _reads(
     return min(places, bursts, key=lambda each: each[0] / each[1])
 
 
+def _credit_cycles(
+    system: SwitchSystem, dimensions: Sequence[Dimension], known: EventLatencies
+) -> float:
+    """For how long a credit is away on the longest link."""
+    way = max((each.latency_s for each in dimensions), default=0.0) * system.clock_hz
+    return 2 * way + known.switch_credit + 2 * system.switch.packet_flits
+
+
+def longest_wait_cycles(
+    system: SwitchSystem, memory: MemoryTimes, dimensions: Sequence[Dimension]
+) -> int:
+    """For how long the entry of a load waits for the first answer, about, where links are full of
+    loads: an endpoint answers all those first that it has places for, at the pace of its memory and
+    of its credits."""
+    known = EventLatencies.stored()
+    reads, read_cycles = _reads(system, memory, known)
+    credit = _credit_cycles(system, dimensions, known)
+    pace = max(system.packet_cycles, read_cycles / reads, credit / system.held.credits_up)
+    before = system.held.credits_down + reads
+    far = sum(each.farthest_s for each in dimensions if each.has_switches) * system.clock_hz
+    return math.ceil(2 * far + known.switch_answer + memory.read_cycles + before * pace)
+
+
 def _times(
     system: SwitchSystem,
     memory: MemoryTimes,
@@ -291,8 +315,7 @@ def _times(
         "result": known.switch_result,
         "own result": known.switch_own_result,
     }
-    way = max((each.latency_s for each in dimensions), default=0.0) * clock
-    credit = 2 * way + known.switch_credit + 2 * flits
+    credit = _credit_cycles(system, dimensions, known)
     slowest = max(system.packet_cycles, read_cycles / reads, credit / held.credits_up)
     writes, later_s = _writes(system, memory, slowest)
     begins = known.switch_start + known.switch_sum

@@ -67,7 +67,13 @@ def relay(s, c, e, node):
     at = _place(s, e, row, number, node)
     kind = s.relays[number].kind
     now = e.now
-    goes = e.stage > 0
+    if kind == OWN and e.stage == 0 and c.tables:
+        pool = np.int64(s.relay_tables[s.relays[number].table + node])
+        turn = _turn_of_own(s, pool, now)
+        if turn > now:
+            enter_event(s, turn, e.key | (1 << STAGE_AT), node)
+            return
+    goes = e.stage > 0 and kind != OWN
     if not goes:
         s.relay_counts[at] += 1
         pool = np.int64(-1)
@@ -88,10 +94,13 @@ def relay(s, c, e, node):
                 now += time_on_link(s, pool, size)
                 s.pools[pool].operands = max(s.pools[pool].operands, now)
                 s.pools[pool].home = now
-            elif kind == STORE and s.relay_counts[at] == 1:
+            elif kind == STORE and (s.relay_counts[at] == 1 or lost(s.relay_counts[at])):
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held
                 entries = np.int64(STORED * size / s.phases[row].messages)
-                s.pools[pool].open += entries
+                if s.relay_counts[at] == 1:
+                    s.pools[pool].open += entries
+                else:
+                    s.relay_counts[at] += WITHOUT
                 s.counts[EVICTED] += stored(
                     s.registers, s.waiters, s.pools, s.chunks, s.relay_counts, pool, entries, at,
                     e.chunk,
@@ -110,9 +119,8 @@ def relay(s, c, e, node):
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held
                 entries = np.int64(STORED * size / s.phases[row].messages)
                 s.pools[pool].open -= entries
-                if count < WITHOUT:
-                    s.pools[pool].left += entries
-                else:
+                s.pools[pool].left += entries
+                if count >= WITHOUT:
                     now = _given_way(s, pool, now) + s.numbers[DETOUR_FS]
             elif WAIT <= kind <= ADD and c.tables:
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held
@@ -141,6 +149,19 @@ def _given_way(s, pool, now):
     if period == 0 or s.pools[pool].open >= s.pools[pool].most or s.nodes[0].waiting > 0:
         return now
     return (now // period + 2) * period
+
+
+@inlined
+def _turn_of_own(s, pool, now):
+    """When an own operand is asked for: others' are by turns, so of the places to read into every
+    second one is the most that own ones get."""
+    reads = CLASSES * pool + READS
+    place = s.windows[reads].first + s.windows[reads].next
+    if s.credits[place] <= now:
+        return now
+    turn = max(now, s.pools[pool].own)
+    s.pools[pool].own = turn + 2 * s.windows[reads].away_fs // s.windows[reads].places
+    return turn
 
 
 @inlined
@@ -233,6 +254,12 @@ def credit(windows, credits, packet_bytes, window, now, amount):
     return begin
 
 
+@inlined
+def lost(count):
+    """Whether the entry of a sum has given way, and no other operand has taken one since."""
+    return count // WITHOUT % 2 > 0
+
+
 @compiled
 def stored(registers, waiters, pools, chunks, relay_counts, pool, needed, at, chunk):
     """Entries for the first operands of a message; the oldest ones give way where there are too
@@ -246,7 +273,8 @@ def stored(registers, waiters, pools, chunks, relay_counts, pool, needed, at, ch
     place = np.int64(pools[pool].first)
     while place >= 0:
         other = np.int64(waiters[place].key)
-        waits = chunks[waiters[place].keeps].open > 0 and 0 < relay_counts[other] < WITHOUT
+        there = relay_counts[other] % WITHOUT > 0 and not lost(relay_counts[other])
+        waits = chunks[waiters[place].keeps].open > 0 and there
         if waits and pools[pool].left >= 0:
             break
         if waits:

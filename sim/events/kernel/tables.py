@@ -75,7 +75,7 @@ RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4), ("k
 # given way. Of the endpoint behind the port: when the next operand can leave, when the home store
 # is free. `lanes`: links in parallel, of which each takes its time, that are one here.
 POOL = np.dtype([("left", I8), ("most", I8), ("free", I8), ("first", I4), ("last", I4),
-                 ("operands", I8), ("home", I8), ("lanes", I4), ("open", I8)])
+                 ("operands", I8), ("home", I8), ("lanes", I4), ("open", I8), ("own", I8)])
 # The credits of a class on a link, from `first` on: when each is back; `next`: the one that is used
 # next; `away`: for how long; `left`: of the last packet, what is not filled.
 WINDOW = np.dtype([("first", I8), ("places", I4), ("next", I4), ("away_fs", I8), ("left", F8)])

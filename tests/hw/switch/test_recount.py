@@ -49,3 +49,29 @@ def test_both_ends_that_ask_at_once_come_to_an_end(latency, apart):
     simulator.run()
 
     assert max(asked) <= 3 and min(regrants) >= 1
+
+
+@pytest.mark.parametrize("quiet", [0, 1])
+def test_a_link_that_is_taken_out_of_service_waits_for_nothing(quiet):
+    """Whether its question has been sent, or waits for the wire."""
+    end = Recount(guard=GUARD, retry=RETRY)
+
+    async def run(ctx):
+        ctx.set(end.quiet, quiet)
+        ctx.set(end.start, 1)
+        await ctx.tick()
+        ctx.set(end.start, 0)
+        for _ in range(10):
+            await ctx.tick()
+        assert ctx.get(end.hold) and ctx.get(end.forget) == ctx.get(end.counting) == quiet
+        ctx.set(end.cancel, 1)
+        ctx.set(end.quiet, 1)
+        await ctx.tick()
+        for _ in range(3 * RETRY):
+            assert not any(map(ctx.get, (end.hold, end.forget, end.counting, end.valid)))
+            await ctx.tick()
+
+    simulator = Simulator(end)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(run)
+    simulator.run()

@@ -116,6 +116,20 @@ def test_what_follows_where_nothing_is_stated(stated, period):
     assert ring.config.system.timeout_cycles == period
 
 
+@pytest.mark.parametrize(
+    "latency_s, stated, least, most",
+    [(6.4e-9, "", 4000, 4000), (2e-6, "", 20_000, 65_535), (1e-3, "", 65_535, 65_535),
+     (2e-6, "timeout_bits = 9", 511, 511), (2e-6, "timeout_cycles = 4000", 4000, 4000)],
+)
+def test_time_outs_of_pulls_follow_the_latencies(latency_s, stated, least, most):
+    text = GOOD.replace("entries = 2\ntimeout_cycles = 500", f'mode = "pull"\n{stated}')
+    text = text.replace("preset = \"8-port\"", 'preset = "16-port"')
+    _, ring = ring_of(text.replace("latency_s = 6.4e-9", f"latency_s = {latency_s}"))
+
+    assert ring.config.system.mode == "pull"
+    assert least <= ring.config.system.timeout_cycles <= most
+
+
 @pytest.mark.parametrize("compute_ns", [0, 150_000])
 def test_ordinary_packets_beside_jobs(tmp_path, compute_ns):
     """While hosts compute, too, for longer than a reduction may stand still."""

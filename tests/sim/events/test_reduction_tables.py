@@ -170,6 +170,48 @@ def test_evictions_are_counted_and_cost_time():
     assert found[1][1] > found[4][1]
 
 
+@pytest.mark.parametrize("period", [1000, 4000, 8000])
+def test_what_is_left_of_the_last_sums_waits_for_its_time_out(period):
+    """Sums that gave way take another entry with their next operand; none comes after the last."""
+    tree = {"group": 2, "lanes": 1, "trunk_bandwidth_bytes_per_s": 50e9}
+    few = {"entries": 2, "buffer_packets": 17, "credits": 17, "timeout_cycles": period}
+    events, cycles = both(
+        "push", 56, kind="fat_tree", dimension=tree, latency_s=400e-9, switch=few,
+        endpoint={"read_ahead": 4, "waves": 8},
+    )
+    assert apart(events, cycles) < 0.03
+    assert events.metrics["evicted"] == pytest.approx(
+        cycles.metrics["evicted"] + cycles.metrics["expired"], rel=0.03
+    )
+
+
+def test_entries_of_pulls_outlast_the_loads_before_them_unless_it_is_stated_otherwise():
+    """Answers whose entry is gone travel one by one."""
+    more = {"nodes": 8, "latency_s": 600e-9, "endpoint": {"read_ahead": 16, "waves": 16}}
+    few = {"buffer_packets": 2, "credits": 2, "entries": 16}
+    events, cycles = both("pull", 48, switch=few, **more)
+    short = run(described("pull", "cycles", 48, switch={**few, "timeout_cycles": 4000}, **more))
+
+    assert cycles.metrics["expired"] == 0 and apart(events, cycles) < 0.03
+    assert short.metrics["expired"] > 0 and short.time_s > 1.4 * cycles.time_s
+
+
+@pytest.mark.parametrize("places", [2, 4, 8])
+def test_own_operands_are_read_by_turns_with_those_of_others(places):
+    few = {"entries": 2, "buffer_packets": 17, "credits": 17}
+    times = [
+        run({
+            **described(
+                "pull", level, 53, nodes=3, latency_s=63e-9, switch=few,
+                endpoint={"read_ahead": places, "waves": 8},
+            ),
+            "memory": {"read_latency_s": 585 / CLOCK_HZ},
+        }).time_s
+        for level in ("events", "cycles")
+    ]
+    assert times[0] == pytest.approx(times[1], rel=0.1)
+
+
 def test_both_levels_hold_what_one_function_says():
     switch = replace(SWITCHES["test"], credits=1)  # not as many each way
     dma = replace(ENDPOINTS["test"], buffer_packets=switch.credits, credits=switch.buffer_packets)
@@ -275,6 +317,12 @@ def test_the_oldest_sum_that_is_incomplete_gives_way():
     assert counts[1] >= constants.WITHOUT > counts[2]
     assert store(4) == 1
     assert counts[2] >= constants.WITHOUT > counts[3]
+
+
+def test_a_sum_whose_entry_has_given_way_has_one_again_with_its_next_operand():
+    given, again = 2 + constants.WITHOUT, 3 + 2 * constants.WITHOUT
+
+    assert relays.lost(given) and not relays.lost(2) and not relays.lost(again)
 
 
 def test_kinds_of_relays_are_those_of_the_kernel():
