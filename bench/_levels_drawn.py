@@ -32,8 +32,12 @@ _SWITCH_PORTS = {"test": 4, "8-port": 8, "16-port": 16}
 _SWITCH_MOST_BYTES = 1 << 20
 """Of switches: each cycle of each part is simulated there."""
 
-_SOURCES = ("hw", "sim/cycles", "sim/collectives/fsm_program.py", "sim/collectives/partition.py")
-"""What the cycles of a description depend on."""
+_SOURCES = (
+    "hw", "sim/cycles", "sim/collectives/fsm_program.py", "sim/collectives/partition.py",
+    "sim/describe/switches.py", "sim/endpoint/hardware.py", "sim/endpoint/latencies.json",
+    "sim/endpoint/switch_system.py",
+)
+"""What the cycles of a description depend on; time-outs follow latencies."""
 
 
 @dataclass(frozen=True, kw_only=True)
