@@ -1,0 +1,58 @@
+"""Credits of an output of a switch, beside a model of a few lines."""
+
+from random import Random
+
+import pytest
+from amaranth.sim import Simulator
+
+from hw.switch.output_port import OutputPort
+
+CREDITS, CLASSES, FLITS, SENDERS = 3, 3, 4, 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_credits_are_counted_forgotten_and_held_back(seed):
+    rng = Random(seed)
+    port = OutputPort(
+        senders=SENDERS, classes=CLASSES, credits=CREDITS, flits=FLITS, recounts=True
+    )
+    counts, left = [CREDITS] * CLASSES, 0
+    seen = {"home again": 0, "forgot some": 0, "one too many": 0, "paid and came": 0}
+
+    async def run(ctx):
+        nonlocal counts, left
+        for _ in range(4000):
+            hold, forget = rng.random() < 0.05, rng.random() < 0.02
+            credit = [rng.random() < 0.12 for _ in counts]
+            ctx.set(port.hold, hold)
+            ctx.set(port.forget, forget)
+            ctx.set(port.credit, sum(bit << number for number, bit in enumerate(credit)))
+            available = [left == 0 and count > 0 and not hold for count in counts]
+            for name, wanted in (
+                ("available", available), ("credited", [count > 0 for count in counts]),
+            ):
+                found = ctx.get(getattr(port, name))
+                assert found == sum(bit << number for number, bit in enumerate(wanted)), name
+            assert ctx.get(port.home) == all(count == CREDITS for count in counts)
+            assert ctx.get(port.busy) == (left > 0)
+            choices = [number for number, free in enumerate(available) if free]
+            taken = rng.choice(choices) if choices and rng.random() < 0.5 else None
+            sender = rng.randrange(SENDERS)
+            ctx.set(port.request, 0 if taken is None else 1 << sender)
+            if taken is not None:
+                ctx.set(port.traffic[sender], taken)
+            for number, came in enumerate(credit):
+                paid = number == taken
+                seen["one too many"] += came and counts[number] == CREDITS and not paid
+                seen["paid and came"] += came and paid
+                seen["home again"] += counts[number] == CREDITS - 1 and came and not paid
+                seen["forgot some"] += forget and counts[number] > 0
+                counts[number] = 0 if forget else min(CREDITS, counts[number] + came - paid)
+            left = FLITS - 1 if taken is not None else max(0, left - 1)
+            await ctx.tick()
+
+    simulator = Simulator(port)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(run)
+    simulator.run()
+    assert min(seen.values()) > 10, seen
