@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["Names", "escaped", "identifier", "is_reserved", "snake"]
+__all__ = ["Names", "escaped", "identifier", "is_reserved", "plain", "snake"]
 
 # IEEE 1800-2017, table B.1.
 _RESERVED = frozenset(
@@ -72,6 +72,11 @@ def snake(name: str) -> str:
 def escaped(name: str) -> str:
     """A name that has to stay as it is, in the form that keeps it from being a reserved word."""
     return f"\\{name} " if name in _RESERVED else name
+
+
+def plain(name: str) -> str:
+    """The name that `escaped` was given."""
+    return name[1:-1] if name.startswith("\\") else name
 
 
 class Names:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir
 from gen.sv.context import Written
+from gen.sv.names import plain
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import unused_bits
 
@@ -112,7 +113,8 @@ def _ports(module: ir.Module, own: Written) -> dict[str, tuple[ir.Var, ...]]:
         name: var for name in own.clocked
         if (var := module.clk if name == CLOCK else module.rst) is not None
     }
-    return {name: (var,) for name, var in clocks.items()} | dict(own.ports)
+    ports = {plain(name): signals for name, signals in own.ports}
+    return {name: (var,) for name, var in clocks.items()} | ports
 
 
 def _names(module: ir.Module, signals: tuple[ir.Var, ...]) -> Names:
@@ -120,7 +122,8 @@ def _names(module: ir.Module, signals: tuple[ir.Var, ...]) -> Names:
 
 
 def _registers(module: ir.Module, own: Written) -> Iterator[Register]:
-    for var, (name, start) in own.registers.items():
+    for var, (written, start) in own.registers.items():
+        name = plain(written)
         reference = module.reference_names.get(var)
         if reference is None:
             continue

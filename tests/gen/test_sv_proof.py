@@ -184,6 +184,28 @@ def test_constants_and_wires_that_the_netlist_sees_through_are_proved():
     assert checked.proved and checked.parts == 4, checked.why
 
 
+class Reserved(wiring.Component):
+    """Its ports are words of the language."""
+
+    begin: In(4)
+    local: In(1)
+    final: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        with m.If(self.local):
+            m.d.sync += self.final.eq(self.begin)
+        return m
+
+
+def test_ports_whose_names_are_words_of_the_language_are_proved():
+    made = design(Reserved)
+    assert "\\begin " in made.text
+    checked = check(made)
+    assert checked.proved and checked.state == 1, checked.why
+    assert not check(design(Reserved), made.text.replace("<= \\begin", "<= ~\\begin")).proved
+
+
 def test_a_loop_of_which_every_module_is_right_is_found():
     made = design(Held)
     planted = made.text.replace(".i(1'b0), .o(zero_o)", ".i(zero_o), .o(zero_o)")
