@@ -256,8 +256,9 @@ def credit(windows, credits, packet_bytes, window, now, amount):
 
 @inlined
 def lost(count):
-    """Whether the entry of a sum has given way, and no other operand has taken one since."""
-    return count // WITHOUT % 2 > 0
+    """Whether the entry of a sum has given way, and no other operand has taken one since; with a
+    second one, its arrivals have `WITHOUT` twice."""
+    return count // WITHOUT == 1
 
 
 @compiled
@@ -278,7 +279,7 @@ def stored(registers, waiters, pools, chunks, relay_counts, pool, needed, at, ch
         if waits and pools[pool].left >= 0:
             break
         if waits:
-            relay_counts[other] += WITHOUT
+            relay_counts[other] += WITHOUT if relay_counts[other] < WITHOUT else -WITHOUT
             pools[pool].left += waiters[place].since
             evicted += 1
         place = free_waiter(waiters, registers, place)

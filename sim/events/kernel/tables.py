@@ -73,7 +73,8 @@ RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4), ("k
 # that are free, of how many; when its adders are free; the loads that wait, as messages do for
 # links, or what has entries; `open`: entries of sums that are not complete, with those that have
 # given way. Of the endpoint behind the port: when the next operand can leave, when the home store
-# is free. `lanes`: links in parallel, of which each takes its time, that are one here.
+# is free, and when the next operand of its own has its turn (`own`). `lanes`: links in parallel, of
+# which each takes its time, that are one here.
 POOL = np.dtype([("left", I8), ("most", I8), ("free", I8), ("first", I4), ("last", I4),
                  ("operands", I8), ("home", I8), ("lanes", I4), ("open", I8), ("own", I8)])
 # The credits of a class on a link, from `first` on: when each is back; `next`: the one that is used

@@ -320,9 +320,24 @@ def test_the_oldest_sum_that_is_incomplete_gives_way():
 
 
 def test_a_sum_whose_entry_has_given_way_has_one_again_with_its_next_operand():
-    given, again = 2 + constants.WITHOUT, 3 + 2 * constants.WITHOUT
+    pools, chunks = records(tables.POOL, 1), records(tables.CHUNK, 1)
+    pools[0].left = pools[0].most = 1
+    pools[0].first = -1
+    chunks[0].open = 1
+    waiters, registers = records(tables.WAITER, 999), queue_arrays(999, 999)[4]
+    counts = np.zeros(2, np.int32)
 
-    assert relays.lost(given) and not relays.lost(2) and not relays.lost(again)
+    def arrives(at):
+        counts[at] += 1
+        again = relays.lost(counts[at])
+        counts[at] += constants.WITHOUT * again
+        relays.stored(registers, waiters, pools, chunks, counts, 0, 1, at, 0)
+
+    for number in range(200):  # more often than the number would have room for
+        arrives(number % 2)
+        assert not relays.lost(counts[number % 2])
+        assert number == 0 or relays.lost(counts[1 - number % 2])
+    assert (counts % constants.WITHOUT).tolist() == [100, 100]
 
 
 def test_kinds_of_relays_are_those_of_the_kernel():
