@@ -297,46 +297,50 @@ def test_entries_are_taken_while_there_are_some():
     assert relays.taken(pools, 0, 100, True), "more than there are: all"
 
 
-def test_the_oldest_sum_that_is_incomplete_gives_way():
+def storing(entries, counts):
+    """A switch's tables of so many entries: what the operand of a sum that needs one makes give
+    way."""
     pools, chunks = records(tables.POOL, 1), records(tables.CHUNK, 1)
-    pools[0].left = pools[0].most = 2
+    pools[0].left = pools[0].most = entries
     pools[0].first = -1
     chunks[0].open = 1
-    waiters, registers = records(tables.WAITER, 9), queue_arrays(9, 9)[4]
-    counts = np.zeros(8, np.int32)
+    waiters, registers = records(tables.WAITER, 999), queue_arrays(999, 999)[4]
 
     def store(at):
-        counts[at] = 1
         return relays.stored(registers, waiters, pools, chunks, counts, 0, 1, at, 0)
 
-    assert [store(0), store(1)] == [0, 0]
+    return pools, store
+
+
+def test_the_oldest_sum_that_is_incomplete_gives_way():
+    counts = np.zeros(8, np.int32)
+    pools, store = storing(2, counts)
+
+    def begin(at):
+        counts[at] = 1
+        return store(at)
+
+    assert [begin(0), begin(1)] == [0, 0]
     counts[0] = 0  # complete
     pools[0].left += 1
-    assert store(2) == 0
-    assert store(3) == 1
+    assert begin(2) == 0
+    assert begin(3) == 1
     assert counts[1] >= constants.WITHOUT > counts[2]
-    assert store(4) == 1
+    assert begin(4) == 1
     assert counts[2] >= constants.WITHOUT > counts[3]
 
 
 def test_a_sum_whose_entry_has_given_way_has_one_again_with_its_next_operand():
-    pools, chunks = records(tables.POOL, 1), records(tables.CHUNK, 1)
-    pools[0].left = pools[0].most = 1
-    pools[0].first = -1
-    chunks[0].open = 1
-    waiters, registers = records(tables.WAITER, 999), queue_arrays(999, 999)[4]
     counts = np.zeros(2, np.int32)
-
-    def arrives(at):
-        counts[at] += 1
-        again = relays.lost(counts[at])
-        counts[at] += constants.WITHOUT * again
-        relays.stored(registers, waiters, pools, chunks, counts, 0, 1, at, 0)
+    _, store = storing(1, counts)
 
     for number in range(200):  # more often than the number would have room for
-        arrives(number % 2)
-        assert not relays.lost(counts[number % 2])
-        assert number == 0 or relays.lost(counts[1 - number % 2])
+        at = number % 2
+        counts[at] += 1
+        counts[at] += constants.WITHOUT * relays.lost(counts[at])
+        store(at)
+        assert not relays.lost(counts[at])
+        assert number == 0 or relays.lost(counts[1 - at])
     assert (counts % constants.WITHOUT).tolist() == [100, 100]
 
 
