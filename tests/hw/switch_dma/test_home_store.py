@@ -1,5 +1,6 @@
 """The home store beside a model of it: sums by count, whatever becomes of the output."""
 
+import itertools
 import random
 from collections import deque
 from dataclasses import replace
@@ -151,6 +152,19 @@ def test_partials_are_taken_without_a_gap_although_nothing_leaves():
     assert taken[-1] <= (len(flow) + 2) * CONFIG.packet_flits
     check(out, sums)
     assert events.count("finished") == 4
+
+
+def test_a_complete_sum_leaves_between_partials_that_keep_coming():
+    words = np.arange(CONFIG.block_elements, dtype=np.int32)
+    op = ReduceOp.SUM_I32
+    flow = [packet(0, op, words, MEMBERS), *[packet(1, op, words, 1)] * MEMBERS]
+    out, _, taken = drive(flow)
+
+    check(out, {0: (words, 0, op), 1: (MEMBERS * words, 0, op)})
+    pauses = [later - earlier - 1 for earlier, later in itertools.pairwise(taken)]
+    # The sum has its turn after the partial that was under way, and delays the next one once.
+    assert max(pauses[: 3 * CONFIG.packet_flits - 1]) == CONFIG.packet_flits
+    assert sum(pauses) <= CONFIG.packet_flits + len(flow)
 
 
 def test_what_does_not_belong_is_dropped_whole():
