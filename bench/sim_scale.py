@@ -37,14 +37,17 @@ def main(argv: Sequence[str]) -> int:
             record, seconds = _run(shape, _splits(shape), "off")
             records[shape] = record
             times[shape].append(1e9 * seconds / int(record.phases.messages.sum()))
-    print(f"{'torus':>10} {'NPUs':>6} {'messages':>10} {'ns/message':>11} {'spread':>15}")
+    print(f"{'torus':>10} {'NPUs':>6} {'messages':>10} {'ns/message':>11} {'spread':>15} "
+          f"{'events/message':>15} {'ns/event':>9}")
     medians = []
     for shape in SHAPES:
         medians.append(statistics.median(times[shape]))
         spread = f"{min(times[shape]):.0f}..{max(times[shape]):.0f}"
+        messages = int(records[shape].phases.messages.sum())
+        per_message = records[shape].events / messages
         print(
-            f"{'x'.join(map(str, shape)):>10} {records[shape].nodes:6} "
-            f"{int(records[shape].phases.messages.sum()):10} {medians[-1]:11.1f} {spread:>15}"
+            f"{'x'.join(map(str, shape)):>10} {records[shape].nodes:6} {messages:10} "
+            f"{medians[-1]:11.1f} {spread:>15} {per_message:15.2f} {medians[-1] / per_message:9.1f}"
         )
     print(f"\n{'torus':>10} {'NPUs':>6} {'folded s':>9} {'time us':>10} {'full run equal':>15}")
     for shape in FOLDED:
