@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
@@ -208,7 +209,7 @@ def run_group(
     counted = 0
     while counted < count and time.monotonic() < until:
         chosen = []
-        for mutant, _ in zip(order, range(min(count - counted, 4))):
+        for mutant in islice(order, min(count - counted, 4)):
             block = block_of(mutant.path)
             assert block is not None
             judge.prepare(block)
