@@ -169,7 +169,10 @@ class Membership(wiring.Component):
         ]
         settles, said = self._settles, Signal()
         m.d.comb += settles.eq(self.open.all() & ~tell.any())
-        taken = Cat(each.valid & each.ready for each in self.o)
+        taken = Signal(c.links)
+        m.d.comb += taken.eq(
+            Cat(each.valid for each in self.o) & Cat(each.ready for each in self.o)
+        )
         m.d.sync += [
             fresh.eq(fresh & ~taken),
             tell.eq(tell & ~(taken & ~fresh)),
