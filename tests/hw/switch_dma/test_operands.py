@@ -1,0 +1,46 @@
+# amaranth: UnusedElaboratable=no
+"""Operands on their way from memory to packets, when their all-reduce ends early."""
+
+from dataclasses import replace
+
+import pytest
+
+from hw.fp.ops import ReduceOp
+from hw.switch.config import preset as switch_preset
+from hw.switch_dma.config import preset
+from tb.switch_dma.fabric import AllReduce, flat, join
+
+SWITCH = replace(switch_preset("test"), trace=True)
+DMA = replace(preset("test"), trace=True)
+QUIET = 700
+
+
+@pytest.mark.parametrize("mode", ["push", "pull"])
+def test_a_refused_read_of_what_was_given_up_spoils_nothing_else(mode):
+    """Given up in the middle of the packet whose first beat was refused."""
+    system = join(flat(SWITCH, DMA, 2, mode=mode), watchdog=20_000)
+    reads = system.nodes[0]
+    fast = [port.awake for port in reads.ports]
+    for port in reads.ports:
+        port.awake = lambda each, port=port: each != "r" or port.cycle % 200 == 0
+    job = AllReduce(system, ReduceOp.SUM_I32, 500)
+    reads.memory.bad_reads.append(range(job.source, job.source + 16))
+    job.start()
+    beats = 0
+    while not beats:
+        beats = system.ask("beats_read", 0, nodes=[reads])[0]["count"]
+    assert beats < DMA.payload_flits
+    reads.write("control", abort=1)
+    system.settle(quiet=QUIET)
+
+    assert all(each["aborted"] and not each["invalid"] for each in system.ask("interrupt"))
+    for port, awake in zip(reads.ports, fast, strict=True):
+        port.awake = awake
+    reads.memory.bad_reads.clear()
+    for node in system.nodes:
+        node.write("interrupt", aborted=1, memory=1)
+    job = AllReduce(system, ReduceOp.SUM_F32, 300, seed=8)
+    job.start()
+    system.settle(quiet=QUIET)
+    job.check(epoch=system.ask("epoch")[0]["value"])
+    assert all(each["done"] and not each["invalid"] for each in system.ask("interrupt"))
