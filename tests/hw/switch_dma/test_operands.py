@@ -1,9 +1,10 @@
 # amaranth: UnusedElaboratable=no
-"""Operands on their way from memory to packets, when their all-reduce ends early."""
+"""Operands on their way from memory to packets: limits that are out of range, and an early end."""
 
 from dataclasses import replace
 
 import pytest
+from amaranth.utils import exact_log2
 
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset as switch_preset
@@ -15,7 +16,35 @@ DMA = replace(preset("test"), trace=True)
 QUIET = 700
 
 
-@pytest.mark.parametrize("mode", ["push", "pull"])
+@pytest.fixture(params=["push", "pull"])
+def mode(request):
+    """How operands are reduced."""
+    return request.param
+
+
+def _cycles(mode, size_log2, outstanding):
+    """What an all-reduce takes with waves of that size, and so many of them."""
+    system = flat(SWITCH, DMA, 2, mode=mode)
+    for node in system.nodes:
+        node.write("waves", size_log2=size_log2, outstanding=outstanding)
+    join(system)
+    job = AllReduce(system, ReduceOp.SUM_I32, 640)
+    begin = system.cycle
+    job.start()
+    system.run(lambda: all(node.pins.get("irq") for node in system.nodes))
+    took = system.cycle - begin
+    system.settle(quiet=QUIET)
+    job.check()
+    return took
+
+
+def test_limits_out_of_range_are_the_nearest_there_are(mode):
+    least = _cycles(mode, 0, 1)
+    assert _cycles(mode, 0, 0) == least
+    most = _cycles(mode, exact_log2(DMA.wave_blocks), DMA.waves)
+    assert _cycles(mode, 15, 63) == most < least
+
+
 def test_a_refused_read_of_what_was_given_up_spoils_nothing_else(mode):
     """Given up in the middle of the packet whose first beat was refused."""
     system = join(flat(SWITCH, DMA, 2, mode=mode), watchdog=20_000)
