@@ -323,7 +323,10 @@ class Switch(wiring.Component):
                     link.length[k].eq(sender.length),
                 ]
                 for part in sender.parts:
-                    granted[part.source].append(link.grant[k] & part.source.request[p])
+                    grant = link.grant[k]
+                    if len(sender.parts) > 1:  # else it is the one that has asked
+                        grant &= part.source.request[p]
+                    granted[part.source].append(grant)
             for k in range(n):
                 m.d.comb += [
                     way.traffic[k].eq(0),
