@@ -587,9 +587,8 @@ class _Sender:
 
     def __init__(self, parts: list[_Part]) -> None:
         self.parts = parts
-        flits, valids = [each.flit for each in parts], [each.valid for each in parts]
-        self.flit = _of(flits, valids) if len(parts) > 1 else flits[0]
         asking = [each.source.request.any() for each in parts]
+        self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
         self.channel = _of([each.channel for each in parts], asking)
         self.length = _of([each.source.length for each in parts], asking)
 
@@ -598,5 +597,7 @@ class _Sender:
 
 
 def _of(values: list[Any], which: list[Value]) -> Value:
-    """The one of *values* that *which* says; 0 if none."""
+    """The one of *values* that *which* says; any if none."""
+    if len(values) == 1:
+        return Value.cast(values[0])
     return reduce(or_, (Mux(this, Value.cast(value), 0) for this, value in zip(which, values)))
