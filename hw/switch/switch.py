@@ -597,7 +597,7 @@ class _Sender:
 
 
 def _of(values: list[Any], which: list[Value]) -> Value:
-    """The one of *values* that *which* says; any if none."""
+    """The one of *values* that *which* says; if none, 0, or the only one there is."""
     if len(values) == 1:
         return Value.cast(values[0])
     return reduce(or_, (Mux(this, Value.cast(value), 0) for this, value in zip(which, values)))

@@ -23,7 +23,7 @@ def mode(request):
 
 
 def _cycles(mode, size_log2, outstanding):
-    """What an all-reduce takes with waves of that size, and so many of them."""
+    """Run an all-reduce with waves of that size, and so many of them; returns its cycles."""
     system = flat(SWITCH, DMA, 2, mode=mode)
     for node in system.nodes:
         node.write("waves", size_log2=size_log2, outstanding=outstanding)
