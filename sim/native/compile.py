@@ -179,7 +179,9 @@ def _dispatchers(function: FunctionType) -> Any:
         copy = FunctionType(original.__code__, space, original.__name__, original.__defaults__)
         options = options_of(original) or {}
         # Nothing is ever called from Python, so no wrapper for that is made.
-        made[original] = njit(error_model="numpy", **options)(copy)
+        made[original] = njit(
+            error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, **options
+        )(copy)
         for name, value in globals_of(original).items():
             if value is prefetch:
                 space[name] = _prefetch
