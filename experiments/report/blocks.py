@@ -43,8 +43,8 @@ CLAIMS = {
     "{cycles_without:.0f} cycles, other regions keep {isolated_pct:.0f} % of their rate",
     "mutants": "of {mutants:.0f} bugs planted in the RTL by syntax and {semantic_mutants:.0f} by "
     "meaning the tests find {killed:.0f} and {semantic_killed:.0f}; {equivalent:.0f} and "
-    "{semantic_equivalent:.0f} are none ({argued:.0f} and {semantic_argued:.0f} of them argued, the "
-    "others proved), {survivors:.0f} and {semantic_survivors:.0f} survive",
+    "{semantic_equivalent:.0f} are none ({argued:.0f} and {semantic_argued:.0f} of them argued, "
+    "the others proved), {survivors:.0f} and {semantic_survivors:.0f} survive",
     "equivalence": "{checked_presets:.0f} of {presets:.0f} presets and {proved:.0f} of "
     "{components:.0f} components: the SystemVerilog is proved equal to Amaranth's own RTLIL, as "
     "two readers take it; of {planted:.0f} errors in parameters, loops and instances of presets "
