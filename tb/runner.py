@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -54,7 +54,7 @@ def simulate(
     top: str,
     seed: int,
     parameters: Mapping[str, Any] | None = None,
-    test: str | None = None,
+    tests: Collection[str] = (),
     simulator: str | None = None,
 ) -> Results:
     """Run the cocotb tests of *module* on *design*; raise :class:`CosimError` unless all pass.
@@ -73,8 +73,8 @@ def simulate(
         ``cocotb.RANDOM_SEED`` of the run, and of what Verilator has for registers at first.
     parameters
         Values for the tests, read inside the simulator by :func:`parameters`; plain JSON.
-    test
-        Run only the tests whose name ends with this; all by default.
+    tests
+        Run only the tests of these names, each with all of its parameters; all by default.
     simulator
         "verilator" or "icarus"; ``$FOLDWIRE_SIMULATOR`` unless given, else Verilator if it is
         there, else Icarus.
@@ -84,14 +84,14 @@ def simulate(
         verilog = _verilog(design, top, simulator)
         values = json.dumps(dict(parameters or {}), sort_keys=True)
         # One folder per distinct run, so that parallel test workers never share one.
-        parts = (verilog, values, seed, test, simulator)
+        parts = (verilog, values, seed, *sorted(tests), simulator)
         work = BUILD / module.removeprefix("tb.").replace(".", "-") / f"{top}-{_hash(*parts)}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         results = run_bench(
             module, top=top, folder=_built(verilog, top, simulator, work), work=work,
             simulator=simulator, seed=seed, environment={PARAMETERS: values},
-            test_filter=None if test is None else rf"{re.escape(test)}$",
+            test_filter=rf"\b(?:{'|'.join(map(re.escape, tests))})(?:/|$)" if tests else None,
         )
     except BenchError as error:
         raise CosimError(str(error)) from error

@@ -24,7 +24,7 @@ UNSET = COUNTER.replace("rst ? 8'd0 : count", "count")
 def run(simulator):
     def run(test, verilog=COUNTER, cycles=7, seed=1):
         return simulate(
-            verilog, MODULE, top="counter", seed=seed, parameters={"cycles": cycles}, test=test,
+            verilog, MODULE, top="counter", seed=seed, parameters={"cycles": cycles}, tests=[test],
             simulator=simulator,
         )
 
@@ -69,7 +69,7 @@ def test_what_is_never_set_is_found(run):
 
 def test_registers_start_at_random_by_seed(verilator):
     def first(seed):
-        results = simulate(UNSET, MODULE, top="counter", seed=seed, test="says_how_it_starts",
+        results = simulate(UNSET, MODULE, top="counter", seed=seed, tests=["says_how_it_starts"],
                            simulator=verilator)
         return re.search(r"starts at (\d+)", results.log.read_text())[1]
 
@@ -78,14 +78,14 @@ def test_registers_start_at_random_by_seed(verilator):
 
 
 def test_a_design_is_built_once(verilator, monkeypatch):
-    simulate(COUNTER, MODULE, top="counter", seed=1, test="counts_every_cycle",
+    simulate(COUNTER, MODULE, top="counter", seed=1, tests=["counts_every_cycle"],
              parameters={"cycles": 5}, simulator=verilator)
 
     def build_bench(*arguments, **options):
         raise AssertionError("built again")
 
     monkeypatch.setattr(runner, "build_bench", build_bench)
-    simulate(COUNTER, MODULE, top="counter", seed=2, test="counts_every_cycle",
+    simulate(COUNTER, MODULE, top="counter", seed=2, tests=["counts_every_cycle"],
              parameters={"cycles": 6}, simulator=verilator)
 
 

@@ -62,14 +62,14 @@ def test_every_register_is_matched(name):
     assert check(made, readers=["yosys"]).state == sum(part.state for part in made.record.all()) > 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_random_design_is_proved_equal(seed):
     proof = proved(lambda: RandomDesign(seed))
     assert proof.proved, proof.why
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(6, 60))
+@pytest.mark.parametrize("seed", range(2, 60))
 def test_many_random_designs_are_proved_equal(seed):
     proof = proved(lambda: RandomDesign(seed))
     assert proof.proved, proof.why
