@@ -20,7 +20,7 @@ SHAPES = [(8,), (8, 8), (8, 8, 8), (8, 8, 8, 8)]
 FOLDED = [(8, 8, 8, 8), (32, 32, 32), (50, 50, 40)]
 # Enough chunks for every run to simulate about as many messages.
 MESSAGES = 3_500_000
-TARGET_FLATNESS = 1.5
+TARGET_FLATNESS = 1.2
 TARGET_FOLDED_S = 10.0
 
 
