@@ -24,6 +24,7 @@ from typing import Any
 from bench._cases import outcomes
 from bench._kept import Kept
 from bench._reference import collective
+from bench.options import whole
 from bench.result import result
 from bench.sim_limits import Case, cases, links
 from bench.sources import digest
@@ -112,7 +113,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--kinds", nargs="*", default=kinds, choices=kinds)
     parser.add_argument("--all", action="store_true", help="the grid also near the bound")
     parser.add_argument("--beside", action="store_true", help="endpoints and examples alone")
-    parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
+    parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
     parser.add_argument("--fresh", action="store_true", help="forget what was run before")
     options = parser.parse_args(list(argv))
     simulator = [

@@ -32,6 +32,7 @@ from bench._proofs import COMPONENTS, PRESETS, Judged, LateError, Planted, Prove
 from bench._recordings import OF_PRESETS
 from bench._replay import Verilator
 from bench._verdicts import Verdicts
+from bench.options import duration, whole
 from bench.result import result
 from bench.sources import digest
 from foldwire.console import say
@@ -282,15 +283,16 @@ def _options(argv: Sequence[str]) -> _Options:
     parser = argparse.ArgumentParser(prog="python -m bench equivalence", description=__doc__)
     parser.add_argument("parts", nargs="*",
                         help="presets and components to prove; all if none is named")
-    parser.add_argument("--mutants", type=int, default=len(COMPONENTS),
+    parser.add_argument("--mutants", type=whole(0), default=len(COMPONENTS),
                         help=f"how many errors to plant in components ({len(COMPONENTS)}, one in "
                              "each); none in presets if 0")
     parser.add_argument("--seed", type=int, default=1, help="of the draws (1)")
-    parser.add_argument("--timeout", type=float, default=300,
+    parser.add_argument("--timeout", type=duration, default=300,
                         help="CPU seconds of a run of Yosys or ABC (300)")
-    parser.add_argument("--minutes", type=float, default=MOST_MINUTES - 1,
+    parser.add_argument("--minutes", type=duration, default=MOST_MINUTES - 1,
                         help=f"begin nothing new after so many ({MOST_MINUTES - 1})")
-    parser.add_argument("--jobs", type=int, default=CORES, help=f"processes at a time ({CORES})")
+    parser.add_argument("--jobs", type=whole(), default=CORES,
+                        help=f"processes at a time ({CORES})")
     parser.add_argument("--anew", action="store_true", help="prove again what was proved before")
     options = parser.parse_args(argv, _Options())
     for name in options.parts:

@@ -21,7 +21,7 @@ from typing import Any
 from bench._kept import Kept
 from bench._levels_drawn import GROUPS, compare, draw, judge
 from bench._levels_switch import has_rtl, switch_descriptions
-from bench.options import bench_parser
+from bench.options import bench_parser, whole
 from bench.result import result
 from bench.sources import digest
 from sim.run import Run, run
@@ -319,7 +319,7 @@ def main(argv: Sequence[str]) -> int:
         "--events", type=int, default=240, help="drawn without, events and cycles (default: 240)"
     )
     parser.add_argument("--no-rtl", action="store_true", help="the latter alone")
-    parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
+    parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
     options = parser.parse_args(argv)
     began = time.perf_counter()
     words: dict[str, Any] = {}

@@ -21,6 +21,7 @@ from bench.mutation.blocks import ENDPOINTS, GROUPS, Block, block_of
 from bench.mutation.draw import KINDS, Mutant, draw, mutants
 from bench.mutation.semantic import SEMANTIC_KINDS
 from bench.mutation.trial import Lane, Outcome, Store, digest_of_tests, killed_by, lane, try_mutant
+from bench.options import duration, whole
 from bench.result import result
 
 __all__ = ["Campaign", "Judge", "main", "summary"]
@@ -318,10 +319,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
     parser.add_argument("--per-group", type=int, help="mutants of each group")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, help="default: by the changes")
-    parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="of CPU for its tests")
+    parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
+    parser.add_argument("--timeout", type=duration, default=TIMEOUT_S, help="of CPU for its tests")
     parser.add_argument("--anew", action="store_true", help="judge again what is known")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no new ones after these")
+    parser.add_argument("--minutes", type=duration, default=1e9,
+                        help="begin no new ones after these")
     options = parser.parse_args(argv)
     begin = time.monotonic()
     until = begin + 60 * options.minutes

@@ -1,8 +1,38 @@
 """Options that several benchmarks have."""
 
 import argparse
+import math
+from collections.abc import Callable
 
-__all__ = ["bench_parser"]
+__all__ = ["bench_parser", "duration", "whole"]
+
+
+def whole(least: int = 1) -> Callable[[str], int]:
+    """The type of an option: an integer of at least *least*."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(
+                f"must be an integer of at least {least}, not {text!r}"
+            )
+        return value
+
+    return read
+
+
+def duration(text: str) -> float:
+    """The type of an option: minutes or seconds, none of them negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of at least 0, not {text!r}")
+    return value
 
 
 def bench_parser(

@@ -206,7 +206,10 @@ def count(design: str, preset: str, style: str) -> dict[str, Any]:
     """The figures of one text, with what the linters say of it."""
     with seen_names() as seen:
         made = build(design, preset, {})
-        emitted = emit(made.component, name=made.top, header=made.parameters, style=style)
+        emitted = emit(
+            made.component, name=made.top, header=made.parameters, style=style,
+            command=f"foldwire gen {design} --preset {preset}",
+        )
     figures = asdict(measure(emitted.text, identifiers()))
     if style == "sv":
         result = checked(seen, emitted.names)
@@ -231,10 +234,11 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("designs", nargs="*", help="design/preset; every one if none")
     options = parser.parse_args(argv)
-    chosen = [tuple(each.split("/")) for each in options.designs] or list(DESIGNS)
-    for design, preset in chosen:
-        if preset not in CATALOG[design].presets:
-            raise SystemExit(f"bench verilog: {design} has no preset {preset!r}")
+    named = {"/".join(each): each for each in DESIGNS}
+    for each in options.designs:
+        if each not in named:
+            parser.error(f"designs must be of {', '.join(named)}, not {each!r}")
+    chosen = [named[each] for each in options.designs] or list(DESIGNS)
     tools = {"verilator": has_verilator(), "pyslang": find_spec("pyslang")}
     for tool, there in tools.items():
         if not there:

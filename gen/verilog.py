@@ -97,9 +97,9 @@ def _header(name: str, configuration: Mapping[str, object], style: str, command:
     versions = tool_versions()
     if style == "sv":
         del versions["yosys"]  # it has no say
-    lines += [f"{tool} {version}" for tool, version in versions.items()]
+    lines.append(", ".join(f"{tool} {version}" for tool, version in versions.items()))
     if command:
-        lines += ["", f"Made by: {command}"]
+        lines.append(f"Made by: {command}")
     if configuration:
         lines += ["", "Configuration:"]
         lines += [f"  {key} = {value}" for key, value in configuration.items()]

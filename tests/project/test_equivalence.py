@@ -179,9 +179,9 @@ def test_a_text_that_is_wrong_or_undecided_stays_so(texts, monkeypatch):
 
 
 def test_what_there_is_no_time_for_is_left(texts):
-    assert texts(minutes=-1.0) == (None, None, 0)
+    assert texts(minutes=0.0) == (None, None, 0)
     assert texts(errors=0)[0].checked.proved
-    judged, planted, _ = texts(minutes=-1.0)
+    judged, planted, _ = texts(minutes=0.0)
     assert judged.checked.proved and planted is None
 
 
