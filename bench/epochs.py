@@ -24,7 +24,8 @@ _FAR = 20_000
 def main(argv: Sequence[str]) -> int:
     """Draw and run systems; plant the bug; explore the model."""
     parser = bench_parser("epochs", __doc__, seed="all that is drawn")
-    parser.add_argument("--runs", type=whole(), default=RUNS, help=f"drawn; fewer are short ({RUNS})")
+    parser.add_argument("--runs", type=whole(), default=RUNS,
+                        help=f"drawn; fewer are short ({RUNS})")
     parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
     parser.add_argument("--fresh", action="store_true", help="forget what was interrupted")
     options = parser.parse_args(argv)

@@ -27,7 +27,8 @@ RUNS = 400
 def main(argv: Sequence[str]) -> int:
     """Draw, run, count by fault."""
     parser = bench_parser("healing", __doc__, seed="all that is drawn")
-    parser.add_argument("--runs", type=whole(), default=RUNS, help=f"drawn; fewer are short ({RUNS})")
+    parser.add_argument("--runs", type=whole(), default=RUNS,
+                        help=f"drawn; fewer are short ({RUNS})")
     parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
     parser.add_argument("--fresh", action="store_true", help="forget what was interrupted")
     options = parser.parse_args(argv)
