@@ -44,7 +44,7 @@ def test_ring_of_three_emitted_engines_passes_its_bench(name, latency, simulator
         seed=latency,
         parameters={"preset": name, "nodes": NODES},
         simulator=simulator,
-        tests=tests,
+        tests=() if tests == ALL else tests,  # all: also one that ALL does not name
     )
 
     assert results.ran == tests

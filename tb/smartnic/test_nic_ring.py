@@ -42,7 +42,7 @@ def test_three_emitted_nics_behind_a_switch_pass_their_bench(simulator, tests):
         seed=5,
         simulator=simulator,
         parameters={"preset": "test", "nodes": NODES},
-        tests=tests,
+        tests=() if tests == ALL else tests,  # all: also one that ALL does not name
     )
 
     assert results.ran == tests
