@@ -63,8 +63,8 @@ CLAIMS = {
     "defaults": "chunks and places that nobody states take at most {worst_ratio:.2f} times as long "
     "as the best stated ones in {cases:.0f} cases; {ring64_pct:.1f} % of the bound on a ring of "
     "64, {torus512_pct:.1f} % on a torus of 8x8x8; whatever stays below 90 % says why",
-    "sim_scale": "cost per message within a factor of {flatness:.2f} from 8 to 4096 NPUs; 100 000 "
-    "NPUs folded in {folded_100k_s:.2f} s",
+    "sim_scale": "cost per message within a factor of {flatness:.2f} from 8 to 4096 NPUs, "
+    "{filling_ratio:.2f} while pipelines fill; 100 000 NPUs folded in {folded_100k_s:.2f} s",
     "rtl_speed": "compiled RTL {ratio_vs_verilator:.1f} times as fast as Verilator on one thread "
     "where links are busy in {links_pct:.0f} % of the cycles, {ratio_busy:.1f} times where it is "
     "{links_busy_pct:.0f} %, {ratio_saturated:.1f} times at {links_saturated_pct:.0f} %; "
