@@ -35,9 +35,10 @@ report: $(STAMP)  ## measure, write docs/results and the figures of the README
 	@.ci/system-packages all
 	@$(PY) -m experiments.report
 
-lint: $(STAMP)  ## ruff and mypy
+lint: $(STAMP)  ## ruff, mypy, and the counts of structure
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
+	@$(PY) -m bench house
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \

@@ -2,6 +2,7 @@
 
 import subprocess
 
+from bench import structure
 from bench.house import Tree, duplicates, statements
 from bench.rooms import room_of, upward
 
@@ -92,3 +93,97 @@ def test_tree_of_a_commit(tmp_path):
 
     assert tree == Tree.read(tmp_path) == Tree({"sim/a.py": "x = 1\n"}, {"tests/a.py": "y = 2\n"})
     assert Tree.of_commit(tmp_path, "f" * 40) is None
+
+
+# ---- Counts of structure: each notices what is planted, and nothing beside it.
+
+
+def test_comparisons_with_engines_names_are_noticed_outside_their_records():
+    text = (
+        'if kind == "ace": pass\n'
+        'if kind in ("ideal", "smartnic"): pass\n'
+        'match kind:\n    case "in_switch": pass\n'
+        'if kind == "ideal" or section == "switch": pass\n'
+    )
+
+    assert structure.engine_branches({"sim/run.py": text, "bench/x.py": text}) == [
+        "sim/run.py:1", "sim/run.py:2", "sim/run.py:4",
+    ]
+    assert structure.engine_branches({"sim/engines/ace.py": text}) == []
+    assert len(structure.engine_branches({"sim/engines/engine.py": text})) == 3
+
+
+def test_registries_are_displays_of_two_engines_by_name_or_class():
+    text = (
+        "from hw.ace.engine import AceEngine\nfrom hw.smartnic.nic import SmartNic\n"
+        'a = {"ace": 1, "smartnic": 2}\n'
+        "b = (AceEngine, SmartNic)\n"
+        'c = {"ace": 1, "ideal": 2}\n'
+    )
+
+    assert structure.registries({"foldwire/a.py": text}) == ["foldwire/a.py:3", "foldwire/a.py:4"]
+
+
+def test_shared_files_know_an_engine_by_module_or_name():
+    files = {
+        "sim/run.py": "x = 1\nfrom sim.rtl.ace_ring import AceRing\n",
+        "sim/describe/a.py": 'kind = "smartnic"\n',
+        "sim/rtl/ace_ring.py": "from hw.ace.config import AceConfig\n",
+        "sim/rtl/space.py": "from sim.network.surface import f\n",
+        "gen/b.py": "import hw.switch.switch\n",
+    }
+
+    assert structure.shared_files(files) == ["gen/b.py:1", "sim/describe/a.py:1", "sim/run.py:2"]
+
+
+def test_circles_count_under_type_checking_too():
+    files = {
+        "sim/a.py": "if TYPE_CHECKING:\n    from sim.b import B\n",
+        "sim/b.py": "from sim import c\n",
+        "sim/c.py": "def f():\n    from sim.a import A\n",
+        "sim/d.py": "from sim.a import A\n",
+    }
+
+    assert structure.circles(files) == ["sim.a <-> sim.b <-> sim.c"]
+
+
+def test_clashes_are_of_public_classes_in_different_files():
+    files = {
+        "sim/a.py": "class Port: pass\nclass _State: pass\n",
+        "hw/b.py": "class Port: pass\nclass _State: pass\nclass Lone: pass\n",
+        "bench/c.py": "class Lone: pass\n",
+    }
+
+    assert structure.class_clashes(files) == ["Port: hw/b.py, sim/a.py"]
+
+
+def test_long_signatures_but_those_that_users_call():
+    names = ", ".join(f"p{n}" for n in range(13))
+    text = f"def simulate({names}): pass\ndef other(*, {names}): pass\n"
+
+    found = structure.long_signatures({"sim/events/simulate.py": text})
+
+    assert found == ["sim/events/simulate.py:2 other, 13 parameters"]
+
+
+def test_column_numbers_count_in_compiled_functions_alone():
+    body = "    return s.total[n, place, 2] + s.one[3] + s.two[n, place]\n"
+    text = f"@compiled\ndef f(s, n):\n{body}\ndef g(s, n):\n{body}"
+
+    assert structure.column_numbers({"sim/a.py": text}) == ["sim/a.py:3 s.total[n, place, 2]"]
+
+
+def test_riddles_are_docstrings_that_begin_with_a_question():
+    text = '"""How long."""\ndef f():\n    """However long."""\nclass A:\n    """Of all."""\n'
+
+    assert structure.riddles({"sim/a.py": text}) == ["sim/a.py:1 How long.", "sim/a.py:4 Of all."]
+
+
+def test_files_of_ace_programs():
+    files = {
+        "sim/a.py": "from sim.collectives.partition import Partition\n",
+        "sim/b.py": "def f():\n    return direction_of(1)\n",
+        "sim/c.py": "partition = 1\n",
+    }
+
+    assert structure.program_files(files) == ["sim/a.py: Partition", "sim/b.py: direction_of"]
