@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from foldwire import checkout
 from foldwire.version import __version__
+from gen.extras import MissingExtraError
 
 __all__ = ["main"]
 
@@ -557,7 +558,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("FOLDWIRE_DEBUG"):
             raise
         return _fail(str(error))
-    except RuntimeError as error:
+    except (RuntimeError, MissingExtraError) as error:
         if os.environ.get("FOLDWIRE_DEBUG"):
             raise
         print(f"foldwire: {error}", file=sys.stderr)

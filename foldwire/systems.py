@@ -10,6 +10,7 @@ from typing import Any
 
 from foldwire.console import interruptible, print_table, say, step, tally
 from foldwire.version import __version__
+from gen.extras import has_extra, missing_extras
 from gen.table import Table
 
 __all__ = ["compare", "run_sweep_file", "simulate"]
@@ -54,7 +55,8 @@ def simulate(
         saved = done.save(folder)
     for name in ("summary", "phases", "dimensions", "endpoints", "limits"):
         _print(saved.tables[name], str(folder / f"{name}.csv"))
-    say(f"tables, figures and trace: {folder}")
+    say(f"tables, {'figures ' if has_extra('figures') else ''}and trace: {folder}")
+    _say_missing()
     if done.data is not None and not done.data.exact:
         raise RuntimeError(
             f"{done.data.wrong} of {done.data.results} results differ from numpy's: the RTL or its "
@@ -78,15 +80,17 @@ def compare(runs: Sequence[Path], output: Path) -> None:
     output = output / "-".join(["compare", *_distinct(runs)])
     output.mkdir(parents=True, exist_ok=True)
     for stem, each in (("compare", table), ("compare-layers", layers)):
-        each.write(output / f"{stem}.csv")
-        each.write(output / f"{stem}.parquet")
-    compare_figure(output / "compare.svg", loaded)
+        each.write_beside(output / stem)
+    if has_extra("figures"):
+        compare_figure(output / "compare.svg", loaded)
     print_table(table)
     say("")
     waiting = [row for row in layers.rows if any(row[1:])]
     layers = replace(layers, rows=waiting, note="Only layers that an NPU waits for.")
     _print(layers, str(output / "compare-layers.csv"))
-    say(f"figure: {output / 'compare.svg'}")
+    if has_extra("figures"):
+        say(f"figure: {output / 'compare.svg'}")
+    _say_missing()
 
 
 def _distinct(folders: Sequence[Path]) -> list[str]:
@@ -138,6 +142,7 @@ def run_sweep_file(
     if outcome.failed:
         say("--retry runs those that failed again")
     say("written: " + ", ".join(str(each) for each in written))
+    _say_missing()
     return outcome.failed
 
 
@@ -152,6 +157,11 @@ def _narrowed(table: Table, keys: int) -> Table:
     names = [table.columns[index].name for index in chosen]
     note = "All columns are in the files." if len(chosen) < len(table.columns) else ""
     return replace(table.select(names), note=note)
+
+
+def _say_missing() -> None:
+    if missing := missing_extras("tables", "figures"):
+        say(missing)
 
 
 def _print(table: Table, where: str) -> None:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gen.extras import has_extra, require_extra
+
 if TYPE_CHECKING:
     import pandas
     import pyarrow
@@ -261,6 +263,7 @@ class Table:
 
     def to_arrow(self) -> pyarrow.Table:
         """As an Arrow table: title and note are its metadata, units and titles its fields'."""
+        require_extra("tables", "to_arrow")
         # Loading pyarrow takes longer than most runs: only where it is asked for.
         import pyarrow
 
@@ -280,15 +283,10 @@ class Table:
 
         Raises
         ------
-        ImportError
+        MissingExtraError
             Pandas is not there: it comes with ``foldwire[pandas]``.
         """
-        try:
-            import pandas  # noqa: F401 - Arrow's own message does not say how to get it
-        except ImportError:
-            raise ImportError(
-                "to_pandas needs pandas; please run: pip install 'foldwire[pandas]'"
-            ) from None
+        require_extra("pandas", "to_pandas")
         frame = self.to_arrow().to_pandas()
         frame.attrs = {
             "title": self.title,
@@ -298,8 +296,17 @@ class Table:
         return frame
 
     def write(self, path: Path) -> None:
-        """Write to *path*: values as ``.csv`` or ``.parquet``, everything as ``.json``."""
+        """Write to *path*: values as ``.csv`` or ``.parquet``, everything as ``.json``.
+
+        Raises
+        ------
+        MissingExtraError
+            Parquet comes with ``foldwire[tables]``.
+        ValueError
+            For another ending.
+        """
         if path.suffix == ".parquet":
+            require_extra("tables", path.name)
             from pyarrow import parquet
 
             parquet.write_table(self.to_arrow(), path)
@@ -308,6 +315,15 @@ class Table:
             path.write_text(text, encoding="utf-8")
         else:
             raise ValueError(f"{path}: a table is written as .csv, .json or .parquet")
+
+    def write_beside(self, stem: Path) -> list[Path]:
+        """Write ``stem.csv`` and, where ``foldwire[tables]`` is installed, ``stem.parquet``;
+        returns the files."""
+        endings = (".csv", ".parquet") if has_extra("tables") else (".csv",)
+        paths = [stem.with_name(stem.name + ending) for ending in endings]
+        for path in paths:
+            self.write(path)
+        return paths
 
 
 def _scale(unit: str) -> float:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gen.arguments import typed
+from gen.extras import has_extra
 from sim.describe.build import System, build
 from sim.describe.changes import apply
 from sim.describe.endpoints import with_endpoint
@@ -193,7 +194,7 @@ class Run:
             data=self._compared,
             provenance=self.provenance,
         )
-        if figures and self.engines is not None:
+        if figures and self.engines is not None and has_extra("figures"):
             from sim.results.figures import utilisation_figure
 
             links, interval = self.link_series

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.arguments import typed
+from gen.extras import has_extra
 from gen.folder import writing
 from gen.table import Table
 from sim.events.record import RunRecord
@@ -81,7 +82,8 @@ def save_run(
     """Write everything that can be said about a run into *folder*.
 
     ``run.json`` (what :func:`load_run` reads), each table as ``.csv`` and ``.parquet``, the figures
-    ``division.svg``, ``layers.svg`` and ``utilisation.svg``, and ``trace.json`` for Perfetto.
+    ``division.svg``, ``layers.svg`` and ``utilisation.svg``, and ``trace.json`` for Perfetto. Parquet
+    needs ``foldwire[tables]`` and figures ``foldwire[figures]``; without them they are left out.
 
     Parameters
     ----------
@@ -131,9 +133,8 @@ def _write(
         "links": links_table(record),
         "utilisation": series_table(series),
     }.items():
-        table.write(folder / f"{stem}.csv")
-        table.write(folder / f"{stem}.parquet")
-    if figures:
+        table.write_beside(folder / stem)
+    if figures and has_extra("figures"):
         _draw(run, series, folder, name)
     if trace:
         write_trace(folder / "trace.json", record, job, series=series)

@@ -8,10 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from gen.extras import require_extra
+
+try:
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+except ImportError:
+    require_extra("figures", "a figure")
+    raise
 
 __all__ = ["GREY", "INK", "LIGHT", "drawing", "grouped", "percent_axis", "value_grid"]
 

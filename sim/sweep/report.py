@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gen.extras import has_extra
 from gen.table import Table
 from sim.sweep.engine import SweepOutcome
 from sim.sweep.spec import SweepSpec
@@ -12,16 +13,15 @@ MOST_LINES = 14
 
 
 def write_outcome(outcome: SweepOutcome, spec: SweepSpec, folder: Path) -> list[Path]:
-    """Write ``sweep.csv``, ``sweep.parquet`` and, where there is something to draw, ``sweep.svg``.
+    """Write ``sweep.csv``, ``sweep.parquet`` and, where there is something to draw, ``sweep.svg``;
+    the last two where ``foldwire[tables]`` and ``foldwire[figures]`` are installed.
 
     Raises
     ------
     ValueError
         The plot that the sweep asks for needs a metric that no point has.
     """
-    written = [folder / "sweep.csv", folder / "sweep.parquet"]
-    for path in written:
-        outcome.table.write(path)
+    written = outcome.table.write_beside(folder / "sweep")
     figure = folder / "sweep.svg"
     if _draw(outcome.table, spec, figure):
         written.append(figure)
@@ -36,7 +36,7 @@ def _draw(table: Table, spec: SweepSpec, path: Path) -> bool:
         raise ValueError(
             f"plot.y: there is no number {spec.plot.y!r}; there are: {', '.join(metrics)}"
         )
-    if not metrics:
+    if not metrics or not has_extra("figures"):
         return False
     y = spec.plot.y or metrics[0]
     # Where nothing is said: the first number that takes more than one value, else the first key.

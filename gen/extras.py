@@ -1,0 +1,39 @@
+"""Optional parts of an installation (``pip install 'foldwire[NAME]'``)."""
+
+import importlib.util
+
+__all__ = ["EXTRAS", "MissingExtraError", "has_extra", "missing_extras", "require_extra"]
+
+EXTRAS = {"tables": "pyarrow", "figures": "matplotlib", "pandas": "pandas"}
+"""The module that comes with each."""
+_GIVES = {"tables": "Parquet files", "figures": "figures", "pandas": "data frames"}
+
+
+class MissingExtraError(ImportError):
+    """Something was asked for that comes with an extra which is not installed."""
+
+
+def has_extra(name: str) -> bool:
+    """True if the module of an extra can be imported; does not import it."""
+    try:
+        return importlib.util.find_spec(EXTRAS[name]) is not None
+    except ValueError:  # it is being kept from being imported
+        return False
+
+
+def require_extra(name: str, what: str) -> None:
+    """Raise a `MissingExtraError` that says how to get *name*, which *what* needs, if it is not
+    there."""
+    if not has_extra(name):
+        raise MissingExtraError(
+            f"{what} needs {EXTRAS[name]}; please run: pip install 'foldwire[{name}]'"
+        )
+
+
+def missing_extras(*names: str) -> str:
+    """One line on the extras of *names* that are not installed; empty if all are."""
+    missing = [name for name in names if not has_extra(name)]
+    if not missing:
+        return ""
+    lacks = " and ".join(_GIVES[name] for name in missing)
+    return f"{lacks} were left out; for them: pip install 'foldwire[{','.join(missing)}]'"
