@@ -55,7 +55,7 @@ def simulate(
         saved = done.save(folder)
     for name in ("summary", "phases", "dimensions", "endpoints", "limits"):
         _print(saved.tables[name], str(folder / f"{name}.csv"))
-    say(f"tables, {'figures ' if has_extra('figures') else ''}and trace: {folder}")
+    say(f"tables{', figures' if has_extra('figures') else ''} and trace: {folder}")
     _say_missing()
     if done.data is not None and not done.data.exact:
         raise RuntimeError(

@@ -82,8 +82,8 @@ def save_run(
     """Write everything that can be said about a run into *folder*.
 
     ``run.json`` (what :func:`load_run` reads), each table as ``.csv`` and ``.parquet``, the figures
-    ``division.svg``, ``layers.svg`` and ``utilisation.svg``, and ``trace.json`` for Perfetto. Parquet
-    needs ``foldwire[tables]`` and figures ``foldwire[figures]``; without them they are left out.
+    ``division.svg``, ``layers.svg`` and ``utilisation.svg``, and ``trace.json`` for Perfetto.
+    Parquet needs ``foldwire[tables]``, figures ``foldwire[figures]``: left out without them.
 
     Parameters
     ----------
