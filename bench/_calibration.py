@@ -1,7 +1,7 @@
-"""How fast this machine is now, by a fixed program: what reference times are scaled with.
+"""Measures the present speed of this machine with a fixed program, to scale reference times.
 
-``calibration.cc`` is compiled once for each compiler. Its CPU time stands beside the reference
-times, taken on the same machine in turns with them.
+``calibration.cc`` is compiled once for each compiler. Its CPU time is stored with the reference
+times, measured on the same machine in turns with them.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ __all__ = ["calibration_s", "cpu_of"]
 
 SOURCE = Path(__file__).with_name("calibration.cc")
 SUM = "9144725721"
-"""What the program prints: it did what it is to do."""
+"""Output of a correct run of the program."""
 
 
 def calibration_s() -> float:
@@ -40,7 +40,7 @@ def _program() -> Path:
 
 
 def cpu_of(command: list[str]) -> tuple[str, float, float]:
-    """What a process prints, its CPU seconds, and the most memory that it had, in MB."""
+    """Run a process; return its output, CPU seconds and peak resident memory in MB."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout:

@@ -14,18 +14,18 @@ __all__ = ["outcomes"]
 def outcomes(
     kept: Kept, cases: Sequence[Any], run: Callable[[Any], dict[str, Any]], processes: int,
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Each case with what *run* said of it.
+    """Yield each case with the result of *run*.
 
     Parameters
     ----------
     kept:
-        Where it is kept as soon as it is known.
+        Store of the results; each is written as soon as it is known.
     cases:
-        Of which `repr` says everything.
+        Arguments of *run*; the `repr` of each must identify it.
     run:
-        Gives what can be written as JSON; the seconds that it took are added as ``seconds``.
+        Returns a dict that can be written as JSON; the time that it took is added as ``seconds``.
     processes:
-        At a time.
+        Number of worker processes.
     """
     parts = [hashlib.sha256(repr(case).encode()).hexdigest()[:16] for case in cases]
     before = [kept.get(part, says=False) for part in parts]

@@ -1,8 +1,8 @@
 """Jobs with groups: collectives of all NPUs, and of groups that cover parts of a dimension.
 
-Whatever covers whole dimensions runs as if no group split them: to the femtosecond where the calls
-do not overlap (between leaves of a tree to half a percent). Where they do, and admission does not
-hold chunks back, both end within the time that one takes after the other.
+A collective that covers whole dimensions runs as if no group split them: to the femtosecond where
+the calls do not overlap (to half a percent between the leaves of a tree). Where they overlap and
+admission holds no chunks back, both end within the time that they take one after the other.
 """
 
 import random
@@ -23,22 +23,22 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job
 __all__ = ["group_violations", "with_groups"]
 
 SPINES = ("fat_tree", "dgx2")
-"""Their nodes are not alike, and the order of events at one time decides who goes first."""
+"""Not symmetric in their nodes: the order of simultaneous events decides which one goes first."""
 ALIKE = 0.005
 OVERLAP = 1.02
-"""Turns on a link are taken by whole messages, and a greedy order is not the best."""
+"""Allowed factor: links arbitrate between whole messages, and a greedy order is not optimal."""
 BEGIN_S = 1e-6
 MOST_NODES = 64
 DATA_ELEMENTS = 600
 
 
 def with_groups(number: int) -> bool:
-    """Whether the *number*-th system of a seed also runs jobs with groups: every fourth does."""
+    """True if the *number*-th system of a seed also runs jobs with groups: every fourth does."""
     return number % 4 == 2
 
 
 def group_violations(system: Mapping[str, Any], seed: int, number: int) -> Iterator[str]:
-    """What is wrong with jobs of groups on a drawn system; nothing for one that cannot have any."""
+    """Yield violations of jobs with groups on a drawn system; none if it cannot have groups."""
     made = build(describe(dict(system), reader=TomlReader("groups")))
     rng = random.Random(f"groups {seed} {number}")
     if made.network.nodes > MOST_NODES or getattr(made.endpoint, "in_switch", None):
@@ -58,7 +58,7 @@ def group_violations(system: Mapping[str, Any], seed: int, number: int) -> Itera
         both = _run(made, _job(made, shape, {first: BEGIN_S, second: later_s}))
         for call in (first, second):
             if call is group and hasattr(made.endpoint, "partition"):
-                continue  # its SRAM is divided for the collectives of all
+                continue  # its SRAM is partitioned for collectives of all NPUs
             expected, found = _spent_fs(runs[call], 0), _spent_fs(both, (first, second).index(call))
             if abs(found - expected) > allowed * expected:
                 what = "all NPUs" if call is world else "groups"
@@ -84,7 +84,7 @@ def _overlap(
 
 
 def _split(rng: random.Random, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """A dimension of *shape* cut in two, and which of the new ones is a group; -1 for none."""
+    """*shape* with one dimension cut in two, and the new dimension that is a group (-1: none)."""
     cuts = [(d, k) for d, size in enumerate(shape) for k in range(2, size) if size % k == 0]
     if not cuts:
         return shape, -1
@@ -98,7 +98,7 @@ def _calls(
 ) -> tuple[CollectiveCall, CollectiveCall]:
     kinds = list(CollectiveKind)
     if any(task.call for task in made.job.graphs[0].tasks):
-        # An endpoint may do one kind alone: what was drawn for it.
+        # Some endpoints support one kind alone: use the one that was drawn for it.
         drawn = {task.call.kind for task in made.job.graphs[0].tasks if task.call is not None}
         kinds = sorted(drawn, key=lambda each: each.value)
     others = [d for d in range(len(shape)) if d != part and shape[d] > 1 and rng.random() < 0.3]
@@ -117,7 +117,7 @@ def _calls(
 def _job(
     made: System, shape: tuple[int, ...] | None, calls: Mapping[CollectiveCall, float]
 ) -> Job:
-    """Calls that begin at given times."""
+    """A job of calls that begin at given times, in seconds."""
     builder = GraphBuilder()
     for number, (call, later_s) in enumerate(calls.items()):
         wait = builder.add(f"wait {number}", TaskKind.DELAY, duration_s=later_s)

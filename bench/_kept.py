@@ -19,16 +19,16 @@ class _Part(TypedDict):
 
 
 class Kept:
-    """What was measured of a bench; a run that was interrupted goes on where it was.
+    """Stored measurements of a bench, from which an interrupted run resumes.
 
     Parameters
     ----------
     name:
-        Of the bench.
+        Name of the bench.
     key:
-        All that the figures depend on: sources, options. Those of another key are forgotten.
+        Everything that the figures depend on: sources, options. Figures of another key are dropped.
     folder:
-        Instead of one in the cache.
+        Folder of the file; by default in the cache.
     """
 
     def __init__(self, name: str, key: str, folder: Path | None = None) -> None:
@@ -40,10 +40,10 @@ class Kept:
             if found["key"] == key:
                 self._parts = found["parts"]
         except (OSError, ValueError, KeyError):
-            pass  # nothing that can be used
+            pass  # no usable file
 
     def get(self, part: str, *, says: bool = True) -> dict[str, Any] | None:
-        """Figures of a part, if they are kept; it *says* when they were measured."""
+        """Figures of a part, or None; with *says*, print when they were measured."""
         if part not in self._parts:
             return None
         kept = self._parts[part]
@@ -52,13 +52,13 @@ class Kept:
         return kept["values"]
 
     def put(self, part: str, values: dict[str, Any]) -> None:
-        """Keep the figures of a part that has just been measured."""
+        """Store the figures of a part that has just been measured."""
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         self._parts[part] = {"values": values, "when": now, "load": os.getloadavg()[0]}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         replace_text(self._path, json.dumps({"key": self._key, "parts": self._parts}))
 
     def forget(self) -> None:
-        """All of them have been printed."""
+        """Delete all figures, once they have been printed."""
         self._parts = {}
         self._path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Descriptions of engines with presets, drawn at random: events against cycles, for `bench.levels`.
 
-Sizes and latencies are log-uniform. A draw depends on the seed and its number alone, and engines
-take turns, so that the first draws of any number are a fair sample. Constants of events are chosen
-on those with even numbers, the others are held out.
+Sizes and latencies are log-uniform. A draw depends only on the seed and its number, and engines
+take turns, so that the first N draws are a fair sample for any N. Constants of the event model are
+fitted to draws with even numbers; the others are held out.
 """
 
 import math
@@ -23,26 +23,26 @@ __all__ = ["GROUPS", "SMALL_BYTES", "Draw", "Judged", "compare", "draw", "judge"
 
 KIB = 1 << 10
 SMALL_BYTES = 16 * KIB
-"""Sizes up to here are judged apart."""
+"""Sizes up to this one are judged separately."""
 GROUPS = ("ace", "smartnic", "push", "pull")
 ACE_CLOCK_HZ, NIC_CLOCK_HZ, SWITCH_CLOCK_HZ = 1.245e9, 200e6, 25e9 / 16
 _ACE_BUS = {"test": 16, "duo": 16, "ring": 64, "wide": 64}
 _NIC_BUS = {"test": 32, "40g": 32, "100g": 64, "400g": 256}
 _SWITCH_PORTS = {"test": 4, "8-port": 8, "16-port": 16}
 _SWITCH_MOST_BYTES = 1 << 20
-"""Of switches: each cycle of each part is simulated there."""
+"""Largest size with switches, whose model simulates every cycle of every part."""
 
 _SOURCES = (
     "hw", "sim/cycles", "sim/collectives/fsm_program.py", "sim/collectives/partition.py",
     "sim/describe/switches.py", "sim/endpoint/hardware.py", "sim/endpoint/latencies.json",
     "sim/endpoint/switch_system.py",
 )
-"""What the cycles of a description depend on; time-outs follow latencies."""
+"""Sources that the cycles of a description depend on; time-outs follow from latencies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """A description, and what it is judged with; ``even``: constants may be chosen on it."""
+    """A description, its group and size; ``even``: constants may be fitted to it."""
 
     number: int
     group: str
@@ -60,7 +60,7 @@ class Draw:
 
 
 def draw(seed: int, number: int) -> Draw:
-    """The description of that number."""
+    """Draw the description with this number."""
     rng = random.Random(f"levels {seed} {number}")
     group = GROUPS[number // 2 % len(GROUPS)]
     most = 4 << 20 if group in ("ace", "smartnic") else _SWITCH_MOST_BYTES
@@ -76,7 +76,7 @@ def draw(seed: int, number: int) -> Draw:
 
 
 def _words(made: dict[str, Any]) -> Iterator[str]:
-    """What was drawn, short."""
+    """Words that summarise what was drawn."""
     clock = {"ace": ACE_CLOCK_HZ, "smartnic": NIC_CLOCK_HZ}.get(
         made["endpoint"]["kind"], SWITCH_CLOCK_HZ
     )
@@ -187,9 +187,9 @@ def _by_cycles(description: dict[str, Any]) -> dict[str, Any]:
 def compare(
     draws: Sequence[Draw], *, processes: int = 2, folder: Path | None = None
 ) -> Iterator[tuple[Draw, float]]:
-    """Each draw with the error of its time as events, in percent, positive where they are too slow.
+    """Yield each draw with the error of its time as events, in percent; positive: too slow.
 
-    Times of cycle models are kept, by descriptions and sources, for as long as these do not change.
+    Times of cycle models are cached by description and sources.
     """
     root = Path(__file__).resolve().parent.parent
     kept = Kept("levels_cycles", digest(root, _SOURCES), folder)
@@ -200,8 +200,8 @@ def compare(
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """Errors in percent, without their signs: the median of all draws; the worst above 16 KiB of
-    rings and pushes, and of pulls; the worst of smaller ones."""
+    """Absolute errors in percent: the median of all draws; above 16 KiB the worst of rings and
+    pushes, and the worst of pulls; the worst of smaller sizes."""
 
     median: float
     worst: float
@@ -210,7 +210,7 @@ class Judged:
 
 
 def judge(errors: Sequence[tuple[Draw, float]]) -> Judged:
-    """The errors of draws."""
+    """Summarise the errors of draws."""
 
     def worst(*, small: bool, pull: bool | None = None) -> float:
         return max(

@@ -9,7 +9,7 @@ KIB = 1 << 10
 RATE = 25e9
 NEAR_S, FAR_S = 6.4e-9, 100e-9
 DEEP = {"buffer_packets": 40, "credits": 40}
-"""Of a switch: credits for links of hundreds of cycles."""
+"""Switch settings with enough credits for links of hundreds of cycles."""
 AHEAD = {"read_ahead": 64, "outstanding_bursts": 64}
 
 
@@ -51,7 +51,7 @@ def _case(
 
 
 def has_rtl(description: dict[str, Any]) -> bool:
-    """Whether it has level rtl, too: up to 8 endpoints and 4 switches, one link between two."""
+    """True if level rtl exists, too: up to 8 endpoints and 4 switches, one link between two."""
     from sim.describe.build import build
     from sim.describe.reader import ConfigError
     from sim.describe.rings import engine_ring
@@ -66,7 +66,7 @@ def has_rtl(description: dict[str, Any]) -> bool:
 
 
 def switch_descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Names and descriptions, all of 256 KiB a node at least."""
+    """Yield names and descriptions, each of at least 256 KiB per node."""
     dgx_2 = {"topology": {"kind": "dgx2"}}
     for mode in ("push", "pull"):
         yield f"{mode}, 4 at a switch", _case(_flat(4), 256, mode)

@@ -1,8 +1,8 @@
-"""Whether signals of an emitted text are called as the source calls them.
+"""Checks that the signals of an emitted text have the names that the source gives them.
 
-What the source calls a signal is seen while it runs: a trace looks, at every line, which variable,
-attribute, key or list holds the signals that were made since the line before. Neither Amaranth nor
-the writer of the text has a part in that.
+The names in the source are observed while it runs: at every line a trace looks which variable,
+attribute, key or list holds the signals created since the previous line. This is independent of
+Amaranth's naming and of the emitter.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["Names", "Seen", "checked", "seen_names"]
 
 _ROOT = str(Path(__file__).resolve().parent.parent)
 _APART = tuple(f"{_ROOT}/{name}/" for name in ("gen", "bench", "foldwire", ".venv"))
-_DEEP = 4  # containers in one another that are looked into
-_LINES = 20  # of a statement
+_DEEP = 4  # levels of nested containers that are searched
+_LINES = 20  # longest statement
 
 
 @dataclass
 class Seen:
-    """What the source calls signals, by their numbers.
+    """Names of signals in the source, by their unique numbers (`duid`).
 
     Attributes
     ----------
     names:
-        As what they are first held.
+        Names under which the source first holds them.
     given:
         The names that Amaranth has.
     """
@@ -46,7 +46,7 @@ class Seen:
 
 @contextmanager
 def seen_names(belongs: Callable[[str], bool] | None = None) -> Iterator[Seen]:
-    """Watch what is elaborated meanwhile, in files that *belongs* says are the source."""
+    """Record names while the body elaborates designs; *belongs* tells which files are source."""
     seen = Seen({}, {})
     ours = belongs or (
         lambda path: path.startswith(_ROOT) and not path.startswith(_APART)
@@ -60,14 +60,14 @@ def seen_names(belongs: Callable[[str], bool] | None = None) -> Iterator[Seen]:
         first, last, left = looked[frame]
         now = made()
         if now > last or left:
-            # A statement of several lines makes signals some lines before it holds them.
+            # A multi-line statement creates signals some lines before it binds them.
             looked[frame] = first, now, _LINES if now > last else left - 1
             code = frame.f_code
             arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             found: dict[int, set[str]] = {}
             for name, value in list(frame.f_locals.items()):
                 if name in arguments and isinstance(value, Value | ValueCastable):
-                    continue  # held by who calls
+                    continue  # named by the caller
                 for signal, words in _held(value, [] if name == "self" else [name], 0):
                     if signal.duid >= first and signal.duid not in seen.names:
                         found.setdefault(signal.duid, set()).add("_".join(words))
@@ -93,7 +93,7 @@ def seen_names(belongs: Callable[[str], bool] | None = None) -> Iterator[Seen]:
 
 
 def _held(value: object, words: list[str], depth: int) -> Iterator[tuple[Signal, list[str]]]:
-    """Signals in *value*, each with the words that lead to it."""
+    """Yield the signals in *value*, each with the words of the path to it."""
     if isinstance(value, ValueCastable):
         try:
             value = Value.cast(value)
@@ -128,8 +128,8 @@ def _word(key: object) -> list[str]:
 
 @dataclass(frozen=True)
 class Names:
-    """How many signals were compared, those with a name that is not theirs, and those that the
-    source never holds.
+    """Counts of signals compared and of those that the source never holds (`unheld`); the `wrong`
+    names.
     """
 
     compared: int
@@ -140,8 +140,8 @@ class Names:
 def checked(seen: Seen, names: list[tuple[str, str, int]]) -> Names:
     """Compare *names* of a text with what was *seen*.
 
-    A name is right if it ends in what holds the signal, or in the name that the source gave it; a
-    number behind it tells it from others or is one of a list.
+    A name is right if it ends in the name of what holds the signal, or in the name that the source
+    gave it; a trailing number makes it unique or is an index.
     """
     compared = unheld = 0
     wrong: list[str] = []
@@ -160,7 +160,7 @@ def checked(seen: Seen, names: list[tuple[str, str, int]]) -> Names:
 
 
 def _plain(name: str) -> str:
-    """*name* without numbers and without what keeps it from being a reserved word."""
+    """*name* without trailing numbers and without the underscores that escape reserved words."""
     words = re.sub(r"(\[\d+\])+$", "", name).strip("_").split("_")
     while len(words) > 1 and (words[-1].isdigit() or not words[-1]):
         words.pop()

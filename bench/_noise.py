@@ -1,4 +1,4 @@
-"""How much of the CPUs other processes take while something is measured."""
+"""Measures the CPU share that other processes take during a measurement."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _STAT = Path("/proc/stat")
 _IDLE = (3, 4)
 """Columns of the first line of `_STAT`: idle, and waiting for disks."""
 _GUEST = 8
-"""Columns from here on are part of earlier ones."""
+"""Columns from this one on are included in earlier ones."""
 
 
 class Noise:
-    """Time of the CPUs while the body of a ``with`` runs; of several bodies their sum.
+    """CPU time while the body of a ``with`` runs, summed over several bodies.
 
-    Own time is that of this process and of those that it has waited for.
+    Own time is that of this process and of the children that it has waited for.
 
     Members
     -------
     share:
-        What other processes took, of 1 for all CPUs all the time; None where no `/proc/stat` tells,
-        and before anything was measured.
+        CPU time taken by other processes, as a fraction of all CPUs all the time; None without
+        `/proc/stat` and before anything was measured.
     """
 
     def __init__(self, stat: Path = _STAT) -> None:
@@ -41,7 +41,7 @@ class Noise:
 
     @property
     def noisy(self) -> bool:
-        """Whether others took more than they may."""
+        """True if other processes took more than `ALLOWED`."""
         return (self.share or 0.0) > ALLOWED
 
     def __enter__(self) -> Noise:
@@ -58,7 +58,7 @@ class Noise:
             self._all += now[1] - self._start[1]
 
     def _now(self) -> tuple[float, float] | None:
-        """Seconds that all CPUs have worked for others so far, and all their seconds."""
+        """Seconds that all CPUs have spent on other processes so far, and their total seconds."""
         try:
             line = self._stat.read_text(encoding="ascii").splitlines()[0]
         except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""Proofs of designs and of texts with an error in them, each made once and kept by content."""
+"""Proofs of designs and of texts with a planted error, each made once and cached by content."""
 
 import hashlib
 import itertools
@@ -29,21 +29,21 @@ __all__ = [
 
 COMPONENTS = {**PARTS, **WHOLE}
 PRESETS = [f"{name}/{preset}" for name, entry in CATALOG.items() for preset in entry.presets]
-_TRIES = 12  # mutants of a kind that are looked at until one of them is a text
+_TRIES = 12  # mutants of a kind that are tried until one can be read
 
 
 class LateError(Exception):
-    """There is no time left."""
+    """No time is left for a new proof."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a text, the CPU seconds that it took, and how much was known of it before.
+    """Verdict on a text, the CPU seconds that it took, and how much of it was known before.
 
     Attributes
     ----------
     asked, known:
-        Questions, and those that an earlier run or another text had answered.
+        Questions asked, and how many of them an earlier run or another text had answered.
     """
 
     checked: Checked
@@ -53,7 +53,7 @@ class Judged:
 
     @classmethod
     def known_as(cls, kept: Mapping[str, Any] | None) -> Self | None:
-        """What `dataclasses.asdict` made of one that is known now."""
+        """Restore one from its `dataclasses.asdict`, all answers known; None if *kept* is None."""
         if kept is None:
             return None
         checked = Checked(**{
@@ -65,7 +65,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Planted:
-    """What became of the errors in one design."""
+    """Verdicts on the errors planted in one design."""
 
     found: int = 0
     undecided: tuple[Mutant, ...] = ()
@@ -74,7 +74,7 @@ class Planted:
 
     @classmethod
     def known_as(cls, kept: Mapping[str, Any] | None) -> Self | None:
-        """What `dataclasses.asdict` made of one that is known now."""
+        """Restore one from its `dataclasses.asdict`; None if *kept* is None."""
         if kept is None:
             return None
         undecided, equivalent = (
@@ -84,7 +84,7 @@ class Planted:
         return cls(kept["found"], undecided, equivalent, tuple(filter(None, judged)))
 
     def without_texts(self) -> Self:
-        """The same, its mutants without their texts."""
+        """A copy whose mutants have no texts."""
         undecided, equivalent = (
             tuple(replace(each, text="") for each in mutants)
             for mutants in (self.undecided, self.equivalent)
@@ -105,18 +105,18 @@ def preset(name: str) -> Design:
 
 
 class Prover:
-    """Proves, or knows it from an earlier run: the same question, by the same method and tools.
+    """Proves texts; answers of earlier runs to the same question, method and tools are reused.
 
     Parameters
     ----------
     timeout:
-        CPU seconds of each program; what runs into it is asked again next time.
+        CPU seconds of each program; a question that exceeds it is asked again next time.
     verdicts:
-        Where verdicts are kept; in the user's cache unless given.
+        Folder of the verdicts; by default in the user's cache.
     anew:
-        Trust no earlier run.
+        Ignore answers of earlier runs.
     until:
-        When to raise `LateError` in place of a new proof, on the clock of `time.time`.
+        Time, on the clock of `time.time`, after which `LateError` replaces a new proof.
     """
 
     def __init__(
@@ -133,12 +133,12 @@ class Prover:
         self, made: Design, text: str | None = None, *, readers: tuple[str, ...] = tuple(READERS),
         first: bool = False,
     ) -> Judged:
-        """Whether *made*, or *text* in its place, is what Amaranth says.
+        """Check *made*, or *text* in its place, against the netlist from Amaranth.
 
         Raises
         ------
         YosysError
-            It cannot be read.
+            The text cannot be read.
         LateError
             There is no time left for a proof that is needed.
         """
@@ -154,7 +154,7 @@ class Prover:
         return Judged(checked, spent, self._asked, self._known)
 
     def proved(self, make: Callable[[], Design]) -> Judged:
-        """The proof of a design as it is; undecided if it cannot be read."""
+        """Prove the text of a design as emitted; undecided if it cannot be read."""
         self._in_time()
         before = _spent()
         try:
@@ -163,21 +163,21 @@ class Prover:
             return Judged(_undecided(error), _spent() - before, 0, 0)
 
     def planted(self, make: Callable[[], Design], count: int, seed: str) -> Planted:
-        """*count* errors in a design, one at a time; what no tool reads is drawn again."""
+        """Plant *count* errors in a design, one at a time; texts that no tool reads are redrawn."""
         self._in_time()
         made = make()
         mutants = draw(made.text, 8 * count, seed)
         return self._found(made, [iter(mutants)] * count)
 
     def planted_in_structures(self, make: Callable[[], Design], seed: str) -> Planted:
-        """An error in each of `STRUCTURES` that the text of a design has."""
+        """Plant an error in each of `STRUCTURES` that the text of a design has."""
         self._in_time()
         made = make()
         drawn = draw_in_structures(made.text, seed)
         return self._found(made, [drawn[kind] for kind in STRUCTURES])
 
     def _found(self, made: Design, sources: list[Iterator[Mutant]]) -> Planted:
-        """What becomes of the first text that each of *sources* has."""
+        """Judge the first readable text of each of *sources*."""
         judged: list[Judged] = []
         equivalent, undecided = [], []
         for source in sources:
@@ -220,7 +220,7 @@ class Prover:
 
 @cache
 def _method() -> tuple[str, ...]:
-    """What an answer hangs on beside the question."""
+    """Versions that an answer depends on besides the question: tools and own code."""
     files = [Path(module.__file__ or "") for module in (
         gen.sv.miter, gen.sv.netlists, gen.sv.question, gen.yosys
     )]

@@ -1,5 +1,5 @@
-"""Designs at work, recorded cycle by cycle: engines in a ring all-reduce, switches that add up with
-their endpoints, arithmetic on any operands.
+"""Recordings of designs at work, cycle by cycle: engines in a ring all-reduce, switches and
+endpoints that reduce together, arithmetic on random operands.
 """
 
 from collections.abc import Callable
@@ -34,16 +34,16 @@ __all__ = ["OF_PRESETS", "RECORDINGS", "RINGS", "Recording"]
 
 @dataclass(frozen=True)
 class Recording:
-    """What can be recorded of an engine.
+    """A design and how to record it.
 
     Members
     -------
     name:
-        Of its compiled model.
+        Name of its compiled model.
     component:
         Makes the engine.
     trace:
-        What it saw and said, files of its own going into a folder.
+        Records its inputs and outputs; takes a folder for temporary files.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Recording:
 
 
 def _ring(driver: type[RingDriver], config: Any, elements: int) -> Recording:
-    """An engine in a ring of four that adds up arrays."""
+    """An engine in a ring of four that all-reduces random arrays."""
 
     def run() -> None:
         ring = driver(config, RingSettings(nodes=4, latency_cycles=16), skip_idle=False)
@@ -70,7 +70,7 @@ def _arrays(elements: int) -> list[NDArray[np.float32]]:
 def _at_switch(
     which: str, switch: str, dma: str, elements: int, members: int = 3
 ) -> Recording:
-    """A switch that adds up what endpoints push, or one of these."""
+    """A switch that reduces the operands of pushing endpoints, or one of these endpoints."""
     configs = switch_preset(switch), dma_preset(dma)
 
     def run() -> None:
@@ -88,7 +88,7 @@ def _at_switch(
 
 
 def _arithmetic(name: str, cycles: int = 2000) -> Recording:
-    """A preset without a driver, on any inputs."""
+    """A preset without a driver, on random inputs."""
     kind, _, chosen = name.partition("/")
 
     def make() -> wiring.Component:
@@ -118,7 +118,7 @@ RINGS = {
     "ACE duo": _ring(AceRing, ace_preset("duo"), 512),
     "smart NIC test": _ring(NicRing, nic_preset("test"), 4096),
 }
-"""Engines in rings, small enough for everything."""
+"""Engines in rings, small enough for all uses."""
 
 RECORDINGS = {
     **RINGS,
@@ -128,7 +128,7 @@ RECORDINGS = {
     "switch test": _at_switch("switch", "test", "test", 701),
     "switch endpoint test": _at_switch("switch_dma", "test", "test", 701),
 }
-"""All of them. A NIC stands with its port of an Ethernet switch."""
+"""All recordings by title. A NIC is recorded together with its port of an Ethernet switch."""
 
 OF_PRESETS = {
     "ace/test": RINGS["ACE test"],
@@ -151,4 +151,4 @@ OF_PRESETS = {
         for kind in ("adder", "alu") for preset in CATALOG[kind].presets
     },
 }
-"""What is recorded of each preset of the catalog."""
+"""The recording of each preset of the catalog."""

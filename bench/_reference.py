@@ -86,7 +86,7 @@ def all_reduce(size_bytes: int) -> Description:
 
 
 def record_of(description: Description, *, fold: str = "auto", passes: int = 1) -> RunRecord:
-    """What `sim.run.run` simulates, without the series over time that it draws."""
+    """Simulate as `sim.run.run` does, without recording the time series that it plots."""
     wanted = description | {"run": {"fold": fold}}
     key = ("astra", "num-passes") if "astra" in wanted else ("run", "passes")
     wanted[key[0]] = wanted.get(key[0], {}) | {key[1]: passes}
@@ -94,7 +94,7 @@ def record_of(description: Description, *, fold: str = "auto", passes: int = 1) 
 
 
 def record_and_job(description: Description) -> tuple[RunRecord, Job]:
-    """The same, and what was run."""
+    """Simulate as `record_of` does; return the job as well."""
     system = build(describe(description))
     record = simulate(
         system.network,

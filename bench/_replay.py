@@ -58,7 +58,7 @@ def _columns(ports: list[Port], table: np.ndarray) -> dict[str, np.ndarray]:
 def record(
     driver: type[RingDriver], config: Any, run: Callable[[], object], work: Path
 ) -> Trace:
-    """What the first engine of *config* that *run* steps sees and says; *work* is a folder."""
+    """Record the ports of the first engine of *config* that *run* steps; files go to *work*."""
     engine = driver.compiled(config)
     recorder, trace = work / "recorder.so", work / "trace.bin"
     subprocess.run(
@@ -79,7 +79,7 @@ def record(
 
 
 def record_stepped(model: CompiledModel, run: Callable[[], object]) -> Trace:
-    """What the first instance of *model* that *run* makes, and steps in Python, sees and says."""
+    """Record the ports of the first instance of *model* that *run* creates and steps in Python."""
     recorders: list[_Recorder] = []
     make = CompiledModel.instance
 
@@ -96,7 +96,7 @@ def record_stepped(model: CompiledModel, run: Callable[[], object]) -> Trace:
 
 
 class _Recorder(Instance):
-    """An instance that writes down its ports in every cycle."""
+    """An instance that records its ports in every cycle."""
 
     def __init__(self, model: CompiledModel) -> None:
         super().__init__(model)
@@ -145,7 +145,7 @@ class Compiled:
             raise RuntimeError(f"replay differs from the recording at {names[0]}")
 
     def hertz(self) -> float:
-        """Cycles per second of CPU time; what is read and converted before does not count."""
+        """Cycles per second of CPU time, without reading and converting the stimulus."""
         rounds = 0
         stimulus = np.ascontiguousarray(self._trace.stimulus)
         with self._engine.instance() as instance:
@@ -326,7 +326,7 @@ class Verilator:
         return float(run.stdout)
 
     def mismatches(self) -> int:
-        """In how many cycles after the reset an output differs from the recording."""
+        """Number of cycles after the reset in which an output differs from the recording."""
         self._run("response.bin", 1)
         seen = np.fromfile(self._work / "response.bin", "<u4").reshape(self._trace.response.shape)
         first = _reset_rows(self._trace)
@@ -367,7 +367,7 @@ def _moves(ports: Sequence[Port], vector: str, into: bool) -> str:
 
 
 def _reset_rows(trace: Trace) -> int:
-    """How many rows from the first on are under reset."""
+    """Number of leading rows under reset."""
     resets = [n for n, port in enumerate(trace.inputs) if port.name == "rst"]
     if not resets:
         return 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 __all__ = ["CASES", "main"]
 
 CASES: dict[str, tuple[object, ...]] = {}
-"""What to run, by name; the times of reference simulators are in ``astra_sim_speed.json``."""
+"""Runs by name; the times of reference simulators are in ``astra_sim_speed.json``."""
 
 
 def _fill() -> None:

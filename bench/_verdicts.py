@@ -1,4 +1,4 @@
-"""What has been found out once and is not found out again: small files in the user's cache."""
+"""A cache of verdicts that are expensive to find: small files in the user's cache."""
 
 import json
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ class Verdicts:
     Parameters
     ----------
     folder:
-        Where they are; it is made when it is needed.
+        Folder of the files; created when needed.
     anew:
-        Know nothing of what was kept before this object was made.
+        Ignore verdicts that were stored before this object was created.
     """
 
     def __init__(self, folder: Path, *, anew: bool = False) -> None:
@@ -27,7 +27,7 @@ class Verdicts:
         self._own: set[str] = set()
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What is kept under *key*; None if it is nothing, or damaged."""
+        """Return the verdict under *key*; None if there is none, or its file is damaged."""
         if self._anew and key not in self._own:
             return None
         try:
@@ -37,7 +37,7 @@ class Verdicts:
         return kept if isinstance(kept, dict) else None
 
     def put(self, key: str, verdict: Mapping[str, Any]) -> None:
-        """Keep *verdict*; half a file is never seen."""
+        """Store *verdict* atomically: no reader sees half a file."""
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_text(self._path(key), json.dumps(dict(verdict)))
         self._own.add(key)

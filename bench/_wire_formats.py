@@ -1,4 +1,4 @@
-"""What formats on the switch's links cost in area, and what they save on links and in time."""
+"""Formats on the switch's links: their cost in area, their savings in flits and in time."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ SHORT = {"half": True, "bfp": True}
 """Parameters of hardware that has all formats."""
 
 FORMATS = (Format.WORDS, Format.FP16, Format.BFP)
-"""Those that differ in length; bfloat16 is as long as binary16."""
+"""Formats whose packets differ in length; those of bfloat16 are as long as those of binary16."""
 _ROOM = {"buffer_packets": 8, "credits": 8}
 _LATENCY_CYCLES = 4
 _OPERANDS = 120
@@ -53,8 +53,8 @@ def area() -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def times(cell: Cell, seed: int) -> dict[tuple[Format, int], float]:
-    """Cycles of one all-reduce through RTL endpoints, in formats and with units of all widths; what
-    part they are of those of words in the same system."""
+    """Time an all-reduce through RTL endpoints in each format, with units of each width; return its
+    cycles as a fraction of those of words in the same system."""
     print(
         f"{cell.mode} of {cell.size_bytes // 4} elements, {cell.members} members, RTL endpoints "
         "with memory ports of 16 bytes\nlanes  format  flits sent  cycles  of those of words"
@@ -78,7 +78,7 @@ def times(cell: Cell, seed: int) -> dict[tuple[Format, int], float]:
 
 def periods(members: int, seed: int) -> dict[tuple[Format, int], float]:
     """Cycles between the operands that a switch accepts at its slowest port while every link offers
-    a flit in every cycle, in formats and with units of all widths."""
+    a flit in every cycle, in each format and with units of each width."""
     print(
         f"one switch, {members} endpoints without memory that push in address order: cycles per "
         "operand at the slowest port\nlanes  " + "  ".join(f"{each.name:>6}" for each in FORMATS)
@@ -112,12 +112,12 @@ def _period(format: Format, lanes: int, members: int, seed: int) -> float:
 
 
 def flits(config: SwitchConfig, format: Format) -> int:
-    """Of a packet, its header included."""
+    """Flits of a packet in *format*, header included."""
     lengths: Mapping[Format, int] = config.lengths
     return lengths.get(format, config.packet_flits)
 
 
 def _between(cycles: list[int]) -> float:
-    """Cycles per flit in the middle half."""
+    """Cycles per flit over the middle half of *cycles*."""
     low, high = len(cycles) // 4, len(cycles) * 3 // 4
     return (cycles[high] - cycles[low]) / (high - low)
