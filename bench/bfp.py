@@ -99,7 +99,7 @@ def _gradients(seed: int) -> dict[int, list[Floats]]:
 
 
 def _layers(data: Dataset) -> dict[str, slice]:
-    """Where the tensors of a layer lie in a flat vector."""
+    """Slices of the weights and biases of each layer in a flat vector."""
     names = ("hidden weights", "hidden biases", "output weights", "output biases")
     ends = np.cumsum([int(np.prod(shape)) for shape in training.weight_shapes(data)]).tolist()
     return {
@@ -139,7 +139,7 @@ def _errors(gradients: dict[int, list[Floats]]) -> dict[str, float]:
         rms = float(np.sqrt(np.mean(everything.astype(np.float64) ** 2)))
         found[name] = _snr(everything, quantized)
         lost = float(np.mean((quantized == 0) & (everything != 0)))
-        # Towards zero is what truncation does to every element.
+        # Truncation would bias every element towards zero.
         bias = float(np.mean(error * np.sign(everything)) / np.mean(np.abs(everything)))
         ring = np.concatenate([_ring(fmt, vectors) for vectors in gradients.values()])
         print(
@@ -173,7 +173,7 @@ def _errors(gradients: dict[int, list[Floats]]) -> dict[str, float]:
 
 
 def _ring(fmt: BlockFormat, vectors: list[Floats]) -> Floats:
-    """The sum as a ring makes it: encoded at every send, added in binary32, then sent round."""
+    """The sum as a ring computes it: encoded at every send, added in binary32, then sent round."""
     partial = vectors[0]
     for hop, vector in enumerate(vectors[1:], start=1):
         partial = fmt.quantize(partial, seed=hop) + vector
@@ -184,7 +184,7 @@ def _ring(fmt: BlockFormat, vectors: list[Floats]) -> Floats:
 
 
 def _wire_bytes(packed: int, payload: int) -> int:
-    """Bytes of link time that so many bytes take in frames of so much payload."""
+    """Link time, in bytes, that *packed* bytes take in frames of *payload* bytes."""
     overhead = PREAMBLE_BYTES + HEADER_BYTES + CHECK_BYTES + GAP_BYTES
     return packed + -(-packed // payload) * overhead
 
@@ -219,7 +219,7 @@ def _ratios(payload: int) -> tuple[float, float]:
 
 
 def _log(component: wiring.Component, *steps: str) -> str:
-    """What Yosys says when it takes these steps."""
+    """Run these Yosys steps on a component; return the log."""
     # Not under the system's temporary folder, which WebAssembly tools cannot see.
     parent = Path("build") / "bench"
     parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """Native models against CXXRTL, every output in every cycle; which presets have no native model.
 
 Random designs hold every kind of cell, of all widths and signs, memories with all kinds of ports,
-and hierarchy with logic from inputs to outputs. They, arithmetic and codecs see random inputs;
-engines these and what was recorded of them at work, in a ring or at a switch. CXXRTL takes too long
-for the largest presets, which are made of the same components: it is only asked whether all presets
+and hierarchy with logic from inputs to outputs. They, arithmetic and codecs run on random inputs;
+engines also on recordings of them at work, in a ring or at a switch. CXXRTL takes too long for the
+largest presets, which are made of the same components; for presets the bench only checks that they
 have native models.
 """
 
@@ -59,7 +59,7 @@ def _blocks() -> Iterator[tuple[str, Callable[[], wiring.Component]]]:
 def models_of(
     rtlil: str, ports: Sequence[Port], *, cache_dir: Path | None = None
 ) -> tuple[CompiledModel, CompiledModel]:
-    """The models of a design by both generators; small modules of the native one stay apart too."""
+    """Compile a design with both generators; the native one keeps even small modules separate."""
     with mock.patch("gen.native.generate.LARGE_CELLS", 10):
         return _both(rtlil, ports, cache_dir)
 
@@ -75,7 +75,7 @@ def _both(
 
 
 def differing(one: CompiledModel, other: CompiledModel, *, rows: int, seed: int) -> list[str]:
-    """Outputs in which two models differ on *rows* cycles of random inputs."""
+    """Outputs that differ between two models in *rows* cycles of random inputs."""
     inputs = random_inputs(one.ports, rows, seed)
     names = [port.name for port in one.ports if not port.is_input]
     with one.instance() as first, other.instance() as second:
@@ -85,7 +85,7 @@ def differing(one: CompiledModel, other: CompiledModel, *, rows: int, seed: int)
 
 @dataclass
 class Totals:
-    """What all comparisons came to."""
+    """Counts over all comparisons."""
 
     designs: int = 0
     differing: int = 0
@@ -96,7 +96,7 @@ class Totals:
     def compare(
         self, name: str, native: CompiledModel, cxxrtl: CompiledModel, trace: Trace | None = None
     ) -> None:
-        """Run both on random inputs, and on *trace*; count and print what differs."""
+        """Run both on random inputs, and on *trace*; count and print differences."""
         different = differing(native, cxxrtl, rows=ROWS, seed=self.designs)
         cycles = f"{ROWS} random cycles"
         if trace is not None:

@@ -24,7 +24,7 @@ TARGET_MEDIAN_PCT = 1.0
 TARGET_WORST_PCT = 5.0
 
 _RING64 = {"max_nodes": 64, "program_words": 512}
-# Engines that are built in seconds and are fast enough for 64 of them, with programs for 64 nodes.
+# Engines that compile in seconds and are fast enough to simulate 64 of them; all support 64 nodes.
 ENGINES: dict[str, AceConfig] = {
     "one FSM": replace(preset("test"), sram_bytes=64 << 10, **_RING64),
     "two FSMs": replace(
@@ -73,7 +73,7 @@ def draw_cells(rng: random.Random, nodes: int, count: int) -> Iterator[Cell]:
 
 
 def run_cell(cell: Cell, threads: int) -> tuple[EngineRun, EngineRun]:
-    """The cell on RTL and on the model."""
+    """Run the cell on RTL and on the model."""
     config, ring = ENGINES[cell.engine], cell.ring
     command = Command(
         collective=cell.collective, elements=cell.elements, destination=aligned(4 * cell.elements)
@@ -92,7 +92,7 @@ def run_cell(cell: Cell, threads: int) -> tuple[EngineRun, EngineRun]:
 
 
 def draw_job(rng: random.Random, keyword: str, nodes: int) -> Job:
-    """Two iterations of six layers; computations of the length of their collectives."""
+    """Two iterations of six layers; computations last about as long as their collectives."""
     layers = []
     for number in range(6):
         size = 4 * round(2 ** rng.uniform(9, 12))
@@ -122,13 +122,13 @@ def draw_job(rng: random.Random, keyword: str, nodes: int) -> Job:
 
 
 def percent(model: EngineRun, rtl: EngineRun) -> float:
-    """Error of the model's cycles."""
+    """Error of the model's cycles, in percent of the RTL's."""
     return 100 * abs(model.cycles - rtl.cycles) / rtl.cycles
 
 
 @dataclass
 class Tally:
-    """What was compared, and the models' errors in percent."""
+    """Totals of the comparisons, and the models' errors in percent."""
 
     checked: int = 0
     wrong: int = 0
@@ -143,7 +143,7 @@ class Tally:
 
 
 def _collectives(rng: random.Random, counts: Mapping[int, int], threads: int) -> Tally:
-    """Cells on so many NPUs: how many."""
+    """Run random cells; *counts* maps numbers of NPUs to numbers of cells."""
     tally = Tally()
     print("collectives: all NPUs in RTL beside all models; cycles from the first register write")
     print("to the last interrupt. The model draws the stalls of links and memories (*) from the")

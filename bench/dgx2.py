@@ -24,7 +24,7 @@ from sim.units import MIB
 ENDPOINTS, LINKS = 16, 6
 CLOCK_HZ = 25e9 / 16
 LATENCY_CYCLES = 145  # three links and two switches of 17 cycles: 300 ns
-MEMORY_CYCLES = 180  # and up to as many again, by endpoint
+MEMORY_CYCLES = 180  # plus up to as many again, drawn per endpoint
 TIMEOUT_CYCLES = 4000
 MEMORY_END = 1 << 30
 
@@ -40,15 +40,15 @@ SMALL_BYTES, LARGE_BYTES = 64 * KIB, 64 * MIB
 SIZES = tuple(1 << k for k in range(12, 27, 2))
 PROTOCOLS = {"fence": (True, 1.0), "LL": (False, 0.5), "LL128": (False, 120 / 128)}
 CHANNELS, CHUNKS = (1, 2, 4, 8), (4 * KIB, 32 * KIB, 128 * KIB)
-SWEPT_BYTES = 4 * MIB  # beyond, what was best here
-ENTRIES = {"push": 4, "pull": 32}  # of a port; the published tables have 2 and 32
+SWEPT_BYTES = 4 * MIB  # larger sizes use the best setting of this one
+ENTRIES = {"push": 4, "pull": 32}  # per port; the published tables have 2 and 32
 PUSH_GBS, PULL_GBS, RING_GBS = (108.0, 120.0), (90.0, 120.0), (57.0, 64.0)
 LARGE_SPEEDUP, SMALL_SPEEDUP = (1.7, 2.1), (12.0, 27.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How software sends."""
+    """Parameters of a software algorithm."""
 
     protocol: str
     channels: int
@@ -59,7 +59,7 @@ class Setting:
 
 
 def main(argv: Sequence[str]) -> int:
-    """All sizes of a power of four from 4 KiB to 64 MiB, or ``--sizes``."""
+    """Run all powers of four from 4 KiB to 64 MiB, or ``--sizes``."""
     parser = argparse.ArgumentParser(prog="python -m bench dgx2", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="in bytes")
     parser.add_argument("--seed", type=int, default=1, help="of memories' latencies (default: 1)")
@@ -153,7 +153,7 @@ def rate_gbs(size: int, cycles: int) -> float:
 
 
 def in_switch(mode: str, size: int, around: Surroundings) -> tuple[float, int]:
-    """GB/s, and sums that left tables before they were complete, or had no entry."""
+    """GB/s, and the number of sums that left a table incomplete or found no free entry."""
     job = AllReduceJob(elements=size // 4, destination=MEMORY_END, mode=mode)
     switch = replace(SWITCH, entries=ENTRIES[mode])
     model = SwitchModel(switch, DMA, Fabric.dgx_2(), around, [job])
@@ -166,8 +166,8 @@ def in_switch(mode: str, size: int, around: Surroundings) -> tuple[float, int]:
 
 
 def _settings(size: int, parts: int) -> list[Setting]:
-    """Channels and chunks that differ at this size, by protocol; a channel's share of the vector is
-    in so many parts at least."""
+    """Distinct settings at this size, for all protocols; a channel's share of the vector is cut
+    into at least *parts* parts."""
     found: dict[tuple[str, int, int], Setting] = {}
     for protocol in PROTOCOLS:
         for channels in CHANNELS:
@@ -183,7 +183,7 @@ def _settings(size: int, parts: int) -> list[Setting]:
 def _software(
     size: int, setting: Setting, make: Callable[..., Program], around: Surroundings
 ) -> float:
-    """GB/s of an algorithm."""
+    """GB/s of a software algorithm."""
     program = make(
         ENDPOINTS, size, channels=setting.channels, chunk_bytes=setting.chunk_bytes
     )

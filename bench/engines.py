@@ -24,9 +24,9 @@ __all__ = ["CASES", "Case", "description", "main", "memory_share", "sent_share"]
 RANKS, INJECTION, SHARE = 16, 150 * GB, 0.8
 IDEAL_MARGIN, BYTES_MARGIN = 1.01, 1.005
 HOP_S = 300e-9
-"""From NPU to NPU, through a switch or over a link of a ring."""
+"""Latency from NPU to NPU, through a switch or over a link of a ring."""
 NIC: dict[str, Any] = {"lanes": 64, "clock_hz": 600e6, "host_bytes_per_s": INJECTION}
-"""A smart NIC that is wide enough for such a link."""
+"""A smart NIC wide enough for a link of this rate."""
 MEMORY = {"ace": ("TX DMA", "RX DMA"), "smartnic": ("host read", "host write")}
 SOFTWARE_MEMORY = ("memory read", "memory write")
 IDLE: dict[str, Any] = {"lost_memory_bytes_per_s": 0.0, "memory_latency_s": 0.0}
@@ -34,7 +34,7 @@ IDLE: dict[str, Any] = {"lost_memory_bytes_per_s": 0.0, "memory_latency_s": 0.0}
 
 @dataclass(frozen=True)
 class Case:
-    """An engine; ``sent``: bytes that a rank sends over those of the vector."""
+    """An engine; ``sent``: expected bytes sent by a rank over the bytes of the vector."""
 
     name: str
     topology: dict[str, Any]
@@ -72,7 +72,7 @@ CASES = (
 
 
 def description(case: Case, workload: dict[str, Any]) -> dict[str, Any]:
-    """What is run; the share of payload is that of 144 B packets with acknowledgements for all."""
+    """Description of a case; all have the payload share of 144 B packets with acknowledgements."""
     dimension = dict(case.topology)
     if case.endpoint["kind"] != "in_switch":
         dimension["efficiency"] = SHARE
@@ -86,15 +86,14 @@ def description(case: Case, workload: dict[str, Any]) -> dict[str, Any]:
 
 
 def sent_share(done: Run) -> float:
-    """Bytes that a rank sends, over those of the collectives of an iteration; from link counters.
-    """
+    """Bytes that a rank sends, from link counters, over those of an iteration's collectives."""
     links = done.record.links
     out = np.array([link.source < done.record.nodes for link in links])
     return float(done.record.link_bytes[out].sum()) / _ranks(done) / _vector(done)
 
 
 def _ranks(done: Run) -> int:
-    """For how many ranks counters stand."""
+    """Number of ranks that the counters cover."""
     return 1 if done.record.folded else done.record.nodes
 
 
@@ -107,8 +106,8 @@ def _vector(done: Run) -> float:
 def memory_share(case: Case, done: Run) -> tuple[float, float]:
     """Bytes that a rank reads from its memory and writes there, over those of the collectives.
 
-    From counters of the endpoint's units; the time of a read tells how often a byte is read. What
-    pushes or pulls reads every operand once and writes every result once (tables keep all sums).
+    From counters of the endpoint's units; bytes read are bytes written times the ratio of the busy
+    times. Push and pull read every operand once and write every result once (tables keep all sums).
     """
     kind = case.endpoint["kind"]
     if kind == "in_switch":

@@ -60,8 +60,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def planted_cases(seed: int) -> list[EpochCase]:
-    """Those of a seed in which epochs meet that share their low bits, and tables give nothing up
-    before: on a switch without purges old operands must show."""
+    """Cases of a seed in which epochs with equal low bits meet and tables give up nothing before
+    that, so that old operands must show on a switch without purges."""
     return [
         case for case in draw_epoch_cases(seed, RUNS)
         if case.aborts % 8 == 0 and case.mode == "push" and case.entries == 32
@@ -71,12 +71,12 @@ def planted_cases(seed: int) -> list[EpochCase]:
 
 
 def run_planted(case: EpochCase) -> dict[str, Any]:
-    """A case on switches with the planted bug."""
+    """Run a case on switches with the planted bug."""
     return run_epochs(case, HoardingSwitch)
 
 
 def _plant(kept: Kept, options: Any) -> bool:
-    """Whether the same runs find what is wrong with switches that purge nothing."""
+    """True if the same runs refute switches that purge nothing."""
     cases = planted_cases(options.seed)[:4]
     wrong = 0
     for case, found in outcomes(kept, [("planted", case) for case in cases], _planted,
@@ -92,8 +92,8 @@ def _planted(case: tuple[str, EpochCase]) -> dict[str, Any]:
 
 
 def _explore(kept: Kept) -> tuple[int, bool]:
-    """States of all systems of the model that the tests explore; whether they and the rules that
-    are left out end as they must."""
+    """Explore all systems of the model in the tests; return the number of states, and True if all
+    runs end well and each omitted rule leads to its expected fault."""
     from tests.hw.switch_dma.test_epoch_protocol import FULL, NEEDED, QUICK
 
     systems = [*(model for model, _ in QUICK), *FULL]

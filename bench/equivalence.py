@@ -1,12 +1,12 @@
 """The text of every preset and component proved equal to Amaranth's netlist; presets replayed.
 
 Every preset of the catalog and every component of `bench/parts.py` is proved as it is emitted,
-module by module with parameters, loops and instances, as two readers take it. Errors are single
-changes of a text, drawn by seed: one in what each component says; in presets one in the value of a
-parameter, one in the bound of a loop, one in a number that a loop counts, one in what is connected
-to an instance. One that no proof finds is proved to change nothing. What a preset saw and said at
-work as a compiled model is replayed by its text under Verilator, every output in every cycle.
-Answers are kept: a run that was stopped, or had no time left, goes on where it was.
+module by module with parameters, loops and instances, through two readers. Errors are single
+changes of a text, drawn by seed: one in each component; in each preset one in the value of a
+parameter, one in the bound of a loop, one in a loop index, one in a connection of an instance.
+An error that no proof finds is proved to change nothing. Recordings of presets at work as compiled
+models are replayed on their texts under Verilator, and every output is compared in every cycle.
+Answers are cached: a run that was stopped, or ran out of time, resumes.
 """
 
 import argparse
@@ -51,11 +51,11 @@ LONG = (
     "ace/isca21", "switch/16-port", "smartnic/400g", "switch-dma/6-link", "switch/8-port",
     "ace/wide", "ace/ring", "smartnic/100g",
 )
-"""What takes longest, and so begins first."""
+"""Presets that take longest; they are started first."""
 
 
 def shares(count: int, seed: int) -> dict[str, int]:
-    """How many of *count* errors each component gets: as equally as it goes, the rest by *seed*."""
+    """Distribute *count* errors over the components as evenly as possible, the rest by *seed*."""
     names = list(COMPONENTS)
     Random(seed).shuffle(names)
     drawn = Counter(names[number % len(names)] for number in range(count))
@@ -63,7 +63,7 @@ def shares(count: int, seed: int) -> dict[str, int]:
 
 
 def _replay(name: str) -> tuple[int, int]:
-    """Cycles recorded of a preset, and those in which its text says something else."""
+    """Number of cycles recorded of a preset, and of those in which its text differs."""
     recording = OF_PRESETS[name]
     kept = Verdicts(default_cache_dir() / "replays")
     sources = digest(ROOT, ("hw", "gen", "sim", "tb"))
@@ -85,16 +85,16 @@ def _prover(options: argparse.Namespace) -> Prover:
 
 
 class _Options(argparse.Namespace):
-    """Options by which a process finds the prover that it has."""
+    """Options that can be hashed, so that each process caches one prover for them."""
 
     def __hash__(self) -> int:
         return hash(self.until)
 
 
 def _text(options: _Options, name: str, errors: int) -> tuple[Judged | None, Planted | None]:
-    """The proof of a text and what became of errors in it; None for what there was no time for.
+    """Prove a text and judge errors planted in it; None for either if no time is left for it.
 
-    What was decided of the same sources by the same tools is known without elaborating them.
+    Verdicts on the same sources by the same tools are reused without elaborating the design.
     """
     prover, seed = _prover(options), f"{options.seed} {name}"
     verdicts = Verdicts(default_cache_dir() / "texts", anew=options.anew)
@@ -128,14 +128,14 @@ def _key(*what: object) -> str:
 
 @cache
 def _sources() -> tuple[str, ...]:
-    """What a text and its proof hang on."""
+    """Versions of everything that a text and its proof depend on."""
     files = ("parts.py", "_proofs.py", "text_mutants.py")
     own = digest(ROOT, ("hw", "gen", "foldwire", *(f"bench/{file}" for file in files)))
     return own, yosys_version(), metadata.version("amaranth")
 
 
 def _in_time(until: float, work: Callable[..., Any], *arguments: Any) -> Any:
-    """What *work* gives; None if there is no time left for it."""
+    """Return the result of *work*; None if no time is left for it."""
     if time.time() > until:
         return None
     try:
@@ -146,18 +146,18 @@ def _in_time(until: float, work: Callable[..., Any], *arguments: Any) -> Any:
 
 @dataclass
 class Totals:
-    """What all tasks came to.
+    """Totals over all tasks.
 
     Attributes
     ----------
     presets, proved_presets, replayed_presets:
-        Those that were looked at, that are proved, and that were replayed without a difference.
+        Presets that were checked, proved, and replayed without a difference.
     planted, refuted:
-        Errors in presets; `mutants` and `found` are those in components.
+        Errors planted in presets, and found; `mutants` and `found` are those of components.
     left:
-        Tasks for which there was no time.
+        Tasks for which no time was left.
     known:
-        Answers of earlier runs.
+        Answers taken from earlier runs.
     """
 
     presets: int = 0
@@ -181,7 +181,7 @@ class Totals:
         return len(self.proved_presets & self.replayed_presets)
 
     def add_text(self, name: str, made: tuple[Judged | None, Planted | None]) -> None:
-        """Count and print what became of a text and of errors in it."""
+        """Count and print the verdicts on a text and on the errors in it."""
         judged, planted = made
         if judged is not None:
             self.add_proof(name, judged)
@@ -205,7 +205,7 @@ class Totals:
         self.undecided += len(checked.undecided)
 
     def add_planted(self, name: str, planted: Planted) -> None:
-        """Count and print what became of errors."""
+        """Count and print the verdicts on errors."""
         tried, equal = len(planted.judged), len(planted.equivalent)
         undecided = len(planted.undecided)
         say(f"  {name:28}{planted.found} of {tried} errors  {self._took(planted.judged)}  found"
@@ -232,7 +232,7 @@ class Totals:
         self.mismatches += wrong
 
     def add_late(self, what: str) -> None:
-        """Count and print what there was no time for."""
+        """Count and print a task for which no time was left."""
         say(f"  {what}: left for the next run")
         self.left += 1
 
@@ -244,7 +244,7 @@ class Totals:
         return f"{spent:7.1f} s of CPU" + ", known" * (0 < known == asked)
 
     def good(self) -> bool:
-        """Whether everything was shown."""
+        """True if everything was proved, refuted or replayed as wanted."""
         proofs = self.proved == self.components >= COMPONENTS_WANTED
         presets = self.checked_presets == self.presets == len(PRESETS)
         errors = (self.found + self.refuted + self.equivalent == self.mutants + self.planted
@@ -257,8 +257,8 @@ _Task = tuple[str, Callable[..., Any], tuple[Any, ...], Callable[[str, Any], Non
 
 
 def _tasks(options: _Options, totals: Totals) -> Iterator[_Task]:
-    """Name, work, its arguments and who takes what comes of it; presets come first, and of these
-    what takes longest."""
+    """Yield name, work, its arguments and the receiver of its result; presets come first, those
+    that take longest ahead of the others."""
     wanted = options.parts or [*PRESETS, *COMPONENTS]
     names = [*(name for name in LONG if name in wanted),
              *(name for name in wanted if name not in LONG)]
@@ -276,7 +276,7 @@ def _tasks(options: _Options, totals: Totals) -> Iterator[_Task]:
 
 
 def _start_worker() -> None:
-    warnings.filterwarnings("ignore", category=UnusedElaboratable)  # parts that are looked at only
+    warnings.filterwarnings("ignore", category=UnusedElaboratable)  # parts that are only inspected
 
 
 def _options(argv: Sequence[str]) -> _Options:

@@ -150,13 +150,13 @@ def _osu018(folder: Path) -> Path | None:
 
 
 def _mapped(folder: Path, library: str, *reports: str) -> str:
-    """What Yosys prints about the adder mapped to a library."""
+    """Map the adder to a library with Yosys; return the log, with *reports*."""
     mapping = ("synth -flatten -noabc -top adder", f"abc {library}", "opt_clean")
     return run_yosys(["read_rtlil adder.il", *mapping, *reports], cwd=folder)
 
 
 def _gates(folder: Path) -> tuple[int, int]:
-    """Two-input NAND, NOR and NOT gates, and how many of them the longest path has."""
+    """Number of NOT and two-input NAND and NOR gates, and of those on the longest path."""
     log = _mapped(folder, "-g cmos2", "stat", "ltp -noff")
     cells = re.findall(r"^\s+(\d+)\s+(?:\S+\s+)?cells$", log, re.MULTILINE)
     return int(cells[-1]), int(re.findall(r"length=(\d+)", log)[-1])

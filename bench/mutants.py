@@ -33,7 +33,7 @@ PER_GROUP = {"syntax": 25, "semantic": 22}
 LEAST_MUTANTS = {"syntax": 100, "semantic": 150}
 TARGET_PCT = {"syntax": 95.0, "semantic": 97.0}
 GROUPS_OF = {"syntax": ENDPOINTS, "semantic": GROUPS}
-"""Of which groups, unless others are chosen."""
+"""Default groups, by kind of change."""
 TIMEOUT_S = 300
 MOST_ARGUED_PCT = 5.0
 COUNTED = ("killed", "equivalent", "survived", "timeout")
@@ -53,18 +53,18 @@ def pool(root: Path, group: str, *, semantic: bool = False) -> Iterator[Mutant]:
 
 
 class Judge:
-    """Finds out what becomes of mutants, or knows it from an earlier run of the same sources.
+    """Judges mutants; reuses outcomes of earlier runs on the same sources.
 
     Parameters
     ----------
     root:
         The tree.
     lanes:
-        Copies of it; as many mutants are judged at a time.
+        Copies of the tree, one for each mutant that is judged at a time.
     store:
-        Where outcomes are kept.
+        Store of the outcomes.
     folder:
-        For the designs of the unchanged tree.
+        Folder for the designs of the unchanged tree.
     timeout:
         Seconds of CPU time that the tests of a mutant may take.
     arguments:
@@ -84,7 +84,7 @@ class Judge:
         self._pool = ThreadPoolExecutor(len(lanes))
 
     def close(self) -> None:
-        """Begin nothing any more."""
+        """Cancel work that has not begun, and wait for the rest."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def prepare(self, block: Block) -> None:
@@ -106,7 +106,7 @@ class Judge:
         Raises
         ------
         RuntimeError
-            One does not, so it says nothing about mutants.
+            One of them fails, so it proves nothing about mutants.
         """
         state = self._state()
         waiting = [
@@ -158,10 +158,10 @@ class Judge:
         return outcome, same
 
     def _hangs_on(self, outcome: Outcome, block: Block) -> str:
-        """Digest of what can change the verdict of *outcome*.
+        """Digest of everything that can change the verdict of *outcome*.
 
-        A killed mutant stays so while the file of the test that killed it is the same and one of
-        its block; what is not counted hangs on the designs, all else on all tests of the block.
+        A mutant stays killed while the file of the test that killed it is unchanged and belongs to
+        its block; verdicts that are not counted depend on the designs, others on all its tests.
         """
         if outcome.verdict not in COUNTED:
             return self._designs
@@ -171,7 +171,7 @@ class Judge:
         return digest_of_tests(self._root, tests) if tests else "no test of the block"
 
     def _state(self) -> str:
-        """Digest of all that tests hang on, themselves apart."""
+        """Digest of everything that tests depend on besides themselves."""
         folders = [self._root / name for name in ("hw", "gen", "sim")]
         files = [path for folder in folders for path in sorted(folder.rglob("*.[ch]*"))]
         files += [path for folder in folders for path in sorted(folder.rglob("*.py"))]
@@ -180,7 +180,7 @@ class Judge:
 
 
 def _code(path: Path) -> str:
-    """What the Python of a file does: its text without comments and docstrings."""
+    """Syntax tree of a Python file as text, without comments and docstrings."""
     with _PARSING:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
@@ -192,7 +192,7 @@ def _code(path: Path) -> str:
 
 
 def _digest(*parts: Path | str) -> str:
-    """Twelve digits of texts and the contents of files."""
+    """Twelve hexadecimal digits of texts and the contents of files."""
     found = hashlib.sha256()
     for part in parts:
         found.update(part.encode() if isinstance(part, str) else part.read_bytes())
@@ -202,9 +202,9 @@ def _digest(*parts: Path | str) -> str:
 def run_group(
     judge: Judge, changes: str, group: str, *, seed: int, count: int, until: float
 ) -> Iterator[tuple[Mutant, Outcome]]:
-    """*count* mutants of *group* that make another hardware, with their outcomes.
+    """Yield *count* mutants of *group* that change the hardware, with their outcomes.
 
-    After *until* (of the monotonic clock) no new ones are begun.
+    No new ones begin after *until* (monotonic clock).
     """
     order = iter(draw(pool(ROOT, group, semantic=changes == "semantic"), seed))
     counted = 0
@@ -228,7 +228,7 @@ def run_group(
 
 
 def summary(outcomes: Iterable[Outcome]) -> dict[str, float | int]:
-    """How many there are of each verdict."""
+    """Number of outcomes by verdict, and the percentage killed."""
     found = list(outcomes)
     verdicts = Counter(each.verdict for each in found)
     total, killed = sum(verdicts.values()), verdicts["killed"]
@@ -244,14 +244,14 @@ def summary(outcomes: Iterable[Outcome]) -> dict[str, float | int]:
 
 
 class Campaign:
-    """What was found of the mutants by syntax, or of the semantic ones.
+    """Outcomes of the mutants by syntax, or of the semantic ones.
 
     Parameters
     ----------
     changes:
         One of `CHANGES`.
     groups:
-        Those that are drawn from.
+        Groups to draw from.
     """
 
     def __init__(self, changes: str, groups: Iterable[str]) -> None:
@@ -260,12 +260,12 @@ class Campaign:
 
     @property
     def all(self) -> list[tuple[Mutant, Outcome]]:
-        """Of all groups."""
+        """Mutants of all groups with their outcomes."""
         return [pair for pairs in self.found.values() for pair in pairs]
 
     @property
     def met(self) -> bool:
-        """Enough were judged, enough of them killed, and few let off by argument."""
+        """True if enough were judged, enough of them killed, and few excused by argument."""
         values = summary(outcome for _, outcome in self.all)
         return (
             values["killed_pct"] >= TARGET_PCT[self.changes]
@@ -294,7 +294,7 @@ class Campaign:
         return lines
 
     def survivors(self) -> str:
-        """Where they stand and of what kind, as one word."""
+        """Places and kinds of the survivors, joined into one word."""
         places = [
             f"{mutant.path}:{mutant.line}:{mutant.kind}" for mutant, outcome in self.all
             if outcome.verdict in ("survived", "timeout")
@@ -302,7 +302,7 @@ class Campaign:
         return ",".join(sorted(places)) or "none"
 
     def killed_by_kind(self) -> dict[str, float]:
-        """Per cent killed of each kind, under a name for the result line."""
+        """Percent killed of each kind, under a name for the result line."""
         kinds: dict[str, list[Outcome]] = {}
         for mutant, outcome in self.all:
             kinds.setdefault(mutant.kind, []).append(outcome)

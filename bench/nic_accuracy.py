@@ -33,7 +33,7 @@ STEPS = 120
 SEEDS = 5
 RTL_WORKERS = 4
 BAR_POINTS = 0.5
-"""What BFP16 may cost on average, in percentage points."""
+"""Accuracy that BFP16 may cost on average, in percentage points."""
 
 Floats = npt.NDArray[np.float32]
 

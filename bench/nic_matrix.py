@@ -36,7 +36,7 @@ class Cell:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Every cell is compared bit for bit on all ranks, and its cycles with the model's."""
+    """Compare every cell bit for bit on all ranks, and its cycles with the model's."""
     parser = bench_parser("nic_matrix", __doc__, seed="cells, data, stalls")
     parser.add_argument("--longest", type=int, default=LONGEST, help="elements (default: 1 Mi)")
     options = parser.parse_args(argv)
@@ -107,7 +107,7 @@ def _config(format: str) -> SmartNicConfig:
 
 
 def _run(cell: Cell) -> tuple[bool, int, int]:
-    """Whether all ranks have the golden bits; cycles of the RTL and of the model."""
+    """True if all ranks have the golden bits; then the cycles of the RTL and of the model."""
     config = _config(cell.format)
     ring = RingSettings(
         nodes=cell.nodes,
@@ -130,7 +130,7 @@ def _run(cell: Cell) -> tuple[bool, int, int]:
     ]
     scripts = [[Issue(command=0), Interrupt()]] * cell.nodes
     rtl = run_engines("smartnic", config, ring, [command], scripts, [arrays])
-    # Stalls are drawn by cycle.
+    # Stalls are drawn per cycle number, so the model starts in the cycle of the RTL.
     model = run_engines(
         "smartnic", config, ring, [command], scripts, levels="cycles", start_cycle=rtl.begin
     )

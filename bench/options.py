@@ -48,13 +48,13 @@ def bench_parser(
     Parameters
     ----------
     name, doc
-        Of the benchmark.
+        Name and docstring of the benchmark.
     seed
-        What is drawn from ``--seed`` (1); None without.
+        Subject of ``--seed`` (1) in the help text; None for no such option.
     preset
-        Whose configuration ``--preset`` names, and its default; None without.
+        Subject of ``--preset`` in the help text, and its default; None for no such option.
     only
-        What ``--only`` limits the number of; None without.
+        Items that ``--only`` limits the number of; None for no such option.
     """
     made = argparse.ArgumentParser(prog=f"python -m bench {name}", description=doc)
     if preset is not None:

@@ -1,4 +1,4 @@
-"""Which tests hold which files of hw/, and on which designs a change of them is seen."""
+"""Blocks of files of hw/: the tests that cover them, and the designs in which changes show."""
 
 import tomllib
 from collections.abc import Mapping

@@ -88,7 +88,7 @@ def _gearbox() -> Components:
 
 
 class _Plain(wiring.Component):
-    """A component without those of its ports that are constants."""
+    """Wraps a component without those of its ports that are constants."""
 
     def __init__(self, inner: wiring.Component) -> None:
         self._inner = inner
@@ -118,7 +118,7 @@ def _link() -> Components:
         yield _Plain(TransmitPort(fmt, bus_bytes=bus_bytes, packets=2, credits=4))
 
 
-# Proofs take time for memory.
+# Little memory: it costs proofs time.
 _RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2)
 
 
@@ -153,7 +153,7 @@ def _sram() -> Components:
 
 
 def _ace() -> Components:
-    # The least memory with two of everything, which is what proofs take time for.
+    # Two of everything with the least memory, which costs proofs time.
     yield AceEngine(replace(ace_preset("duo"), contexts=2, sram_bytes=1 << 10, rx_packets=2))
 
 
@@ -166,7 +166,7 @@ def _reduction_unit() -> Components:
     yield ReductionUnit(entries=3, payload_flits=4, alu_stages=0, queue_packets=1, timeout_bits=4)
 
 
-# Proofs take time for memory and for ports.
+# Little memory and few ports: both cost proofs time.
 _SWITCH = replace(
     switch_preset("test"), entries=1, payload_flits=2, alu_stages=0, buffer_packets=1, credits=1,
     homes=1, endpoints=4, timeout_bits=4,
@@ -240,7 +240,7 @@ DESIGNS: Mapping[str, Callable[[], Components]] = {
 
 
 def emit(name: str, folder: Path) -> None:
-    """RTLIL of the designs *name* as files of *folder*, with the bodies of their SRAM macros.
+    """Write RTLIL of the designs *name* to *folder*, with the bodies of their SRAM macros.
 
     SRAM banks by themselves are also written as the memories that simulation has.
     """

@@ -1,9 +1,9 @@
 """Small changes of the Python that makes hardware: all of a file, and a draw among them by a seed.
 
-What is changed is what stands in functions that make hardware: methods of components, their
-``__init__`` and properties apart, and functions that get a module or give a value. In them, these
-are left alone, for they make no logic or none that works: messages and names, checks of parameters,
-annotations, shapes of signals, and Python's own choices by configuration (``if``, ranges of loops).
+Changes are made in functions that make hardware: methods of components, except ``__init__`` and
+properties, and functions that take a module or return a value. Left alone, as changing them makes
+no logic, or none that works: messages and names, checks of parameters, annotations, shapes of
+signals, and Python's own choices by configuration (``if``, ranges of loops).
 """
 
 import ast
@@ -60,7 +60,7 @@ class Mutant:
     Members
     -------
     path, line, function:
-        Where, from the root of the repository; *function* with its class.
+        Its place: path from the root of the repository; *function* includes the class.
     kind:
         One of `KINDS` or of `SEMANTIC_KINDS`.
     before, after:
@@ -68,7 +68,7 @@ class Mutant:
     source:
         The whole file with the change.
     identity:
-        Twelve hexadecimal digits that stand for this change of this function as it is.
+        Twelve hexadecimal digits that identify this change of the present text of the function.
     """
 
     path: str
@@ -118,7 +118,7 @@ def mutants(path: str, source: str, *, semantic: bool = False) -> list[Mutant]:
 def draw(pool: Iterable[Mutant], seed: int) -> list[Mutant]:
     """All of *pool* in the order of a draw by *seed*: the kinds in turn, each line once.
 
-    The place of a mutant hangs on its file, its function and its texts, not on the rest of the
+    The place of a mutant depends on its file, its function and its texts, not on the rest of the
     pool, so a change in one file leaves most of a draw as it was.
     """
 
@@ -233,7 +233,7 @@ class _Changes:
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
             self._add("condition", node, f"({ast.unparse(node.operand)})")
         elif isinstance(node, ast.Constant) and type(node.value) is int:
-            # Both ways in turn, as the place has it.
+            # Up or down, depending on the position in the text.
             step = 1 if node.value == 0 or (node.lineno + node.col_offset) % 2 else -1
             self._add("constant", node, f"({node.value + step})")
         if isinstance(node, ast.Subscript):
@@ -287,7 +287,7 @@ class _Changes:
         if isinstance(node.slice, ast.Slice):
             for bound in (node.slice.lower, node.slice.upper, node.slice.step):
                 if bound is not None and bound is not node.slice.step:
-                    # Counted from the end, 0 is no bound.
+                    # Bounds counted from the end move away from 0, which is no bound.
                     step = "- 1" if isinstance(bound, ast.UnaryOp) else "+ 1"
                     self._add("slice", bound, f"({ast.unparse(bound)}) {step}")
         else:

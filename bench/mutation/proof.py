@@ -1,7 +1,7 @@
-"""Whether a changed design is still the same one: Yosys joins the two, ABC decides.
+"""Proves that a changed design is equivalent to the original: Yosys makes a miter, ABC decides.
 
-The modules that a change touched are tried by themselves first: what is equal whatever comes in is
-equal in every design around it, and is proved in seconds where a whole engine takes minutes.
+The modules that a change touched are tried by themselves first: modules that are equal for all
+inputs are equal in every design, and are proved in seconds where a whole engine takes minutes.
 """
 
 import re
@@ -19,16 +19,16 @@ __all__ = ["BOUND", "equivalent"]
 BOUND = 30
 """Cycles from reset that a bounded proof covers."""
 
-_WHOLE_BYTES = 1 << 20  # of RTLIL: proofs of larger designs as wholes came to no end
+_WHOLE_BYTES = 1 << 20  # RTLIL; proofs of larger designs as a whole did not finish
 
 
 def equivalent(pairs: Iterable[tuple[Path, Path]], *, timeout: int = 60) -> str | None:
-    """How each pair of RTLIL files was proved equal; None unless all were.
+    """Prove each pair of RTLIL files equal; None unless all proofs succeed.
 
-    Each in the modules that differ, or as a whole if that fails and it is no engine.
-    All inputs are free in every cycle, the reset included. SRAM is what the bodies of its macros
-    say, which stand beside each file with the ending ``.v``. The answer is ``"for ever"`` or, where
-    one proof reached no further, ``"for 30 cycles"``.
+    Each pair is proved in the modules that differ, or as a whole if that fails and it is no engine.
+    All inputs are free in every cycle, the reset included. SRAM has the bodies of its macros from
+    the file beside each one with the ending ``.v``. The answer is ``"for ever"`` or, if one proof
+    is only a bounded one, ``"for 30 cycles"``.
     """
     bounded = False
     for before, after in pairs:
@@ -46,7 +46,7 @@ def equivalent(pairs: Iterable[tuple[Path, Path]], *, timeout: int = 60) -> str 
 
 
 def changed_modules(before: str, after: str) -> list[str]:
-    """The outermost modules that differ, by name; what holds one whose ports differ, in its place.
+    """Names of the outermost modules that differ; a parent in place of one whose ports differ.
 
     Modules are named as Amaranth names them: the path of the instance, ``design.port.fifo``.
     """
@@ -70,12 +70,12 @@ _SOURCE = re.compile(r'^ *attribute \\src ".*"\n', re.MULTILINE)
 
 
 def _modules(text: str) -> dict[str, str]:
-    """Name of a module -> its body, the places of its source apart."""
+    """Name of a module -> its body without source locations."""
     return {name: _SOURCE.sub("", body) for name, body in _MODULE.findall(text)}
 
 
 def _equal(before: Path, after: Path, top: str, timeout: int) -> bool | None:
-    """Whether the proof that module *top* is the same is bounded; None if there is none."""
+    """Prove module *top* the same: True if the proof is bounded, False if not, None if none."""
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         steps: list[str] = []
@@ -124,7 +124,7 @@ def _equal(before: Path, after: Path, top: str, timeout: int) -> bool | None:
 
 
 def _abc(folder: Path, commands: str, timeout: int) -> bool | None:
-    """What ABC finds out about the miter: equal, different, or neither."""
+    """Run ABC on the miter: True if equal, False if different, None if undecided."""
     abc = Path(str(metadata.distribution("pyosys").locate_file("pyosys"))) / "yosys-abc"
     try:
         log = subprocess.run(

@@ -1,8 +1,8 @@
 """Bugs that engineers make: each kind stands for a mistake of meaning, not for a sign gone wrong.
 
-They are told by what names say: a condition called ``ready`` is a stall, an assignment to
-``credit`` gives something back. So a draw of them finds what tests of one transfer do not: places
-lost for ever, packets that overtake, ages that are never renewed.
+Places are recognised by names: a condition called ``ready`` is a stall, an assignment to ``credit``
+returns something. Such bugs escape tests of a single transfer: slots lost for ever, packets that
+overtake, ages that are never renewed.
 """
 
 import ast

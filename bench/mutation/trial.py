@@ -1,4 +1,4 @@
-"""Mutants in copies of the tree: whether they change the hardware, and whether tests see it."""
+"""Trials of mutants in copies of the tree: do they change the hardware, and do tests kill them?"""
 
 import contextlib
 import hashlib
@@ -29,24 +29,24 @@ _LEFT_OUT = (".git", ".venv", "build", "__pycache__", "*.egg-info", ".pytest_cac
 _NO_SUCH_TEST = 4  # pytest's status for wrong arguments
 _FAILED = (1, 2)  # a test failed, or could not be collected
 _WAITING = 4
-"""A process may take so many times its CPU time: what waits for ever uses none."""
+"""Limit of wall time, as a multiple of CPU time: a process that waits for ever uses none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a mutant.
+    """Verdict on a mutant.
 
     Members
     -------
     verdict:
-        ``killed``, ``equivalent``, ``survived``, ``timeout``; or ``idle``, a change of no design of
-        its block, and ``stillborn``, one with which they cannot be built: such are not counted.
+        ``killed``, ``equivalent``, ``survived``, ``timeout``; or, not counted, ``idle`` (no design
+        of its block changes) and ``stillborn`` (the designs cannot be built with it).
     how:
         The test that failed, or the proof.
     seconds:
-        Of the tests.
+        Run time of the tests.
     source, tests:
-        Digests of the code of the file as it is and of the tests that the verdict hangs on, see
+        Digests of the code of the original file and of the tests that the verdict depends on, see
         `Judge`.
     """
 
@@ -63,33 +63,33 @@ def killed_by(outcome: Outcome) -> str:
 
 
 class Store:
-    """Outcomes in the user's cache, by the identity of the mutant; *anew* knows no earlier ones."""
+    """Outcomes in the user's cache, by the identity of the mutant; *anew* ignores earlier ones."""
 
     def __init__(self, folder: Path | None = None, *, anew: bool = False) -> None:
         self._kept = Verdicts(folder or default_cache_dir() / "mutants", anew=anew)
 
     def get(self, mutant: Mutant) -> Outcome | None:
-        """What is known, of whatever state of the sources."""
+        """Return the stored outcome, from any state of the sources; None if there is none."""
         try:
             return Outcome(**(self._kept.get(mutant.identity) or {}))
         except TypeError:
             return None
 
     def put(self, mutant: Mutant, outcome: Outcome) -> None:
-        """Keep *outcome*."""
+        """Store *outcome*."""
         self._kept.put(mutant.identity, asdict(outcome))
 
     def passed(self, state: str) -> bool:
-        """Whether a test passed on the unchanged tree; *state* tells both."""
+        """True if a test passed on the unchanged tree; *state* identifies both."""
         return self._kept.get(f"passed-{state}") is not None
 
     def note_passed(self, state: str) -> None:
-        """It did."""
+        """Record that the test passed on the unchanged tree."""
         self._kept.put(f"passed-{state}", {})
 
 
 def digest_of_tests(root: Path, tests: Iterable[str]) -> str:
-    """Twelve digits of files of tests and of what stands beside them for their use."""
+    """Twelve hexadecimal digits of test files and the helper modules beside them."""
     found = hashlib.sha256()
     chosen = {root / path for path in tests}
     folders = {path.parent for path in chosen} | {root / "tests" / "hw" / "common"}
@@ -102,7 +102,7 @@ def digest_of_tests(root: Path, tests: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def lane(root: Path, warm: Path | None = None) -> Iterator["Lane"]:
-    """A copy of the tree at *root* and a cache of its own, deleted in the end."""
+    """A copy of the tree at *root* with a cache of its own; both are deleted on exit."""
     with TemporaryDirectory(prefix="foldwire-mutants-") as folder:
         made = Lane(root, Path(folder), default_cache_dir() if warm is None else warm)
         try:
@@ -119,9 +119,9 @@ class Lane:
     root:
         The tree.
     folder:
-        Where the copy and its cache are made.
+        Folder of the copy and its cache.
     warm:
-        A cache whose files the lane's own begins with.
+        A cache with whose files the lane's own one starts.
     """
 
     def __init__(self, root: Path, folder: Path, warm: Path) -> None:
@@ -133,25 +133,25 @@ class Lane:
         self._fresh_cache()
 
     def stop(self) -> None:
-        """End what runs."""
+        """Kill the running process."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def emit(self, designs: str, folder: Path) -> str | None:
-        """Write the designs of the tree as it is; what was said if they cannot be built."""
+        """Write the designs of the tree as it is; return None, or the output if building fails."""
         status, text = self._run(["bench.mutation.designs", designs, str(folder)], timeout=300)
         return None if status == 0 else text[-2000:] or "no end in 300 s"
 
     def first_failure(
         self, tests: Sequence[str], *, timeout: float, shared: bool = False
     ) -> str | None:
-        """The test that fails first, empty if all pass, None if they end not in time.
+        """Run tests; return the first that fails, empty if all pass, None if time runs out.
 
-        They have *timeout* seconds of CPU time: other work on the machine kills no mutant.
+        *timeout* is in seconds of CPU time, so that other work on the machine kills no mutant.
 
-        What is compiled goes to the lane's own cache, or if *shared* to the one that it began with.
+        Compiled models go to the lane's own cache or, if *shared*, to the one that it started with.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class Lane:
             return None
         if status == 0:
             return ""
-        # Parameters in the name of a test may hold spaces.
+        # Parameters in the name of a test may contain spaces.
         found = re.search(r"^(?:FAILED|ERROR) ([^\s[]+(?:\[.*?\])?)(?: - |$)", text, re.MULTILINE)
         if status not in _FAILED or found is None:
             kind = LookupError if status == _NO_SUCH_TEST else RuntimeError
@@ -187,7 +187,7 @@ class Lane:
 
     def _replace(self, path: Path, text: bytes) -> None:
         path.write_bytes(text)
-        # A compiled file is told from a stale one by size and second only.
+        # Python tells stale compiled files by size and modification time in seconds only.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
             compiled.unlink()
 
@@ -195,7 +195,7 @@ class Lane:
         shutil.rmtree(self._cache, ignore_errors=True)
         shutil.rmtree(self.tree / "build", ignore_errors=True)
         self._cache.mkdir(parents=True)
-        # Others work in that cache: what they take away meanwhile is not needed.
+        # Other processes use that cache; files that they remove meanwhile are not needed.
         for folder, _, names in os.walk(self._warm):
             inside = Path(folder).relative_to(self._warm)
             if inside.parts[:1] == ("mutants",):
@@ -223,7 +223,7 @@ class Lane:
                 [sys.executable, "-m", *module], cwd=self.tree, env=environment, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
             )
-            # A limit of each process, so a compiler's time does not count as a test's.
+            # A limit per process, so a compiler's time does not count as a test's.
             seconds = math.ceil(timeout)
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
             try:
@@ -239,7 +239,7 @@ class Lane:
 
 
 def _link(path: Path, target: Path) -> None:
-    """One file under two names, or a copy on another disk."""
+    """Hard-link a file, or copy it to another disk."""
     try:
         os.link(path, target)
     except FileNotFoundError:
@@ -259,12 +259,12 @@ def try_mutant(
     before:
         Folder with the designs of the unchanged tree.
     known:
-        What became of it with other tests or other surroundings: the test that killed it then is
-        asked first.
+        Its outcome with other tests or other sources around it: the test that killed it then is
+        run first.
     timeout:
         Seconds of CPU time for the tests.
     source:
-        Digest that the outcome is kept with.
+        Digest that is stored with the outcome.
     """
     kept: dict[str, Any] = {"source": source}
     with TemporaryDirectory() as scratch, lane.mutated(mutant):
