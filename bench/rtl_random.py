@@ -89,7 +89,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 
 def _found(kind: Kind, cases: Sequence[Any], kept: Kept, processes: int
            ) -> Iterator[tuple[Any, Finding, float]]:
-    """Each case with its finding, and the seconds that an interrupted run took for it."""
+    """Yield each case with its finding, and the seconds that an interrupted run spent on it, or 0."""
     parts = [hashlib.sha256(repr(case).encode()).hexdigest()[:16] for case in cases]
     before = [kept.get(part, says=False) for part in parts]
     if any(before):
@@ -118,7 +118,7 @@ def _enough(kind: Kind, engines: int, classes: dict[str, int]) -> bool:
 
 
 def show(finding: Finding, case: Any) -> None:
-    """One line."""
+    """Print a finding: one line, and one for each violation."""
     verdict = "VIOLATION" if finding.violations else "ok"
     ranks = ", ".join(f"{count} {what}" for what, count in Counter(finding.ranks).items())
     print(f"{case.fault:24} {verdict:9} {case}: {ranks}", flush=True)

@@ -20,11 +20,11 @@ __all__ = ["MOST_ABORTS", "TIMEOUTS", "EpochCase", "draw_epoch_cases", "run_epoc
 
 MOST_ABORTS = 200
 TIMEOUTS = (200, 20_000, 65_535)
-"""Of tables, in cycles. Beside these there is 0, never, where a table has room for all blocks that
-may be under way, so that none gives up a sum which no operand would end."""
+"""Time-outs of tables, in cycles. 0, for never, is added where a table has room for all blocks that
+may be in flight, so that it gives up no sum that no operand would complete."""
 
 WATCHDOG = 3000
-"""Cycles without progress, after which the last all-reduce is given up."""
+"""Cycles without progress after which the last all-reduce is aborted."""
 
 _SMALL = replace(switch_preset("test"), timeout_bits=16)
 SWITCHES = {
@@ -32,7 +32,7 @@ SWITCHES = {
     4: replace(_SMALL, entries=4, ports=6),
     32: replace(_SMALL, entries=32),
 }
-"""By entries of a table."""
+"""Configurations by entries of a table."""
 
 _LIMIT = 40_000
 _OPS = (ReduceOp.SUM_I32, ReduceOp.SUM_I32, ReduceOp.MAX_F32)
@@ -40,33 +40,34 @@ _OPS = (ReduceOp.SUM_I32, ReduceOp.SUM_I32, ReduceOp.MAX_F32)
 
 @dataclass(frozen=True, kw_only=True)
 class EpochCase:
-    """A system, what is left in its tables, and what comes after it.
+    """A system, operands that are left in its tables, and the aborts and commands after them.
 
     Members
     -------
     entries, timeout:
-        Of tables; cycles.
+        Entries of a table; its time-out in cycles.
     members, leaf:
-        Endpoints; those at a switch below the root, 0: there is one switch per plane.
+        Endpoints; endpoints at each leaf switch, 0 for one switch per plane.
     links:
-        Of an endpoint, hence planes.
+        Links of an endpoint, one for each plane.
     mode:
         ``push`` or ``pull``.
     aborts:
         Epochs that end after the first operands were left in tables.
     leaves:
-        Chance that operands are left before each further abort, too.
+        Probability that operands are left before each further abort, too.
     hasty:
-        Chance that an abort does not wait until all have come to the epoch before it.
+        Probability that an abort does not wait until all have reached the epoch before it.
     op, left, elements:
-        Of all; of what is left, and of the all-reduce at the end. If these are the same, no
-        contract tells the commands apart.
+        Operation of all commands; elements of those that leave operands, and of the last one. If
+        these are the same, no contract tells the commands apart.
     late:
-        The member that does not begin what is left, and is late at the end.
+        The member that does not start the commands that leave operands, and starts the last one
+        late.
     stalls, latency:
-        Of memories, 0 to 1; of links, in cycles.
+        Stall rate of memories, 0 to 1; latency of links in cycles.
     seed:
-        Of the data, of times, and of who aborts.
+        Seed of the data, of times, and of the aborting endpoints.
     """
 
     entries: int
@@ -88,12 +89,12 @@ class EpochCase:
 
     @property
     def switch(self) -> SwitchConfig:
-        """Of all switches."""
+        """Configuration of all switches."""
         return SWITCHES[self.entries]
 
     @property
     def dma(self) -> SwitchDmaConfig:
-        """Of all endpoints."""
+        """Configuration of all endpoints."""
         return replace(dma_preset("test"), links=self.links)
 
     def __str__(self) -> str:
@@ -106,8 +107,8 @@ class EpochCase:
 
 
 def draw_epoch_cases(seed: int, count: int) -> list[EpochCase]:
-    """*count* of them; in every third one no memory stalls, in every other one the number of epochs
-    is one that their low three bits do not show."""
+    """Draw *count* cases; in every third one no memory stalls, in every other one the number of
+    aborts is a multiple of 8, which the low three bits of epochs do not show."""
     rng = random.Random(seed)
     return [_draw(rng, number) for number in range(count)]
 
@@ -144,9 +145,9 @@ def _draw(rng: random.Random, number: int) -> EpochCase:
 
 
 def run_epochs(case: EpochCase, switch_type: type = Switch) -> dict[str, Any]:
-    """What became of a case: ``verdict``, ``exact``, ``reported`` or ``wrong``, and what each rank
-    says. A run is wrong if a rank is that neither has the sum nor says so, or if it does not
-    end."""
+    """Run a case; return its ``verdict`` (``exact``, ``reported`` or ``wrong``) and the outcomes of
+    its ``ranks``. A run is wrong if a rank neither has the sum nor reports that, or if the run does
+    not end."""
     try:
         ranks = _Run(case, switch_type).ranks()
     except AssertionError as error:
@@ -172,7 +173,7 @@ class _Run:
         self.epoch = 0
 
     def ranks(self) -> list[str]:
-        """Leave operands, abort, reduce; what each rank says of the end."""
+        """Leave operands, abort, reduce; return the outcome of the end on each rank."""
         self._leave()
         for number in range(self.case.aborts):
             if number and self.rng.random() < self.case.leaves:
@@ -183,16 +184,16 @@ class _Run:
         return self._reduce()
 
     def _leave(self) -> None:
-        """All but the late member begin, while there is time to send something."""
+        """Start all but the late member, with time to send some operands."""
         rng, system = self.rng, self.system
         if any(not each["ready"] for each in system.ask("status")):
-            return  # the abort before did not wait
+            return  # the previous abort did not wait
         job = AllReduce(system, self.case.op, self.case.left, seed=rng.getrandbits(32))
         job.start([node for node in job.nodes if node.number != self.case.late])
         self._pass(rng.randint(60, 400))
 
     def _abort(self) -> None:
-        """One endpoint gives up, or two at about the same time, or one joins anew."""
+        """Abort at one endpoint, or at two at about the same time, or let one rejoin."""
         rng, nodes = self.rng, self.system.nodes
         if rng.random() < 0.1:
             rng.choice(nodes).join()
@@ -202,8 +203,8 @@ class _Run:
         self._pass(rng.randint(10, 40))
 
     def _meet(self) -> None:
-        """As the manual says: clear `aborted`, wait until all are ready, in one epoch, a later
-        one."""
+        """Do what the manual says: wait until all are ready in one epoch, which must be a later
+        one, and clear `aborted`."""
         system, begin = self.system, self.system.cycle
         while True:
             assert system.cycle - begin < _LIMIT, "not all become ready"
@@ -224,7 +225,7 @@ class _Run:
             self.system.step()
 
     def _reduce(self) -> list[str]:
-        """New data of all; the late member is the last to begin."""
+        """All-reduce new data; the late member starts last."""
         system, rng = self.system, self.rng
         told = dict.fromkeys(("done", "aborted", "refused", "invalid"), 1)
         for node in system.nodes:
@@ -248,7 +249,7 @@ class _Run:
 
 
 def _said(words: np.ndarray, job: AllReduce, causes: dict[str, int], outstanding: int) -> str:
-    """Of a rank: ``exact``, what it reports, or that it does neither."""
+    """Outcome of a rank: ``exact``, its reports, or a phrase for neither."""
     inputs: Sequence[np.ndarray] = job.inputs
     right = sum(inputs) if job.op is ReduceOp.SUM_I32 else np.maximum.reduce(inputs)
     equal = words.tobytes() == np.asarray(right, words.dtype).tobytes()

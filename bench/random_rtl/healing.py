@@ -22,18 +22,18 @@ __all__ = ["CABLES", "FAULTS", "LEAST_PCT", "MOST_CYCLES", "HealingCase", "draw_
            "run_healing"]
 
 MOST_CYCLES = 10_000
-"""In which the others finish a collective without a dead member."""
+"""Limit in which the others finish a collective without a dead member."""
 
 LEAST_PCT = 95.0
-"""Of the rate that another region keeps, once the dead one's all-reduce is given up."""
+"""Least rate of another region, in percent, once the dead one's all-reduce is aborted."""
 
 CABLES = "keepalive_cycles" in {field.name for field in fields(RetryConfig)}
-"""Whether links with retry come back when a cable is mended."""
+"""True if links with retry recover when a cable is repaired."""
 
 FAULTS = (
-    "resets",  # of one endpoint, one after the other; it joins anew each time
-    "dead by reset",  # an endpoint is reset, and says nothing until it is mended
-    "dead memory",  # of an endpoint, until it is mended
+    "resets",  # several resets of one endpoint, which rejoins each time
+    "dead by reset",  # an endpoint is reset, and silent until it is repaired
+    "dead memory",  # an endpoint's memory stops until it is repaired
     "unknown kinds",
     "table writes",
     "ports",  # disabled for a while, or credits counted anew
@@ -42,7 +42,7 @@ FAULTS = (
 
 _WATCHDOG = 3000
 _LIMIT = 40_000
-_SETTLES = 1000  # cycles for what tables give up
+_SETTLES = 1000  # cycles in which tables time out
 _TIMED_ELEMENTS, _TIMED = 1500, 3
 _SKEW = 30  # cycles between the starts of two members
 _RETRY = {"slots": 8, "timeout_cycles": 100, "tries": 4}
@@ -57,17 +57,17 @@ class HealingCase:
     groups:
         Endpoints of each region.
     leaf:
-        Endpoints at a switch below the root; 0: one switch per plane.
+        Endpoints at each leaf switch; 0: one switch per plane.
     links:
-        Of an endpoint, hence planes.
+        Links of an endpoint, one for each plane.
     mode:
         ``push`` or ``pull``.
     fault:
         One of `FAULTS`.
     stalls, latency:
-        Of memories, 0 to 1; of links, in cycles.
+        Stall rate of memories, 0 to 1; latency of links in cycles.
     seed:
-        Of all else.
+        Seed of everything else.
     """
 
     groups: tuple[tuple[int, ...], tuple[int, ...]]
@@ -81,17 +81,17 @@ class HealingCase:
 
     @property
     def switch(self) -> SwitchConfig:
-        """Of all switches."""
+        """Configuration of all switches."""
         return SWITCHES[4]
 
     @property
     def dma(self) -> SwitchDmaConfig:
-        """Of all endpoints."""
+        """Configuration of all endpoints."""
         return replace(dma_preset("test"), links=self.links)
 
     @property
     def retry(self) -> RetryConfig | None:
-        """Of all links."""
+        """Retry configuration of all links; None without retry."""
         if self.fault != "cables":
             return None
         given: dict[str, Any] = {**_RETRY, "keepalive_cycles": 2500}
@@ -107,7 +107,7 @@ class HealingCase:
 
 
 def draw_healing_cases(seed: int, count: int) -> list[HealingCase]:
-    """*count* of them, all faults by turns."""
+    """Draw *count* cases, all faults in turn."""
     rng = random.Random(seed)
     return [_draw(rng, FAULTS[number % len(FAULTS)]) for number in range(count)]
 
@@ -130,13 +130,13 @@ def _draw(rng: random.Random, fault: str) -> HealingCase:
 
 
 class Wrong(Exception):
-    """A rank has something else than the sum and does not say so, or is told of what is no matter
-    of its region."""
+    """A rank has a wrong sum and does not report it, or gets an interrupt that does not concern its
+    region."""
 
 
 def run_healing(case: HealingCase) -> dict[str, Any]:
-    """What became of a case: ``wrong`` and ``stuck`` in words, or None; ``cycles`` until the others
-    had finished without the dead member; ``pct``: rate of the other region in percent of what it
+    """Run a case; return ``wrong`` and ``stuck`` in words, or None; ``cycles`` until the others had
+    finished without the dead member; ``pct``, the rate of the other region in percent of what it
     was before. The latter two are None where they are not measured."""
     run = None
     found: dict[str, Any] = {"wrong": None, "stuck": None}
@@ -171,7 +171,7 @@ class _Run:
         self.alone = 0
 
     def go(self) -> None:
-        """A clean collective, the fault, what heals it, clean collectives again."""
+        """Run a clean collective, the fault, its healing, and clean collectives again."""
         if self.case.fault.startswith("dead"):
             self.alone = self._time_healthy()
         self._clean()
@@ -190,7 +190,7 @@ class _Run:
     # ---- Hosts.
 
     def _prepare(self, number: int) -> None:
-        """Interrupts of an endpoint, as its host wants them."""
+        """Set the watchdog of an endpoint and enable the interrupts that its host wants."""
         node = self.system.nodes[number]
         watchdog = _WATCHDOG * (1 if number in self.victims else 4)
         node.write("watchdog", cycles=watchdog, tries=0, abort=1)
@@ -213,7 +213,7 @@ class _Run:
             self.system.step()
 
     def _told(self, members: Sequence[int]) -> bool:
-        """Whether all have an interrupt."""
+        """True if all *members* have a pending interrupt."""
         return all(self.system.nodes[k].pins.get("irq") for k in members)
 
     def _job(self, region: int, elements: int) -> AllReduce:
@@ -221,15 +221,15 @@ class _Run:
                          seed=self.rng.getrandbits(32))
 
     def _begin(self, elements: tuple[int, int]) -> list[AllReduce]:
-        """An all-reduce in each region."""
+        """Start an all-reduce in each region."""
         jobs = [self._job(region, each) for region, each in enumerate(elements)]
         for job in jobs:
             job.start()
         return jobs
 
     def _judge(self, job: AllReduce, *, exact: bool, but: Sequence[int] = ()) -> bool:
-        """Whether it was given up. Its members have the sum, or, if it need not be *exact*, say
-        that it was given up; of members *but* nothing is asked. Interrupts are cleared."""
+        """Check that members have the sum or, unless *exact*, report an abort; members *but* are
+        not checked. Return True if any of them aborted. Interrupts are cleared."""
         members = [k for k in job.members if k not in but]
         told = self.system.ask("interrupt", nodes=[self.system.nodes[k] for k in members])
         right = sum(job.inputs)
@@ -252,7 +252,7 @@ class _Run:
         return gives_up
 
     def _ready(self, members: Sequence[int], cycles: int = _LIMIT) -> None:
-        """Wait until they are, in one epoch."""
+        """Wait until *members* are ready in the same epoch."""
         nodes, begin = [self.system.nodes[k] for k in members], self.system.cycle
         while True:
             states = self.system.ask("status", nodes=nodes)
@@ -263,8 +263,8 @@ class _Run:
             self._pass(20)
 
     def _time_others(self) -> int:
-        """Cycles of all-reduces of the other region, whose members begin at slightly different
-        times: how links and tables fall into step makes 10 % of their time."""
+        """Cycles of all-reduces of the other region, whose members start at slightly different
+        times, since it changes the time by 10 % how links and tables fall into step."""
         spent = 0
         for _ in range(_TIMED):
             job = self._job(1, _TIMED_ELEMENTS)
@@ -278,8 +278,8 @@ class _Run:
         return spent
 
     def _time_healthy(self) -> int:
-        """The same, behind all-reduces of both regions and aborts of the first, with nobody
-        dead."""
+        """Cycles of `_time_others` after all-reduces of both regions and aborts of the first, with
+        nobody dead."""
         spent = 0
         for _ in range(2):
             self._clean()
@@ -291,7 +291,7 @@ class _Run:
         return spent // 2
 
     def _clean(self) -> None:
-        """Both regions reduce, exactly."""
+        """Run an all-reduce in both regions; results must be exact."""
         for members in (self.victims, self.others):
             self._ready(members)
         everybody = [*self.victims, *self.others]
@@ -302,7 +302,7 @@ class _Run:
             self._judge(job, exact=True)
 
     def _at_rest(self) -> None:
-        """All credits are home, nothing is held."""
+        """Check that all credits are home and nothing is held."""
         system = self.system
         self._pass(200)
         for k in range(self.case.links):
@@ -320,19 +320,19 @@ class _Run:
     # ---- Software of the switches.
 
     def _offer(self, s: int, name: str, index: int | None, **values: int) -> int:
-        """A write while everything goes on; its response."""
+        """Write a register while everything runs; return the response."""
         response: int = self.system.switches[s].offer_in(self.system, name, index, **values)
         return response
 
     def _insist(self, s: int, name: str, index: int | None, **values: int) -> None:
-        """Write again until it is taken."""
+        """Repeat a write until it is accepted."""
         begin = self.system.cycle
         while self._offer(s, name, index, **values):
             assert self.system.cycle - begin < _LIMIT, f"{name} of switch {s} is refused for ever"
             self._pass(20)
 
     def _rows(self, region: int, members: Sequence[int], only: Sequence[int] | None = None) -> None:
-        """Rows of a region with these members, on all switches."""
+        """Write the rows of a region with these members, on all switches or *only* some."""
         system = self.system
         links = system.pruned(members, system.fabric.trees[0])
         homes = [home for home in system.fabric.homes[0] if home in members]
@@ -347,7 +347,7 @@ class _Run:
         system.groups[region] = sorted(members)
 
     def _routes(self, s: int) -> None:
-        """Routes of a switch, as they were."""
+        """Restore the routes of a switch."""
         system = self.system
         here = [next((spot for spot in each if system.plane[spot[0]] == system.plane[s]), None)
                 for each in system.places]
@@ -358,7 +358,7 @@ class _Run:
             self._insist(s, name, index, **values)
 
     def _members(self, members: Sequence[int], region: int = 0) -> None:
-        """These endpoints become the members of a region, and are ready."""
+        """Make these endpoints the members of a region, and wait until they are ready."""
         for k in members:
             self._until(lambda k=k: self._outstanding(k) == 0, f"endpoint {k} gives nothing up")
             node = self.system.nodes[k]
@@ -377,7 +377,7 @@ class _Run:
         return count
 
     def _reset(self, number: int, *, joins: bool) -> None:
-        """Of an endpoint alone."""
+        """Reset one endpoint; with *joins*, set it up and let it rejoin."""
         node = self.system.nodes[number]
         node.restart()
         if joins:
@@ -405,7 +405,7 @@ class _Run:
             self._clear(self.victims)
 
     def _dead(self) -> None:
-        """A member takes nothing any more: the others go on without it; later it comes back."""
+        """Let a member stop accepting packets: the others go on without it; later it returns."""
         rng, system = self.rng, self.system
         dead = rng.choice(self.victims)
         alive = [k for k in self.victims if k != dead]
@@ -418,7 +418,7 @@ class _Run:
             self._reset(dead, joins=False)
         self._until(lambda: self._told(alive), "the others do not give up")
         if not self._judge(jobs[0], exact=False, but=[dead]):
-            # What was left was in time for all but the dead.
+            # All but the dead member had finished: start another one, to be aborted.
             jobs[0] = self._job(0, 300)
             jobs[0].start()
             self._until(lambda: self._told(alive), "the others do not give up")
@@ -441,7 +441,7 @@ class _Run:
         if not first:
             self._measure()
         assert self.cycles <= MOST_CYCLES, f"the others took {self.cycles} cycles"
-        # It is mended.
+        # Repair it.
         if frozen:
             system.nodes[dead].memory.frozen = False
         for s, p in system.places[dead]:
@@ -474,7 +474,7 @@ class _Run:
         self._until(lambda: self._told([*self.victims, *self.others]), "unknown kinds stop it")
         for job in jobs:
             self._judge(job, exact=True)
-        # Those that wait for a credit come when nothing moves.
+        # Packets that wait for a credit are sent once nothing else moves.
         self._until(lambda: not any(tap.added for tap in taps.values()), "packets are not taken")
         self._pass(200)
         count = sum(tap.met for tap in taps.values())
@@ -483,7 +483,7 @@ class _Run:
             raise Wrong(f"{count} packets of unknown kinds, {dropped} dropped")
 
     def _dropped(self) -> int:
-        """Packets dropped so far as damaged."""
+        """Number of packets dropped so far as damaged."""
         here = sum(each["count"] for k in range(self.case.links)
                    for each in self.system.ask("dropped_damaged", k))
         there = sum(switch.counters().get("dropped_damaged", 0) for switch in self.system.switches)
@@ -516,7 +516,7 @@ class _Run:
             self._insist(s, "timeout", None, cycles=200)
         self._pass(_SETTLES)
         for s in sorted(touched):
-            # What is for a link behind which there is nobody, or for no home, never leaves.
+            # Operands for a link without a member behind it, or for no home, never leave.
             held = system.switches[s].read("held")["regions"]
             if held:
                 self._insist(s, "purge", None, regions=held)
@@ -554,8 +554,8 @@ class _Run:
             self._members(self.victims)
 
     def _cables(self) -> None:
-        """Cut in one direction or both, and mended; where that takes long all-reduces are given
-        up."""
+        """Cut cables in one direction or both, and repair them; if that takes long, all-reduces are
+        aborted."""
         rng, system = self.rng, self.system
         for _ in range(rng.randint(1, 3)):
             victim = rng.choice(self.victims)

@@ -13,8 +13,8 @@ __all__ = ["HoardingSwitch"]
 
 
 class _NoPurge(wiring.Component):
-    """An `EpochTracker` of which nothing is purged, and every link is taken at all times. Notices
-    go on, and are answered, as by the right one."""
+    """An `EpochTracker` that never purges, and takes every link for current at all times. Notices
+    are forwarded and answered as by the right one."""
 
     def __init__(self, config: Any) -> None:
         self._tracker = EpochTracker(config)
@@ -39,7 +39,7 @@ class _NoPurge(wiring.Component):
 
 
 class HoardingSwitch(Switch):
-    """Operands of every epoch stay in its tables and buffers."""
+    """Keeps operands of every epoch in its tables and buffers."""
 
     def elaborate(self, platform: Any) -> Module:
         with patch("hw.switch.switch.EpochTracker", _NoPurge):

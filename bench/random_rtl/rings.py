@@ -50,9 +50,9 @@ class Case:
     command:
         The collective, without its addresses.
     skew:
-        Cycles that a rank may be late.
+        Most cycles that a rank may start late.
     seed:
-        Of the data, of the place of the fault, and of its time.
+        Seed of the data, and of the place and time of the fault.
     """
 
     engine: AceConfig | SmartNicConfig
@@ -80,7 +80,7 @@ def draw_engines(rng: random.Random, count: int) -> list[AceConfig | SmartNicCon
         try:
             drawn = _ace(rng) if len(found) % 2 == 0 else _nic(rng)
         except ValueError:
-            continue  # its parts do not fit together
+            continue  # an invalid combination
         if drawn not in found:
             found.append(drawn)
     return found
@@ -167,7 +167,7 @@ def _driver(case: Case) -> type[RingDriver]:
 
 
 class RingTrial(Trial):
-    """The ring of a case, and collectives on it one after the other."""
+    """Runs collectives on the ring of a case, one after the other."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -199,10 +199,10 @@ class RingTrial(Trial):
         self, commands: Sequence[Command] | None = None, *,
         aborts: Sequence[tuple[int, int]] = (),
     ) -> list[Attempt]:
-        """Do the collective on all ranks, with the *commands* of each if they differ.
+        """Run the collective on all ranks, with the *commands* of each if they differ.
 
-        *aborts* are ranks that abort and how long after their command. The interrupts of all ranks
-        are read in the end, and cleared.
+        *aborts* are pairs of a rank and the cycles from its command to its abort. In the end the
+        interrupts of all ranks are read and cleared.
         """
         ring, nodes = self.ring, self.ring.system.nodes
         given = [self.command] * len(nodes) if commands is None else list(commands)
@@ -213,7 +213,7 @@ class RingTrial(Trial):
                 node.delay(cycles)
                 ring.write(node, "control", **self._abort())
         ring.next_collective()
-        # Until nothing is outstanding: a collective that was given up raises no interrupt on ACE.
+        # Wait until nothing is outstanding: an aborted collective raises no interrupt on ACE.
         waits = [RingDriver.wait(ring, node) for node in nodes]
         try:
             ring.system.run(max_cycles=self.limit, drain=False)
@@ -221,7 +221,7 @@ class RingTrial(Trial):
             ring.system.give_up_waits()
         ring.system.run(max_cycles=self.limit, drain=False)
         found = []
-        # What was sent last may still be on its way when a command is over.
+        # The last packets may still be in flight when a command is done.
         for node in nodes:
             node.delay(100 + 2 * self.case.ring.latency_cycles)
         for rank, node in enumerate(nodes):
@@ -245,7 +245,7 @@ class RingTrial(Trial):
         self.ring.start(node, command)
 
     def _abort(self) -> dict[str, int]:
-        """What one host writes to abort by itself; ACE wants an epoch that is new to its node."""
+        """Fields that one host writes to abort alone; ACE needs an epoch new to its node."""
         self._aborts += 1
         named = {each.name for each in self.ring.registers.registers["control"].fields}
         return {"abort": 1} | ({"epoch": 4 + self._aborts % 4} if "epoch" in named else {})
@@ -256,7 +256,7 @@ class RingTrial(Trial):
         return [np.ascontiguousarray(each).view(np.uint32) for each in found]
 
     def watch(self, cycles: int) -> None:
-        """Let engines that have a watchdog report that nothing moves for so many cycles."""
+        """Set watchdogs, where engines have them, to *cycles* without progress."""
         if "watchdog" in self.ring.registers.registers:
             for node in self.ring.system.nodes:
                 self.ring.write(node, "watchdog", cycles=cycles)
@@ -268,10 +268,10 @@ class RingTrial(Trial):
         return _with_fault(self, {port: after[port] - before[port] for port in after}, spent)
 
     def recover(self) -> str | None:
-        """Abort everything as the documents prescribe; why it did not come to rest, if so."""
+        """Abort everything as documented; return why the ring did not come to rest, or None."""
         system = self.ring.system
         unlimited = system.run
-        # A ring that never comes to rest shall not take a hundred million cycles.
+        # Keep a ring that never comes to rest from running for a hundred million cycles.
         system.run = lambda **options: unlimited(**{"max_cycles": self.limit} | options)
         try:
             self.ring.recover()
@@ -291,14 +291,14 @@ def _headers(system: Any) -> dict[tuple[int, int], int]:
 
 
 def run_case(case: Case) -> Finding:
-    """A clean collective, one with the fault, and a clean one again."""
+    """Run a clean collective, one with the fault, and a clean one again."""
     return run_trial(case, RingTrial, (CosimError,))
 
 
 def _with_fault(
     trial: RingTrial, sent: Mapping[tuple[int, int], int], spent: int
 ) -> tuple[list[Attempt], set[int]]:
-    """The collective with the fault; and the ranks whose own hosts gave it up.
+    """Run the collective with the fault; return its outcomes and the ranks whose hosts aborted.
 
     *sent* are the packets of each port, and *spent* the cycles, of one without a fault.
     """
@@ -307,7 +307,7 @@ def _with_fault(
     if "abort" in case.fault:
         ranks = {"abort of one node": 1, "aborts of two nodes": 2}.get(case.fault, nodes)
         chosen = rng.sample(range(nodes), ranks)
-        # Now and then the same node twice, as a host does that has waited long enough.
+        # Sometimes the same node twice, as by a host that has waited long enough.
         if ranks > 1:
             chosen += rng.choices(chosen, k=rng.randint(0, 2))
         aborts = [(rank, rng.randint(0, spent)) for rank in chosen]
@@ -324,7 +324,7 @@ def _with_fault(
 
 
 def _differing(trial: RingTrial) -> list[Command]:
-    """Commands of which one rank's is not that of the others."""
+    """Commands of all ranks, one of which differs from the others."""
     rng, command, fault = trial.rng, trial.command, trial.case.fault
     floats = [ReduceOp.SUM_F32, ReduceOp.MIN_F32, ReduceOp.MAX_F32]
     if fault == "lengths differ":
@@ -344,7 +344,7 @@ def _differing(trial: RingTrial) -> list[Command]:
 
 
 def _break_memory(trial: RingTrial) -> Any:
-    """Let one beat of a rank's vector or result fail, the first, the last or any; its node."""
+    """Make the first, the last or any beat of a rank's vector or result fail; return its node."""
     rng, write = trial.rng, "write" in trial.case.fault
     data = trial._expected if write else trial.inputs
     rank = rng.choice([rank for rank, each in enumerate(data) if len(each)])  # some have no shard
@@ -357,10 +357,10 @@ def _break_memory(trial: RingTrial) -> Any:
 
 
 def _place(trial: RingTrial, sent: Mapping[tuple[int, int], int]) -> Fault:
-    """A packet among those of the collective, and what happens to it."""
+    """Draw a packet of the collective, and the fault that it meets."""
     rng, fault = trial.rng, trial.case.fault
-    packets = 1 if isinstance(trial.case.engine, AceConfig) else 2  # so many make a frame
-    # A packet is repeated before the next one, which must be of the same collective.
+    packets = 1 if isinstance(trial.case.engine, AceConfig) else 2  # in a frame
+    # A packet is repeated before the next one, which must belong to the same collective.
     spared = packets if fault == "packet repeated" else 0
     node, port = rng.choice([end for end, count in sent.items() if count >= packets + spared])
     number = packets * rng.randrange((sent[node, port] - spared) // packets)

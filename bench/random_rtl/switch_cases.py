@@ -29,13 +29,13 @@ CLASSES = (
 )
 
 PARTS = {"all-gather": Part.SEND, "broadcast": Part.SEND, "reduce-scatter": Part.STORE}
-"""Collectives of endpoints that send, or store, a part alone."""
+"""Collectives in which endpoints send, or store, only a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Configurations of the switches, the endpoints, and their links; without *retry* wires must be
-    good."""
+    """Configurations of the switches, the endpoints, and their links; without *retry*, wires must
+    be error-free."""
 
     switch: SwitchConfig
     dma: SwitchDmaConfig
@@ -51,20 +51,21 @@ class Case:
     engine:
         Configurations.
     groups:
-        Endpoints of each region. The fault concerns the first; the others work on at the same time.
+        Endpoints of each region. The fault is in the first one; the others run at the same time.
     leaf:
-        Endpoints at a switch below the root; 0: one switch per plane.
+        Endpoints at each leaf switch; 0: one switch per plane.
     mode:
-        ``push``, ``pull``, or ``whole``: pull for which own operands travel, too.
+        ``push``, ``pull``, or ``whole``: pull in which own operands travel, too.
     what:
-        Of the first region: ``all-reduce``, one of `PARTS`, or ``deterministic``: FP32 in fixed
-        point.
+        Collective of the first region: ``all-reduce``, one of `PARTS`, or ``deterministic``, that
+        is FP32 in fixed point.
     fault:
         One of `CLASSES`.
     latency, stalls, timeout, skew:
-        Of links; of memories, 0 to 1; of tables; by which endpoints may be late: in cycles.
+        Latency of links; stall rate of memories, 0 to 1; time-out of tables; most cycles that an
+        endpoint starts late. Times in cycles.
     seed:
-        Of the data, of the place of the fault, and of its time.
+        Seed of the data, and of the place and time of the fault.
     """
 
     engine: Engine
@@ -93,7 +94,7 @@ class Case:
 
 
 def draw_engines(rng: random.Random, count: int) -> list[Engine]:
-    """*count* different ones, every other with retry, small enough to run fast."""
+    """Draw *count* different engines, every other one with retry, small enough to run fast."""
     found: list[Engine] = []
     while len(found) < count:
         packets = rng.choice((1, 2, 2, 4))
@@ -119,13 +120,13 @@ def draw_engines(rng: random.Random, count: int) -> list[Engine]:
 
 
 def kinds_of(dma: SwitchDmaConfig) -> list[str]:
-    """What endpoints can do, an all-reduce as often as one in parts."""
+    """Collectives that endpoints can do; an all-reduce counts twice if others are in parts."""
     parts = list(PARTS) if dma.parts else []
     return ["all-reduce"] * (2 if parts else 1) + ["deterministic"] * dma.fixed_point + parts
 
 
 def draw_case(rng: random.Random, engine: Engine, fault: str) -> Case | None:
-    """A collective on a system of *engine*; None if the fault does not go with it."""
+    """Draw a collective on a system of *engine*; None if the fault cannot occur in it."""
     ports = engine.switch.ports
     leaf = rng.choice((0, 0, 2, ports - 1))
     most = min(MOST_ENDPOINTS, leaf * ports if leaf else ports)
@@ -149,9 +150,9 @@ def draw_case(rng: random.Random, engine: Engine, fault: str) -> Case | None:
         seed=rng.getrandbits(32),
     )
     if fault == "packet repeated" and engine.retry is None:
-        return None  # only a link that repeats packets brings one twice
+        return None  # only a link with retry can deliver a packet twice
     if fault == "bad packets" and engine.retry is not None:
-        return None  # they would not come as far as the switch
+        return None  # the link would drop them before the switch
     if fault == "operand outside":
         if not engine.dma.fixed_point:
             return None

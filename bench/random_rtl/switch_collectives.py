@@ -18,28 +18,28 @@ __all__ = ["QUIET", "Collectives"]
 MEMORY_BYTES = 1 << 16
 LIMIT = 100_000
 QUIET = 60
-"""Cycles in which nothing moves, until a system is taken to be at rest."""
+"""Cycles without movement after which a system counts as at rest."""
 
 
 class Collectives(Trial):
-    """The system of a case, and collectives on it one after the other.
+    """Runs collectives on the system of a case, one after the other.
 
     Members
     -------
     case:
-        What it was made for.
+        The case of the system.
     system:
-        Endpoints and switches; `faults` of its links, `watch`: settings of its endpoints.
+        Endpoints and switches; `faults` are those of its links, `watch` holds its watchdogs.
     regions, victims:
-        Places of the members of each region; of the one that the fault concerns.
+        Endpoint numbers of the members of each region, and of the region with the fault.
     begun:
-        Of each region, the epoch of the collective before, and its blocks so far on each link.
+        By region, the epoch of the previous collective, and its blocks so far on each link.
     epochs:
-        Of the collective that runs, or ran last, by region.
+        By region, the epoch of the running or last collective.
     seed:
-        Of the data of that one.
+        Seed of the data of that collective.
     lost_credits:
-        Links may have fewer credits than there is room.
+        True if links may have lost credits.
     """
 
     def __init__(self, case: Case) -> None:
@@ -69,7 +69,7 @@ class Collectives(Trial):
         return cycle
 
     def join(self) -> None:
-        """All endpoints join the regions."""
+        """Let all endpoints join their regions."""
         join(self.system, **self.watch)
         for node in self.system.nodes:
             node.write("interrupt_enable", done=1, aborted=1, refused=1)
@@ -88,10 +88,10 @@ class Collectives(Trial):
         prepare: Callable[[list[AllReduce]], None] | None = None,
         without: Sequence[int] = (),
     ) -> list[Attempt]:
-        """One in each region at a time, with the *changes* of some endpoints' commands.
+        """Run one in each region at the same time, with *changes* of some endpoints' commands.
 
         *late* (None for never) and *events* are in cycles from now; *prepare* gets the all-reduces
-        before they begin; of endpoints *without* no end is waited for.
+        before they begin; the run does not wait for endpoints *without*.
         """
         system, case = self.system, self.case
         jobs = []
@@ -127,7 +127,7 @@ class Collectives(Trial):
         return [attempt for _, attempt in found]
 
     def _job(self, region: int) -> AllReduce:
-        """Of the case, or in other regions of any kind."""
+        """The collective of the case or, in other regions, one of a random kind."""
         rng, case = self.rng, self.case
         op, what = case.op, case.what
         if region:
@@ -142,7 +142,7 @@ class Collectives(Trial):
         )
 
     def _parts(self, what: str, members: int) -> list[tuple[int, int]]:
-        """Which elements each member sends or stores: whole blocks, now and then none."""
+        """Elements that each member sends or stores: whole blocks, sometimes none."""
         rng, elements = self.rng, self.case.elements
         if what == "broadcast":
             root = rng.randrange(members)
@@ -150,13 +150,13 @@ class Collectives(Trial):
         size = self.case.engine.dma.block_elements
         cuts = sorted(rng.choices(range(0, elements + size, size), k=members - 1))
         ends = [0, *(min(cut, elements) for cut in cuts), elements]
-        # Who has nothing must not begin within a block, as the end of the vector may be.
+        # An empty part must not begin within a block, where the end of the vector may be.
         shares = [(first, end) if first < end else (0, 0) for first, end in pairwise(ends)]
         rng.shuffle(shares)
         return shares
 
     def _epoch(self, region: int) -> int:
-        """The epoch that all members of a region have come to."""
+        """The epoch that all members of a region have reached."""
         begin = self.system.cycle
         nodes = self.nodes(region)
         while not all(each["ready"] for each in self.system.ask("status", nodes=nodes)):
@@ -166,7 +166,7 @@ class Collectives(Trial):
         return epochs.pop()
 
     def _attempts(self, job: AllReduce) -> Iterator[tuple[int, Attempt]]:
-        """Of each member, in the region of an all-reduce that is over."""
+        """Yield number and outcome of each member of an all-reduce that has ended."""
         system, dma = self.system, self.case.engine.dma
         before = self.epochs[job.region]
         epoch, base = self.begun.get(job.region, (before, [0] * dma.links))
@@ -200,8 +200,8 @@ class Collectives(Trial):
             )
 
     def recover(self) -> str | None:
-        """Wait until all are ready; where credits were lost and that does not come, or links have
-        none left, reset everything."""
+        """Wait until all are ready; if lost credits prevent that, or have left links with none,
+        reset everything."""
         if self.lost_credits and (
             self.case.engine.switch.buffer_packets == 1 or not self._all_ready()
         ):

@@ -1,4 +1,4 @@
-"""What goes wrong during a collective on switches, planted."""
+"""Faults planted into a collective on switches."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,14 +18,14 @@ __all__ = ["FaultyCollectives"]
 
 
 class FaultyCollectives(Collectives):
-    """Collectives of which one has the fault of its case.
+    """Collectives, one of which has the fault of its case.
 
     Members
     -------
     victim, miscounted:
-        Who had an operand outside its window, and who did not count that right, by place.
+        Members with an operand outside its window, and with a wrong count of these, by position.
     missed:
-        Packets that should have been counted as dropped.
+        Packets that should have been counted as dropped but were not.
     """
 
     def __init__(self, case: Case) -> None:
@@ -64,7 +64,7 @@ class FaultyCollectives(Collectives):
         rng, members = self.rng, self.victims
         count = {"abort of one node": 1, "aborts of two nodes": 2}
         chosen = rng.sample(members, min(len(members), count.get(self.case.fault, len(members))))
-        chosen += rng.choices(chosen, k=rng.randint(0, 2))  # now and then the same node twice
+        chosen += rng.choices(chosen, k=rng.randint(0, 2))  # sometimes the same node twice
         events = [
             (rng.randint(0, spent), lambda k=k: self.system.nodes[k].write("control", abort=1))
             for k in chosen
@@ -72,7 +72,7 @@ class FaultyCollectives(Collectives):
         return self.collective(events=events), set(chosen)
 
     def _refuse(self) -> list[Attempt]:
-        """One beat of what an endpoint reads, or writes, fails: the first, the last or any."""
+        """Make the first, the last or any beat that an endpoint reads, or writes, fail."""
         rng, writes = self.rng, self.case.fault.endswith("write")
 
         def prepare(jobs: list[AllReduce]) -> None:
@@ -95,7 +95,7 @@ class FaultyCollectives(Collectives):
         return attempts
 
     def _outside(self) -> list[Attempt]:
-        """One operand of an endpoint is not in the window."""
+        """Put one operand of an endpoint outside the window."""
         rng = self.rng
         before = self._counted_outside()
 
@@ -113,7 +113,7 @@ class FaultyCollectives(Collectives):
         return attempts
 
     def _counted_outside(self) -> list[int]:
-        """Of each endpoint, beats with operands outside the window."""
+        """Count of beats with operands outside the window, by endpoint."""
         links = range(self.case.engine.dma.links)
         every = [self.system.ask("outside", k, nodes=self.nodes(0)) for k in links]
         return [sum(each["count"] for each in of_node) for of_node in zip(*every)]
@@ -124,7 +124,7 @@ class FaultyCollectives(Collectives):
         if case.fault == "operations differ":
             change = {"op": rng.choice([op for op in ReduceOp if op is not case.op])}
             if case.what == "deterministic":
-                change |= {"fixed": 0}  # there is one operation for it
+                change |= {"fixed": 0}  # fixed point has only one operation
         elif case.fault == "lengths differ":
             fewer = max(1, case.elements - rng.choice((1, 4, 32, case.elements // 2)))
             change = {"elements": fewer if fewer < case.elements else 2}
@@ -133,7 +133,7 @@ class FaultyCollectives(Collectives):
         return self.collective(changes={rng.choice(self.victims): change})
 
     def _other_modes(self) -> Iterator[dict[str, Any]]:
-        """What another endpoint's command may have."""
+        """Yield changes that make the command of one endpoint differ from the others."""
         case, dma = self.case, self.case.engine.dma
         yield {"pull": int(case.mode == "push")}
         yield {"tag": self.seed & 255}
@@ -147,7 +147,7 @@ class FaultyCollectives(Collectives):
             yield {"part": self.rng.choice([each for each in Part if each is not PARTS[case.what]])}
 
     def _late(self) -> list[Attempt]:
-        """By less than the watchdog allows, or more; with or without its abort."""
+        """Start an endpoint late, within its watchdog or beyond, which aborts or does not."""
         rng, abort = self.rng, self.rng.randrange(2)
         for node in self.system.nodes:
             node.write("watchdog", cycles=self.watch["watchdog"], tries=0, abort=abort)
@@ -155,7 +155,7 @@ class FaultyCollectives(Collectives):
         return self.collective(late={rng.choice(self.victims): late})
 
     def _reset(self, spent: int) -> tuple[list[Attempt], set[int]]:
-        """An endpoint is reset alone, and joins anew; it does not take part."""
+        """Reset one endpoint, which rejoins; the others do not wait for it."""
         rng, system = self.rng, self.system
         victim = rng.choice(self.victims)
         node = system.nodes[victim]
@@ -170,7 +170,7 @@ class FaultyCollectives(Collectives):
             node.write("interrupt_enable", done=1, aborted=1, refused=1)
             node.join()
 
-        # Quiet: what the others have sent waits in tables and at homes for its operands.
+        # Quiet: operands of the others wait in tables and at homes for those of the victim.
         when = 4 * self.case.skew + 4 * spent + 4000 if quiet else rng.randint(1, spent)
         late = {victim: None if quiet else 0}
         if quiet and self.watch["watchdog"] <= when:
@@ -180,7 +180,7 @@ class FaultyCollectives(Collectives):
         return self.collective(events=events, late=late, without=[victim]), {victim}
 
     def _reprogram(self) -> list[Attempt]:
-        """Other members, another number, other homes and time-outs, while nothing goes on."""
+        """Change members, region numbers, homes and time-outs while nothing is in flight."""
         rng, system = self.rng, self.system
         system.settle(quiet=QUIET + 2 * system.timeout + 150)
         for region in list(system.groups):
@@ -203,8 +203,8 @@ class FaultyCollectives(Collectives):
         return self.collective()
 
     def _wires(self) -> list[Callable[[], Tap]]:
-        """Both directions of the links of the endpoints that the fault concerns; and of cables, if
-        nobody else is at them."""
+        """Makers of taps on both directions of the victims' links, and on cables if no other region
+        uses them."""
         system = self.system
         ends = [spot for k in self.victims for spot in system.places[k]]
         found: list[Callable[[], Tap]] = []
@@ -233,7 +233,7 @@ class FaultyCollectives(Collectives):
         return attempts
 
     def _bad_packets(self) -> list[Attempt]:
-        """Several of them on links of the first region's endpoints."""
+        """Inject several bad packets on links of the first region's endpoints."""
         rng, system = self.rng, self.system
         before = self._dropped()
 
@@ -257,7 +257,7 @@ class FaultyCollectives(Collectives):
         return attempts
 
     def _dropped(self) -> int:
-        """Packets that switches and endpoints have counted as dropped."""
+        """Number of packets that switches and endpoints have counted as dropped."""
         system = self.system
         names = [name for name in system.nodes[0].COUNTERS if name.startswith("dropped")]
         here = sum(

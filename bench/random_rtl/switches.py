@@ -11,9 +11,9 @@ from hw.switch_dma.layouts import Part
 
 __all__ = ["SWITCHES", "SwitchTrial", "run_case"]
 
-# Where nothing at all may be noticed by software.
+# Faults that software must not notice at all.
 _UNNOTICED = ("packet repeated", "eviction storm", "region reprogrammed")
-# What the abort register must say.
+# Causes that the abort register must show.
 _CAUSES = {
     "operations differ": AbortCause.DISAGREEMENT,
     "lengths differ": AbortCause.DISAGREEMENT,
@@ -22,12 +22,12 @@ _CAUSES = {
 
 
 class SwitchTrial(FaultyCollectives):
-    """The system of a case, collectives on it, and what is promised of the one with the fault."""
+    """Collectives on the system of a case, and the promises for the one with the fault."""
 
-    leftovers = frozenset({"dropped"})  # what lay in tables leaves them late, for a past epoch
+    leftovers = frozenset({"dropped"})  # partials leave tables late, in a past epoch
 
     def promised(self, attempts: Sequence[Attempt]) -> list[str]:
-        """Who gives up does so everywhere; what the class of the fault promises; others work on."""
+        """Aborts reach all members, other regions work on, and the fault's own promises hold."""
         case, found = self.case, []
         regions = self.regions if case.fault == "region reprogrammed" else {0: self.victims}
         concerned = [k for members in regions.values() for k in members]
@@ -70,7 +70,7 @@ class SwitchTrial(FaultyCollectives):
         return found
 
     def _unheeded(self) -> bool:
-        """Whether an operation is different of which nothing hangs: parts are sent as they are."""
+        """True if a differing operation has no effect, since parts are sent as they are."""
         return (self.case.fault == "operations differ"
                 and PARTS.get(self.case.what) is Part.SEND)
 
@@ -80,7 +80,7 @@ class SwitchTrial(FaultyCollectives):
 
 
 def run_case(case: Case) -> Finding:
-    """A clean collective, one with the fault, and a clean one again."""
+    """Run a clean collective, one with the fault, and a clean one again."""
     return run_trial(case, SwitchTrial, (AssertionError,))
 
 

@@ -1,4 +1,4 @@
-"""A drawn system and its fault, whatever the kind of system: what is done with it, and judged."""
+"""Runs and judges a drawn system with its fault, whatever the kind of system."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,22 +24,22 @@ FAULTS = (
 )
 """Classes that all kinds of systems have."""
 
-# Cycles that a host allows for a collective, times what it took without a fault, and more.
+# A host allows a collective PATIENCE times its cycles without a fault, plus MORE.
 PATIENCE, MORE = 20, 20_000
 
 
 @dataclass(kw_only=True)
 class Finding:
-    """What was seen in one case.
+    """Outcome of one case.
 
     Members
     -------
     fault:
         Its class.
     ranks:
-        Of each rank ``exact``, or the causes that it reported.
+        For each rank ``exact``, or the causes that it reported.
     violations:
-        What must not be, in words.
+        Broken promises, in words.
     """
 
     fault: str
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """What one collective came to on one rank."""
+    """Outcome of one collective on one rank."""
 
     finished: bool
     equal: bool
@@ -57,12 +57,12 @@ class Attempt:
 
     @property
     def exact(self) -> bool:
-        """Done, said so, and right."""
+        """True if finished, reported as done, and right."""
         return self.finished and self.equal and "done" in self.causes
 
     @property
     def reports(self) -> frozenset[str]:
-        """What it says is wrong."""
+        """Causes of trouble that the rank reports."""
         return self.causes - {"done"}
 
     def __str__(self) -> str:
@@ -74,14 +74,14 @@ class Attempt:
 
 
 class Trial(ABC):
-    """The system of a case, and collectives on it one after the other.
+    """Runs collectives on the system of a case, one after the other.
 
     Members
     -------
     limit:
         Cycles that a collective may take.
     leftovers:
-        What right ranks may report of the fault in the next collective.
+        Causes that right ranks may still report in the collective after the fault.
     """
 
     limit: int
@@ -94,22 +94,22 @@ class Trial(ABC):
 
     @abstractmethod
     def collective(self) -> list[Attempt]:
-        """Do the collective on all ranks; its outcomes are read and cleared."""
+        """Run the collective on all ranks; read and clear its outcomes."""
 
     @abstractmethod
     def with_fault(self, spent: int) -> tuple[list[Attempt], set[int]]:
-        """The collective with the fault; and the ranks whose own hosts gave it up.
+        """Run the collective with the fault; return its outcomes and the ranks whose hosts aborted.
 
         Without a fault it takes *spent* cycles.
         """
 
     @abstractmethod
     def recover(self) -> str | None:
-        """What documents prescribe after a fault; why the system did not come to rest, if so."""
+        """Recover as documented; return why the system did not come to rest, or None."""
 
     def promised(self, attempts: Sequence[Attempt]) -> list[str]:
-        """What the outcomes of the collective with the fault lack of what this system promises
-        beyond the general rule."""
+        """Promises of this system, beyond the general rule, that the outcomes of the collective
+        with the fault break."""
         return []
 
 
@@ -120,21 +120,21 @@ class Kind:
     Members
     -------
     name:
-        On the command line.
+        Name on the command line.
     classes:
-        What goes wrong: `CLEAN` and others.
+        Classes of runs: `CLEAN` and faults.
     engines, clean, per_class:
-        Configurations; runs without a fault and of each other class, by default.
+        Default numbers of configurations, of runs without a fault, and of runs of each other class.
     least:
-        The same three: fewer are too few.
+        Minima of these three for a valid result.
     draw_engines:
-        So many different configurations.
+        Draws so many different configurations.
     draw_case:
-        A case with one of them, of a class; None if they do not go together.
+        Draws a case of a class with one of them; None if they do not fit together.
     collective:
-        What a case does, in a word.
+        Names the collective of a case, in a word.
     run:
-        A case.
+        Runs a case.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Kind:
 def draw_cases(
     kind: Kind, rng: Any, engines: Sequence[Any], classes: Mapping[str, int]
 ) -> Iterator[Any]:
-    """Cases of each class, as many as *classes* says, with the engines in turn."""
+    """Draw cases of each class, as many as *classes* says, with the engines in turn."""
     number = 0
     for fault, count in classes.items():
         left = count
@@ -167,10 +167,10 @@ def draw_cases(
 def run_trial(
     case: Any, make: Callable[[Any], Trial], errors: tuple[type[Exception], ...]
 ) -> Finding:
-    """A clean collective, one with the fault, and a clean one again.
+    """Run a clean collective, one with the fault, and a clean one again.
 
-    *errors* are violations: what the system raises when a rule of its ports was broken, or it does
-    not come to rest.
+    *errors* count as violations: the system raises them when a rule of its ports is broken, or when
+    it does not come to rest.
     """
     finding = Finding(fault=case.fault)
     try:
