@@ -1,4 +1,4 @@
-"""What every run of the tests says at its end: which optional tools it lacked, and how often."""
+"""Prints at the end of every test run which optional tools it lacked, and how often."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ __all__ = ["missing_tools", "pytest_terminal_summary"]
 
 
 def missing_tools(reasons: Iterable[str]) -> dict[str, int]:
-    """Tool -> tests that were skipped for want of it, from reasons such as "needs Verilator"."""
+    """Number of tests skipped for want of each tool, from reasons such as "needs Verilator"."""
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
     for reason in reasons:

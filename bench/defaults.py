@@ -1,16 +1,16 @@
-"""Chunks and places that nobody states, against the best of a grid of stated ones.
+"""Default chunks and places, against the best of a grid of stated ones.
 
 Collectives on the topologies of ``sim_limits`` and on some more, with the default endpoint. Sizes
 are of the whole vector, so an all-gather starts from a part of it. Runs of more than 4 MB that do
-not fold have larger messages, so that they have about as many events; the grid's have the same.
-Settings that mean the same (as many chunks, and places for all of them) are run once, and none
-where the default reaches so much of the bound that no setting can be 1.05 times as fast: there the
-bound stands for the best (``--all`` runs them all).
+not fold have larger messages, also in the grid, so that they have about as many events. Equivalent
+settings (as many chunks, and places for all of them) are run once, and none where the default comes
+so near the bound that no setting can be 1.05 times as fast: there the bound is taken for the best
+(``--all`` runs them all).
 
-Then the endpoints of the papers and the examples, against 64 KiB and 8 places, the defaults before.
+Then the endpoints of the papers and the examples, against 64 KiB and 8 places, the old defaults.
 
-What has been run is kept until the sources change that decide about it; those of the grid are
-the simulator without the rule for defaults, which stated settings do not ask.
+Runs are cached until the sources change that they depend on; those of the grid depend on the
+simulator without the rule for defaults, which stated settings do not use.
 """
 
 import argparse
@@ -46,16 +46,16 @@ __all__ = ["main"]
 ROOT = Path(__file__).parents[1]
 RULE = ROOT / "sim" / "events" / "defaults.py"
 DECIDE = ("collectives", "endpoint", "events", "native", "network")
-"""Folders of what decides about a run of stated settings, the rule aside."""
+"""Folders that runs of stated settings depend on, without the rule for defaults."""
 CHUNKS = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 PLACES = (8, 32, 128)
 BEFORE = {"scheduler.chunk_bytes": 65536, "scheduler.concurrency": 8}
 KINDS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL)
 SIZES = (1, 16, 256, 1024)
 LEAST_MESSAGE = 4096
-"""That of the endpoint."""
+"""Bytes of a message of the endpoint."""
 MESSAGES = 1024
-"""A run that does not fold has larger ones: of so small a part of its size."""
+"""Messages of a run that does not fold are at least its size divided by this."""
 MOST_RATIO, MOST_SLOWER_PCT, NAMED_PCT = 1.05, 2.0, 90.0
 RING_PCT, TORUS_PCT = 99.0, 98.0
 ENDPOINTS = (
@@ -68,8 +68,8 @@ EVENTS = "events"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A collective of ``size_bytes`` on a topology; ``chunk_bytes`` and ``places`` 0: by
-    default."""
+    """A collective of ``size_bytes`` on a topology; ``chunk_bytes`` and ``places`` of 0 mean the
+    defaults."""
 
     topology: str
     kind: str
@@ -81,7 +81,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
-    """An endpoint's collective, or an example, of which an endpoint is empty."""
+    """An endpoint's collective, or an example, with an empty endpoint."""
 
     name: str
     endpoint: str = ""
@@ -91,7 +91,7 @@ class Beside:
 
 @cache
 def topologies() -> Mapping[str, Network]:
-    """By name."""
+    """Networks by name."""
     gpus, pods = links("switch", 8, 450, 401.6), links("switch", 16, 50, 401.6)
     further = [
         Case("ring 64, 500 cycles", (links("ring", 64, 25, 401.6),)),
@@ -158,7 +158,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _grid(options: argparse.Namespace) -> Iterator[Setting]:
-    """Small sizes first, and there the topologies that fold."""
+    """Yield settings, small sizes first, and at each size the topologies that fold first."""
     named = topologies()
     for size in sorted(options.sizes):
         for name in sorted(named, key=lambda each: (not _folds(named[each]), named[each].nodes)):
@@ -245,8 +245,8 @@ def _against_grid(
 
 
 def _stated(setting: Setting) -> Iterator[Setting]:
-    """The settings of the grid that differ: those with as many chunks, and places for all of them,
-    are the same."""
+    """Yield the distinct settings of the grid: those with as many chunks, and places for all of
+    them, are the same."""
     network, call = _network_and_call(setting)
     variants = len(plan_collective(network, call.kind, AlgorithmChoice()).variants)
     seen: set[tuple[int, int]] = set()
@@ -314,7 +314,7 @@ def _of_endpoints() -> Iterator[Beside]:
 
 
 def _of_examples() -> Iterator[Beside]:
-    """Those that events simulate with chunks that are neither stated nor an engine's."""
+    """Examples that events simulate with chunks that are neither stated nor an engine's."""
     for path in sorted((ROOT / "examples").glob("*.toml")):
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         levels = {document.get(name, {}).get("level", EVENTS) for name in ("endpoint", "switch")}

@@ -1,4 +1,4 @@
-"""Links with retry on wires that lose, repeat and damage frames (RTL): what is lost of the rate."""
+"""Links with retry on wires that lose, repeat and damage frames (RTL): the loss of rate."""
 
 import argparse
 import random
@@ -34,7 +34,7 @@ CYCLES = 60_000
 PAYLOAD_FLITS, CREDITS = 8, 64
 BEAT_FLITS = 4
 OVERHEAD_CYCLES = 20
-"""Of both ends, in a round trip, beside the wires and the frames."""
+"""Latency of both ends in a round trip, besides the wires and the frames."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -90,12 +90,12 @@ def _round_trip(latency: int, flits: int) -> int:
 
 
 def _formula(probability: float, latency: int, flits: int) -> float | None:
-    """Percent of the rate that selective repeat loses: each kind of fault with *probability*.
+    """Percent of the rate lost with selective repeat; each kind of fault has *probability*.
 
-    What is lost or damaged is sent again, what the wire repeats takes its time, too. If the
-    repetition or its NAK is hit, it waits for the timeout and another round trip; that stops the
-    link for as long as the frames that are kept do not cover it. They cover a round trip twice
-    without that, since delivery is late by one after the first repetition. None if not even that.
+    Lost and damaged frames are resent; frames that the wire repeats take link time, too. If the
+    resent frame or its NAK is hit, it waits for the timeout and another round trip; that stops the
+    link for as long as the retry buffer does not cover it. The buffer must cover two round trips
+    even without that, since delivery is one late after the first resend; None if it does not.
     """
     config = retry_config(latency)
     missed, repeated = 2 * probability, probability
@@ -108,7 +108,7 @@ def _formula(probability: float, latency: int, flits: int) -> float | None:
 
 
 def _go_back(probability: float, latency: int, flits: int) -> float:
-    """The same of go-back-N, without repetitions that are hit."""
+    """Percent of the rate lost with go-back-N, if no resent frames are hit."""
     missed = 2 * probability
     under_way = _round_trip(latency, flits) / flits
     return 100 * (1 - 1 / (1 + probability + missed * under_way / (1 - missed)))
@@ -173,14 +173,14 @@ def _measure(
 
 
 class _Check:
-    """Compares what came, one after the other, with what the other end has sent."""
+    """Compares the flits received, in order, with those that the other end has sent."""
 
     def __init__(self, end: Any, came: list[Any], flits: int) -> None:
         self.end, self.came, self.flits = end, came, flits
         self.sent: deque[Any] = deque()
 
     def __call__(self, other: "_Check") -> tuple[int, bool]:
-        """Flits that came since the last call, and whether they are the next ones."""
+        """Number of flits received since the last call; True if they are the next ones sent."""
         fine = all(each == other.sent.popleft() for each in self.came)
         count = self.flits * len(self.came)
         self.came.clear()
@@ -192,7 +192,7 @@ def _packets(latency: int, rng: random.Random) -> tuple[PacketEnd, _Check]:
                     rng=rng)
     check = _Check(end, end.packets, PAYLOAD_FLITS)
     data = numbered_packet(0, flits=PAYLOAD_FLITS, kind=Kind.PUSH, rng=rng)[1:]
-    kinds = Kind.PUSH, Kind.PARTIAL, Kind.RESULT  # of all classes, each with its credits
+    kinds = Kind.PUSH, Kind.PARTIAL, Kind.RESULT  # one for each class of credits
 
     def source() -> list[int]:
         number = end.made = getattr(end, "made", 0) + 1
@@ -242,7 +242,7 @@ def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
 
 
 def _ring(ring: RingDriver, seed: int) -> tuple[int, bool]:
-    """Frames that were hit in one all-reduce, and whether it is exact."""
+    """Number of frames hit in one all-reduce; True if its result is exact."""
     nodes = ring.settings.nodes
     data = np.random.default_rng(seed)
     inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]

@@ -29,17 +29,17 @@ TARGET = 85.0
 LEAST_BYTES = 4
 ROUNDING = 1e-9
 STARTED = Calibration(start=2e-5)
-"""With a start of the order of NCCL's, no time is below it."""
+"""With a start-up time of the order of NCCL's, below which no time may be."""
 STARTS, REFINED = 20, 2
-"""Of the outside fit, and how many of them end in the model itself."""
+"""Starts of the outside fit, and how many of them are refined on the model itself."""
 GRID = np.concatenate([[0.0], np.geomspace(1e-8, 1e-3, 31)])
-"""Steps between which the model of the outside fit is straight."""
+"""Steps between which the outside fit interpolates the model linearly."""
 FIT_TARGET = 1.05
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A file of ``bench/measured``, and what it was measured with."""
+    """A file of ``bench/measured``, and the machine, ranks and algorithm that it is of."""
 
     file: str
     machine: str
@@ -156,8 +156,8 @@ def _ratio(ours: float, theirs: float) -> float:
 def outside(times: Model, goal: np.ndarray, seed: int, *, starts: int = STARTS) -> float:
     """The least sum of squares of relative errors that SciPy's least squares finds.
 
-    All *starts* run over *times* between the steps of `GRID`, drawn straight, as a run of the model
-    takes a while; from where the best of them end it goes on over *times* as they are.
+    All *starts* use *times* interpolated between the steps of `GRID`, since the model is slow; the
+    best of them are then refined on *times* as they are.
     """
     from scipy.optimize import least_squares
 
@@ -192,4 +192,4 @@ def outside(times: Model, goal: np.ndarray, seed: int, *, starts: int = STARTS) 
 
 
 SCALES = np.array([1.0, 1e-6, 1e-6])
-"""Share, and microseconds."""
+"""Scales of the share, and of times in microseconds."""

@@ -1,4 +1,4 @@
-"""Proofs of components: the bound of each, and how deep its covers reach; one without fails."""
+"""Proofs of components: the bound of each, and the depth of its covers; one without any fails."""
 
 import argparse
 import json
@@ -46,9 +46,9 @@ def proof_files(root: Path) -> list[str]:
 
 
 def rows(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """A row of the table for each test and bound, from the lines that proofs noted.
+    """A row of the table for each test and bound, from the lines that proofs wrote.
 
-    Of the cases of a parametrised test the shallowest is shown for each cover.
+    Each cover has the shallowest and the deepest cycle of the cases of a parametrised test.
     """
     cases: dict[tuple[str, str, int | None], list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
@@ -91,7 +91,7 @@ def page(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run all proofs and tell how deep they reach."""
+    """Run all proofs and print their bounds and covers."""
     parser = argparse.ArgumentParser(prog="python -m bench proofs", description=__doc__)
     parser.add_argument("--full", action="store_true", help="also those that take minutes")
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")

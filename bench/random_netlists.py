@@ -183,7 +183,7 @@ def random_choices(seed: object, cells: int = 150) -> tuple[str, tuple[Port, ...
         if rng.random() < 0.5:
             _add(text, rng.choice(kinds))
             continue
-        # What has just been computed, which nothing else may read.
+        # Use the latest result, which nothing else may read.
         width = text.nets[-1][1]
         arms = [text.nets[-1][0], text.operand(width)]
         rng.shuffle(arms)

@@ -2,7 +2,7 @@
 
 Every system is run as drawn and then varied: again, unfolded, with the ideal endpoint, with links
 and memories twice as fast, with links of more latency. Every fourth also runs collectives of all
-NPUs beside those of groups. What must not happen is counted.
+NPUs beside those of groups. Violations are counted.
 """
 
 import copy
@@ -30,14 +30,14 @@ IDEAL, FASTER, LATENCY = 1.01, 1.05, 0.99
 CHECKS = ("bound", "repeat", "fold", "data", "ideal", "bandwidth", "memory", "latency", "groups",
           "failed")
 MOST_BYTES, MOST_PACKET_BYTES = 1 << 27, 1 << 22
-"""Of all nodes together, so that a run takes well below a second."""
+"""Limits over all nodes together, so that a run takes well below a second."""
 LEAST_BYTES = 64
 SWITCHED = ("switch", "hierarchical_all_to_all", "dgx2", "fat_tree")
 """Topologies with switches, which may reduce."""
 
 Description = dict[str, Any]
 Violation = tuple[str, str]
-"""The check that failed, and what was found."""
+"""The check that failed, and its finding."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def draw(seed: int, number: int, *, most_bytes: int = MOST_BYTES) -> Description:
-    """The description of the *number*-th system of a seed; of four one has packets, one trains."""
+    """Draw the *number*-th system of a seed; of four, one has packets and one trains."""
     rng = random.Random(f"{seed} {number}")
     packets = number % 4 == 1
     topology, dimensions = _topology(rng)
@@ -156,7 +156,7 @@ def _endpoint(rng: random.Random, packets: bool, switches: bool) -> str:
 
 
 def _size(rng: random.Random, least: int, most: int) -> int:
-    """A whole number, its logarithm even between the bounds."""
+    """A whole number, log-uniform between the bounds."""
     return round(math.exp(rng.uniform(math.log(least), math.log(most))))
 
 
@@ -176,7 +176,7 @@ def _of_groups(system: Description, seed: int, number: int) -> list[Violation]:
 
 
 def violations(system: Description) -> list[Violation]:
-    """What is wrong with a system and its variations; empty if nothing is."""
+    """Violations of a system and its variations; empty if there are none."""
     try:
         base = run(system)
     except (ValueError, RuntimeError) as error:
@@ -195,7 +195,7 @@ def violations(system: Description) -> list[Violation]:
 
 
 def _alone(system: Description, base: Run) -> Iterator[Violation]:
-    """Bound, data, repetition and folding."""
+    """Check bound, data, repetition and folding."""
     try:
         _ = base.limits
     except BoundViolation as error:
@@ -236,14 +236,14 @@ def _ideal(base: Run) -> Description:
     # Without overlap the loop fuses the collectives of the weight gradients.
     same: Description = {"overlaps": endpoint.overlaps}
     if base.description.kind == "in_switch":
-        # Switches that reduce are another algorithm: ideal is what the endpoint does at once.
+        # Switches that reduce are another algorithm: the ideal has no memory latency.
         return {"endpoint": {"kind": "in_switch", "memory_latency_s": 0.0, **same}}
     if hasattr(endpoint, "message_bytes"):
-        # Messages of another size are other messages, and finer ones are not always faster.
+        # Keep the size of messages: finer ones are not always faster.
         same["message_bytes"] = endpoint.message_bytes
     changes: Description = {"endpoint": {"kind": "ideal", **same}}
     if base.record.wire_factor != 1:
-        # One that compresses is compared with an ideal one on links that are as much faster.
+        # Compare compression with an ideal endpoint on links that are faster by its ratio.
         for index, each in enumerate(base.description.dimensions):
             faster = each.bandwidth_bytes_per_s / base.record.wire_factor
             changes[f"dimension.{index}.bandwidth_bytes_per_s"] = faster

@@ -5,8 +5,8 @@ from numbers import Integral, Real
 __all__ = ["VERDICTS", "format_result", "printed", "result"]
 
 VERDICTS = ("ok", "short", "noisy")
-"""Targets are met; one is missed; and a speed that was measured while others took the CPUs, which
-says neither."""
+"""Targets are met; one is missed; undecided, as other processes took the CPUs while a speed was
+measured."""
 
 printed: list[str] = []
 """The result lines of this process, as they were printed."""

@@ -1,9 +1,9 @@
-"""Rows of reproduced papers that can fail: what is within its tolerance leaves it if it is wrong.
+"""Rows of reproduced papers that can fail: those within tolerance leave it if they are wrong.
 
 Every row within its tolerance is given the value of a wrong experiment: a gain with none or half of
-its effect, another number halved or doubled, a statement whose two sides are mixed up. It is caught
-if all of these are outside. Rows are those of ``foldwire reproduce``; those of a figure are kept
-until sources change, so a run that was interrupted goes on where it was.
+its effect, another number halved or doubled, a statement whose two sides are swapped. It is caught
+if all of these are outside. Rows are those of ``foldwire reproduce``; those of a figure are cached
+until sources change, so that an interrupted run resumes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ CAUGHT = 0.9
 
 
 def main(argv: Sequence[str]) -> int:
-    """``--papers NAME ...`` (all); ``--again`` runs also what is kept."""
+    """``--papers NAME ...`` (all); ``--again`` also runs cached figures."""
     parser = argparse.ArgumentParser(prog="python -m bench rows", description=__doc__)
     parser.add_argument("--papers", nargs="*", choices=PAPERS, default=PAPERS, help="only these")
     parser.add_argument("--again", action="store_true", help="run what is kept as well")
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def judged(figure: Figure) -> list[dict[str, Any]]:
-    """What the bench asks of the rows of a figure, in plain values."""
+    """Verdicts on the rows of a figure, as plain values."""
     return [
         {
             "setting": row.setting,

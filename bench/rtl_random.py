@@ -89,7 +89,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 
 def _found(kind: Kind, cases: Sequence[Any], kept: Kept, processes: int
            ) -> Iterator[tuple[Any, Finding, float]]:
-    """Yield each case with its finding, and the seconds that an interrupted run spent on it, or 0."""
+    """Yield each case with its finding, and the seconds that an interrupted run took for it."""
     parts = [hashlib.sha256(repr(case).encode()).hexdigest()[:16] for case in cases]
     before = [kept.get(part, says=False) for part in parts]
     if any(before):

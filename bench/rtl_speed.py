@@ -4,27 +4,27 @@ Traffic: one node of a 4-node ring all-reduce, recorded cycle by cycle: a short 
 busy in 10 % of the cycles, a long one (31 %), and one on an engine whose links are always busy
 (90 %). All replay the same inputs, and every output is compared in every cycle. Verilator runs the
 text that users get, in both styles, and the faster one counts; compiler and flags are those of the
-native model, and neither side has a profile. Sides are measured by turns, in CPU time; a ratio is
-the median of those of the turns.
+native model, and neither side has a profile. Sides are measured in turns, in CPU time; a ratio is
+the median over the turns.
 
 Then 8 and 64 nodes, busy and idle, one at a time and in the lanes of vector words (decision 30):
 two blocks on random inputs, and whole engines in rings, whose sums are compared with numpy's. Rings
 on one thread and on two; and builds.
 
-lanes_ratio is that of whole engines in a busy ring of 64 nodes; those of 8 nodes, of idle ones and
-of blocks stand beside it. Their best turns are compared, in CPU time. thread_ratio is of the best
-turns, too, but of wall time: while other programs run, two threads do not get two cores, as the CPU
-time beside it tells. So it is printed and takes no part in the verdict.
+lanes_ratio is that of whole engines in a busy ring of 64 nodes; those of 8 nodes, of idle rings and
+of blocks are printed as well. It compares best turns in CPU time, thread_ratio best turns in wall
+time: while other programs run, two threads do not get two cores, as the CPU time beside it shows.
+So it is printed but takes no part in the verdict.
 
 The verdict is noisy if other processes took more than 5 % of the CPUs while any of the ratios with
 Verilator and Icarus, or the build, was measured (others_pct).
 
-CXXRTL is measured on the small engine only: g++ does not get through the wide one in the time of a
-bench, and flags with which it would are not those of the others. The wide one is compared with
-Icarus alone: Verilator's texts of it take g++ too long.
+CXXRTL is measured on the small engine only: g++ does not finish the wide one in the time of a
+bench, except with flags that differ from the others'. The wide one is compared with Icarus alone:
+g++ takes too long for the output of Verilator.
 
-Without names of parts all are measured and the result has all keys. What an interrupted run had
-measured of the same sources with the same options is kept for the next one.
+Without names of parts all are measured and the result has all keys. Measurements of an interrupted
+run of the same sources with the same options are reused by the next one.
 """
 
 import argparse
@@ -57,7 +57,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NODES = 4
 REPEATS = 5
 LONG_S = 10.0
-"""CPU time: a measurement that takes longer, as that of Icarus, is not repeated: it is far away."""
+"""CPU time beyond which a side, such as Icarus, is measured once: its ratio is far from limits."""
 TARGET_ICARUS = 20.0
 TARGET_VERILATOR = 1.5
 TARGET_BUSY = 1.2
@@ -78,7 +78,7 @@ _BEGAN = time.perf_counter()
 
 
 def _say(text: str) -> None:
-    """What is being done, and since when."""
+    """Print a step of the bench with the seconds since its start."""
     print(f"[{time.perf_counter() - _BEGAN:5.0f} s] {text}", flush=True)
 
 
@@ -86,7 +86,7 @@ def _all_reduce(
     config: AceConfig, elements: int, threads: int = 1, latency: int = 16, nodes: int = NODES,
     lanes: int = 1,
 ) -> tuple[AceRing, float]:
-    """Run it once and compare with numpy; also how many seconds of CPU time it took."""
+    """Run one all-reduce, compare with numpy, and return the ring and the CPU seconds spent."""
     memory = max(4 << 20, 16 * elements)
     settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=memory)
     ring = AceRing(config, settings, threads=threads, skip_idle=False, lanes=lanes)
@@ -108,7 +108,7 @@ def _node_cycles(ring: AceRing) -> int:
 
 
 def _idle_hertz(ring: AceRing) -> float:
-    """Endpoint cycles per second of CPU time while nothing is to be done, all nodes stepped."""
+    """Endpoint cycles per second of CPU time of an idle ring, with all nodes stepped."""
     cycles = IDLE_NODE_CYCLES // len(ring.system.nodes)
     start = time.process_time()
     ring.system.advance(ring.system.cycle + cycles)
@@ -116,7 +116,7 @@ def _idle_hertz(ring: AceRing) -> float:
 
 
 def _record(config: AceConfig, elements: int, work: Path) -> tuple[Trace, float]:
-    """What the first node saw and said, and in what share of the cycles its links carried beats."""
+    """Record the ports of the first node; also the share of cycles with beats on its links."""
     rings: list[AceRing] = []
     trace = record(AceRing, config, lambda: rings.append(_all_reduce(config, elements)[0]), work)
     sent = [rings[0].system.link_activity(0, port).beats for port in range(2)]
@@ -124,7 +124,7 @@ def _record(config: AceConfig, elements: int, work: Path) -> tuple[Trace, float]
 
 
 def _interleaved(measures: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
-    """Figures of each side, measured by turns so that what else runs meets all of them."""
+    """Figures of each side, measured in turns so that other load hits all of them alike."""
     figures: list[list[float]] = [[] for _ in measures]
     long: set[int] = set()
     for _ in range(repeats):
@@ -138,7 +138,7 @@ def _interleaved(measures: Sequence[Callable[[], float]], repeats: int) -> list[
 
 
 def _cpu_s() -> float:
-    """CPU time of this process and of those that it has waited for, so far."""
+    """CPU time so far of this process and of the children that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -153,7 +153,7 @@ def _print(name: str, figures: Sequence[float]) -> float:
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float], name: str) -> float:
-    """The median of the ratios of each turn; a side that is not repeated is the same in all."""
+    """Median of the ratios of the turns; the figure of a side measured once counts in all."""
     theirs = [*theirs, *[statistics.median(theirs)] * (len(ours) - len(theirs))]
     ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
     median = statistics.median(ratios)
@@ -163,7 +163,7 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float], name: str) -> float:
 
 
 def _say_others(noise: Noise) -> dict[str, float]:
-    """Print what other processes took, and have it as a figure of the part."""
+    """Print the share of the CPUs that other processes took; return it as a figure."""
     if noise.share is None:
         print("  what other processes took of the CPUs is not known here")
         return {}
@@ -173,7 +173,7 @@ def _say_others(noise: Noise) -> dict[str, float]:
 
 
 def _builds(config: AceConfig) -> tuple[float, float, float]:
-    """Seconds for a model from nothing: of wall time, of CPU; and of wall time when it is kept."""
+    """Seconds to build a model from nothing, wall and CPU time; wall seconds if it is cached."""
     with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
         start, spent = time.perf_counter(), _cpu_s()
         compile_model(AceEngine(config), name="ace", cache_dir=Path(folder), generator="native")
@@ -373,7 +373,7 @@ RECORDINGS = {
 
 
 def _values(parts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The keys of the result, as far as their parts were measured."""
+    """Keys of the result whose parts were measured."""
     values = {}
     for other in ("cxxrtl", "icarus"):
         key = f"ratio_vs_{other}"
@@ -394,7 +394,7 @@ def _values(parts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def _verdict(values: Mapping[str, float]) -> str:
-    """Whether what was measured reaches its targets, and whether others let that be seen."""
+    """Verdict: ``noisy`` under other load, else ``ok`` or ``short`` of the targets."""
     if values.get("others_pct", 0.0) > 100 * ALLOWED:
         return "noisy"
     least = {

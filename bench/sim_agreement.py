@@ -53,7 +53,7 @@ RELEASE_1 = [
 
 
 def main(argv: Sequence[str]) -> int:
-    """Every result that was printed, predicted."""
+    """Predict every printed result."""
     parser = argparse.ArgumentParser(prog="python -m bench sim_agreement", description=__doc__)
     parser.add_argument(
         "--examples", type=Path, metavar="FOLDER",
@@ -90,8 +90,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _from_files(examples: Path | None) -> tuple[list[float], list[float], int]:
-    """Runs of 2.x from files in its formats: errors of run times and of exposed communication, in
-    %, and how many cases are excused from both."""
+    """Run 2.x cases from files in its formats; return errors of run times and of exposed
+    communication, in %, and the number of cases that are excused from both."""
     print(
         "\n2.x, system, network and traces read from its files; exposed: run time less computing, "
         f"mean over NPUs\n{'case':70} {'run ns':>11} {'error %':>8} {'exposed ns':>11} "
@@ -149,7 +149,7 @@ def _ours(
 
 
 def _show_options() -> None:
-    """What each simplification does, on one case."""
+    """Print the effect of each simplification on one case."""
     job = all_reduce(64 * MIB)
     print("\neffect of the options, 4x4, 64 MiB:")
     two = {"splits": 4, "active": 2}

@@ -1,7 +1,7 @@
-"""How near collectives come to their lower bounds, on every topology, with an ideal endpoint.
+"""Collectives against their lower bounds, on every topology, with an ideal endpoint.
 
-A run that is faster than its bound is an error of the program and ends the bench with it. Every
-case is run under a few dispatchers; the best one counts and is named.
+A run that is faster than its bound is an error of the program and ends the bench. Every case is
+run under a few dispatchers; the best one counts and is named.
 """
 
 import argparse

@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _print_alone(background: Background, seed: int) -> None:
-    """Latency of the background with nothing beside it: an all-reduce comes later."""
+    """Print the latency of the background alone, before an all-reduce begins."""
     job, given = AllReduceJob(elements=1), [[ALONE_CYCLES]] * ENDPOINTS
     around = surroundings(seed, acknowledged=True)
     model = SwitchModel(SWITCH, DMA, Fabric.dgx_2(), around, [job], given, background=background)
@@ -94,7 +94,7 @@ def _measure(
     mode: str, depth: int, size: int, traffic: Sequence[Background], numbers: Sequence[int],
     seed: int,
 ) -> Mapping[Background, tuple[Outcome, Outcome]]:
-    """Without waves and with the best number of them."""
+    """Outcomes without waves and with the best number of them, by background."""
 
     def outcome(waves: int | None, background: Background | None) -> Outcome:
         return run(mode, size, entries=TABLES[mode], seed=seed, waves=waves, buffers=depth,
@@ -123,6 +123,6 @@ def _latency(found: Transit | None) -> str:
 
 
 def _drop(without: Outcome, with_waves: Outcome) -> float:
-    """By how many percent waves shorten the way of ordinary packets."""
+    """Percent by which waves shorten the latency of ordinary packets."""
     assert without.ordinary is not None and with_waves.ordinary is not None
     return 100 * (1 - with_waves.ordinary.travel / without.ordinary.travel)

@@ -41,36 +41,36 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One all-reduce: where, of what, and how much the tables are asked to bear."""
+    """One all-reduce: its system, its data, and the load on the tables."""
 
     members: int
     entries: int
-    crowded: bool  # more blocks under way than entries, and endpoints that begin apart
+    crowded: bool  # more blocks in flight than entries, and endpoints that start apart
     stalls: bool  # memories that stall, long links
     levels: int
     links: int
     op: ReduceOp
     size_bytes: int
-    mode: str = "push"  # or pull; whole: pull for which own operands travel, too
+    mode: str = "push"  # or pull; whole: pull in which own operands travel, too
     multicast: bool = False  # partials go to all members, not to the home endpoint
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of it."""
+    """Outcome of a cell."""
 
     cycles: int
     correct: bool
     evictions: int
     timeouts: int
-    bypasses: int  # loads that went on without an entry
+    bypasses: int  # loads that passed a table without an entry
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared(Outcome):
-    """The same beside the cycle model."""
+    """Outcome of a cell, compared with the cycle model."""
 
-    error_pct: float  # of the cycle model's cycles
+    error_pct: float  # error of the cycle model's cycles
     alike: bool  # the cycle model has the same events
     partials: int
     stalls: int  # loads that waited for an entry at their first switch
@@ -96,7 +96,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run_all(cells: Sequence[A], run: Callable[[int, A], B], row: Callable[[A, B], str]) -> list[B]:
-    """What became of all cells; a row is printed when a cell is done."""
+    """Run all cells, print a row as soon as each is done, and return the outcomes."""
     outcomes = []
     for number, cell in enumerate(cells):
         outcomes.append(run(number, cell))
@@ -203,19 +203,19 @@ def _cell(
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A cell's system, whose endpoints have joined, and what is to be done with it."""
+    """A cell's system, whose endpoints have joined, and the parameters of the run."""
 
     system: Any
     given: list[int]  # cycles from now to each endpoint's command
-    waves: dict[str, int]  # as `Race` takes them, if they are not those of reset
+    waves: dict[str, int]  # as `Race` takes them, if not the reset values
     until: dict[str, int]  # as `Course` takes it
 
 
 def prepare(
     cell: Cell, seed: int, dma: SwitchDmaConfig = DMA, switch: SwitchConfig = SWITCH
 ) -> Prepared:
-    """A cell's system of endpoints of configuration *dma* but for its links, and of switches of
-    configuration *switch* but for its tables."""
+    """Build a cell's system: endpoints of configuration *dma* except for its links, and switches of
+    configuration *switch* except for its tables."""
     rng = np.random.default_rng(seed)
     make = two_levels if cell.levels == 2 else flat
     options: dict[str, Any] = {"leaf": LEAF} if cell.levels == 2 else {}
@@ -229,7 +229,7 @@ def prepare(
     )
     join(system)
     waves: dict[str, int] = {}
-    if not cell.crowded:  # no more blocks under way than a table has entries
+    if not cell.crowded:  # no more blocks in flight than a table has entries
         size_log2 = min(2, cell.entries.bit_length() - 1)
         waves = {"wave_log2": size_log2, "waves": min(8, cell.entries >> size_log2)}
         for node in system.nodes:

@@ -25,7 +25,7 @@ from tb.switch_dma.orders import FLITS, LANES, Adds, Orders, converted
 from tb.switch_dma.twin import Course
 
 KINDS = ("deterministic", "reduce-scatter", "all-gather", "broadcast", "FP16", "BF16", "block FP")
-"""What there must be cells of, each with evictions in one of them at least."""
+"""Kinds of cells that there must be, each with evictions in at least one cell."""
 CELLS, RTL_ORDERS, ORDERS = 24, 100_000, 1_000_000
 SIZE_BYTES = 2 << 10
 BATCH = 2500
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _all_kinds(found: Sequence[tuple[str, Outcome]]) -> bool:
-    """Whether there are cells of all kinds, and evictions; what there is of each is printed."""
+    """True if there are cells with evictions of all kinds; the counts of each are printed."""
     whole = True
     print("\nkind           cells correct with evictions")
     for kind in dict.fromkeys([*KINDS, *(kind for kind, _ in found)]):
@@ -106,7 +106,7 @@ def _run(kind: str, cell: Cell, seed: int) -> Outcome:
 
 
 def _cells() -> Iterator[tuple[str, Cell]]:
-    """Kinds, and tables of all sizes for each."""
+    """Yield kinds with their cells; tables of all sizes for each kind."""
     modes = itertools.cycle(("push", "pull", "push", "whole", "push", "pull"))
     for number, (entries, members) in enumerate(itertools.product((1, 2, 8, 32), (3, 5, 8))):
         yield "deterministic", _cell(number, members, entries, next(modes))
@@ -133,7 +133,7 @@ def _cell(number: int, members: int, entries: int, mode: str) -> Cell:
 
 
 def _deterministic(kind: str, cell: Cell, seed: int) -> Outcome:
-    """The same data under several seeds of stalls and starts."""
+    """Reduce the same data under several seeds of stalls and starts; all bits must agree."""
     found, courses, correct = set(), [], True
     for other in range(SEEDS):
         made = prepare(replace(cell, stalls=cell.stalls or other > 0), seed + other, FIXED)
@@ -146,7 +146,7 @@ def _deterministic(kind: str, cell: Cell, seed: int) -> Outcome:
 
 
 def _short(kind: str, cell: Cell, seed: int) -> Outcome:
-    """One whose operands and results travel compressed."""
+    """Run a cell whose operands and results travel in a short format."""
     made = prepare(cell, seed, replace(DMA, **SHORT), replace(SWITCH, **SHORT))
     job = AllReduce(
         made.system, cell.op, cell.size_bytes // 4, seed=seed, format=FORMATS[kind]
@@ -156,7 +156,7 @@ def _short(kind: str, cell: Cell, seed: int) -> Outcome:
 
 
 def _in_part(kind: str, cell: Cell, seed: int) -> Outcome:
-    """One that is sent, or stored, in parts."""
+    """Run a cell in which each member sends, or stores, only a part."""
     made = prepare(cell, seed, replace(DMA, parts=True))
     elements = cell.size_bytes // 4
     parts = shares(made.system, elements)
@@ -181,7 +181,7 @@ def _outcome(courses: list[Course], correct: bool) -> Outcome:
 
 
 def _right(job: AllReduce) -> bool:
-    """Results are the golden ones, and every endpoint says so."""
+    """True if the results are golden and every endpoint reports success."""
     try:
         job.check()
     except AssertionError as error:
@@ -192,13 +192,13 @@ def _right(job: AllReduce) -> bool:
 
 
 def _drawn(rng: np.random.Generator, members: int) -> NDArray[np.float32]:
-    """Operands of a block, of very different sizes."""
+    """Operands of a block, of very different magnitudes."""
     shape = (members, FLITS * LANES)
     return (rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)).astype(np.float32)
 
 
 def _orders(seed: int) -> tuple[int, int]:
-    """Orders of arrival that were run, on RTL and on the model, and those with the same bits."""
+    """Number of orders of arrival run, on RTL and on the model, and of those with equal bits."""
     rng = np.random.default_rng(seed)
     ran = same = evicted = expired = 0
     bits: set[bytes] = set()
@@ -241,10 +241,10 @@ def _orders(seed: int) -> tuple[int, int]:
 def _in_orders(
     rng: np.random.Generator, operands: NDArray[np.float32], integers: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Sums of integers, and of FP32, for many orders: partials, which are then added."""
+    """Sums of integers, and of FP32, for many orders; partials are summed, then added up."""
     members = len(operands)
     places = rng.permuted(np.tile(np.arange(members), (BATCH, 1)), axis=1)
-    cuts = rng.random((BATCH, members)) < rng.random((BATCH, 1))  # a partial leaves before it
+    cuts = rng.random((BATCH, members)) < rng.random((BATCH, 1))  # a partial leaves before
     shape = (BATCH, operands.shape[1])
     sums, plain = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
     partial, piece = np.zeros_like(sums), np.zeros_like(plain)
@@ -257,7 +257,7 @@ def _in_orders(
 
 
 def _rounded(exact: Fraction) -> np.float32:
-    """The number of FP32 next to it, the even one of two."""
+    """Round *exact* to the nearest FP32 number, ties to even."""
     near = np.float32(float(exact))
     around = [np.nextafter(near, np.float32(end)) for end in (-np.inf, np.inf)]
     return min((near, *around),
@@ -265,7 +265,7 @@ def _rounded(exact: Fraction) -> np.float32:
 
 
 def _error(seed: int) -> bool:
-    """Whether errors against the exact sum, and against this one rounded, are within the bounds."""
+    """True if errors against the exact sum, and against its rounding, are within their bounds."""
     rng = np.random.default_rng(seed)
     worst = {"exact sum": Fraction(0), "correctly rounded one": Fraction(0)}
     wrong = count = 0
@@ -295,7 +295,7 @@ def _error(seed: int) -> bool:
 
 
 def _area() -> float:
-    """What the converters add to an endpoint, percent of LUTs."""
+    """LUTs that the converters add to an endpoint, in percent."""
     cells = {}
     for fixed in (False, True):
         config = replace(preset("1-link"), fixed_point=fixed)
@@ -307,7 +307,7 @@ def _area() -> float:
 
 
 def _bandwidth(seed: int) -> float:
-    """Bandwidth that is lost, percent, the worse of push and pull."""
+    """Bandwidth lost by the mode, in percent, the worse of push and pull."""
     lost = []
     for mode in ("push", "pull"):
         cell = replace(_cell(2, 8, 32, mode), stalls=False, crowded=False, size_bytes=LONG_BYTES)
@@ -325,7 +325,7 @@ def _bandwidth(seed: int) -> float:
 
 
 def _formats(seed: int) -> dict[str, float]:
-    """What formats on the wire cost, and save: times of all-reduces in percent of words."""
+    """Measure cost and savings of wire formats; times of all-reduces in percent of words."""
     area()
     periods(TIMED_MEMBERS, seed)
     cell = _cell(2, TIMED_MEMBERS, 32, "push")

@@ -1,19 +1,19 @@
-"""How large tables must be without waves, and what waves gain, on a DGX-2 cycle by cycle.
+"""Table sizes needed without waves, and the gain of waves, on a DGX-2 cycle by cycle.
 
-The system of ``python -m bench dgx2``. Without waves an endpoint has as many blocks under way as it
-can, 1024 a link. The knee is the smallest table that reaches 95 % of the bandwidth of one of 32
-entries; beside it is what the formulas of the paper say (Klenk et al., ISCA 2020). Waves are of 8
-blocks a link; as many are taken as give the highest bandwidth, with the published best tables.
+The system of ``python -m bench dgx2``. Without waves an endpoint has as many blocks in flight as it
+can, 1024 per link. The knee is the smallest table that reaches 95 % of the bandwidth of one of 32
+entries; beside it are the values of the paper's formulas (Klenk et al., ISCA 2020). Waves are of 8
+blocks per link; the number with the highest bandwidth counts, with the published best tables.
 
-Without waves the published DMA engine injects as fast as its link takes packets, and its switches
-queue at their outputs, in buffers of which no size is published. So latencies are measured with
-buffers of several sizes, from what our links need for their rate to room for all that an endpoint
-may have under way on a link: these never hold an injection back. They are what is judged. Waves and
-tables are the same with all.
+Without waves the published DMA engine injects as fast as its link accepts packets, and its switches
+queue at their outputs, in buffers of unpublished size. So latencies are measured with buffers of
+several sizes, from what our links need for their rate to room for everything that an endpoint may
+have in flight on a link: the largest never hold an injection back, and are the ones judged. Waves
+and tables are the same with all.
 
-At last partials that are sent to the home endpoint are compared with those that are multicast to
-all members, the paper's other option: push without waves, through tables that overflow, with the
-bytes that all links carried.
+Finally, partials sent to the home endpoint are compared with partials multicast to all members, the
+paper's other option: push without waves, through tables that overflow, with the bytes carried by
+all links.
 """
 
 import argparse
@@ -46,7 +46,7 @@ SIZE_BYTES = 8 * MIB
 ENTRIES = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32)
 WAVES = (1, 2, 4, 8, 16, 32)
 WAVE_LOG2 = 3
-OVERFLOWING = (1, 2, 3)  # entries, of tables that partials leave
+OVERFLOWING = (1, 2, 3)  # entries of tables that evict partials
 BUFFERS = (SWITCH.buffer_packets, 256, 1024)  # packets of each class at a link
 SHARE = 0.95
 TABLES = {"push": 2, "pull": 32}  # entries; published: 256 B and 4 KB a port
@@ -54,7 +54,7 @@ PUBLISHED_WAVES = {"push": 16, "pull": 4}
 KNEES = {"push": (180, 405), "pull": (930, 2100)}  # bytes
 DROP_PCT = 75
 
-_PORTS = 2 * LINKS * SWITCH.ports  # of all switches
+_PORTS = 2 * LINKS * SWITCH.ports  # total over all switches
 _LINK_BYTES_PER_S = 16 * CLOCK_HZ
 
 
@@ -63,7 +63,7 @@ class Outcome:
     """One all-reduce."""
 
     gbs: float
-    partials: int  # that left tables incomplete, or passed them
+    partials: int  # evicted from tables, or passing them without an entry
     stalls: int  # loads that waited for an entry
     transits: Mapping[Kind, Transit]
     link_bytes: int = 0  # on all links, without acknowledgements
@@ -76,12 +76,12 @@ class Outcome:
 
     @property
     def held(self) -> float:
-        """Of these, in buffers."""
+        """Mean cycles of these that packets spend in buffers."""
         return self._mean("held")
 
     @property
     def queued(self) -> float:
-        """Before that, while an endpoint had the whole packet and did not begin to send it."""
+        """Mean cycles before that, from a packet complete at the endpoint to its first flit."""
         return self._mean("queued")
 
     def _mean(self, name: str) -> float:
@@ -134,7 +134,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _formulas() -> dict[str, float]:
-    """Bytes of a port's table by the formulas of the paper, with this system's latencies."""
+    """Bytes of a port's table from the formulas of the paper, with this system's latencies."""
     hops = 2
     switch = Switch.latency + SWITCH.packet_flits - 1
     hop_s = ((hops + 1) * LATENCY_CYCLES + hops * switch) / hops / CLOCK_HZ
@@ -150,8 +150,8 @@ def run(
     buffers: int = SWITCH.buffer_packets, background: Background | None = None,
     multicast: bool = False, age_bits: int = 0,
 ) -> Outcome:
-    """An all-reduce, with so many waves under way; None: as many blocks as an endpoint can.
-    *multicast*: partials are for all members. *age_bits*: links get the oldest operand first."""
+    """Run an all-reduce with *waves* in flight; None: as many blocks as an endpoint can have.
+    *multicast*: partials go to all members. *age_bits*: links take the oldest operand first."""
     around = replace(surroundings(seed, acknowledged=True), buffer_packets=buffers)
     dma = replace(DMA, multicast_partials=multicast)
     if waves is None:
@@ -174,7 +174,7 @@ def run(
 
 
 def _knee(mode: str, size: int, tables: Sequence[int], seed: int) -> int:
-    """The knee in bytes, of tables without waves; one of 32 entries is among them."""
+    """The knee of *tables* without waves, in bytes; 32 entries must be among them."""
     say(f"{mode} without waves\nentries  bytes    GB/s partials   stalls")
     rates = {}
     for entries in tables:
@@ -189,14 +189,14 @@ def _knee(mode: str, size: int, tables: Sequence[int], seed: int) -> int:
 
 
 def knee_bytes(rates: Mapping[int, float]) -> int:
-    """Of the smallest table that is as good as the largest, but for 5 %; *rates* by entries."""
+    """Bytes of the smallest table within 5 % of the rate of the largest; *rates* by entries."""
     enough = SHARE * rates[max(rates)]
     return min(each for each in rates if rates[each] >= enough) * SWITCH.payload_bytes
 
 
 def _compare(size: int, seed: int) -> float:
-    """Partials for the home endpoint beside those for all members; how many times the bytes the
-    latter take, with the smallest table."""
+    """Compare partials for the home endpoint with multicast ones; return the ratio of link bytes
+    of the latter to the former, with the smallest table."""
     say("push without waves; partials for the home endpoint, and multicast: GB/s, partials, MB on "
         "links\nentries     home partials      MB  multicast partials      MB")
     ratios = []
@@ -212,13 +212,13 @@ def _compare(size: int, seed: int) -> float:
 
 
 def _latency(mode: str, size: int, numbers: Sequence[int], seed: int) -> float:
-    """By how many percent waves shorten the mean latency of packets, with the largest buffers."""
+    """Percent by which waves shorten the mean latency of packets, with the largest buffers."""
     drops = [_waves(mode, size, numbers, seed, buffers) for buffers in BUFFERS]
     return drops[-1]
 
 
 def _waves(mode: str, size: int, numbers: Sequence[int], seed: int, buffers: int) -> float:
-    """By how many percent the best number of waves shortens the mean latency of packets."""
+    """Percent by which the best number of waves shortens the mean latency of packets."""
     entries = TABLES[mode]
     say(
         f"{mode} with {entries} entries, {buffers} packets of a class in a buffer; waves of "

@@ -1,8 +1,8 @@
 """Planted errors: single changes of an emitted text, drawn by syntax and seed.
 
-`draw` changes what a line says. `draw_in_structures` changes what makes many lines of one: values
-of parameters and what follows from them, bounds of loops, numbers in loops, and what is connected
-to instances.
+`draw` changes single lines. `draw_in_structures` changes the structures that stand for many lines:
+values of parameters and what follows from them, bounds of loops, indices in loops, and connections
+of instances.
 """
 
 import random
@@ -16,7 +16,7 @@ __all__ = ["STRUCTURES", "Mutant", "draw", "draw_in_structures"]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A text with one change: in which line, and what became of it."""
+    """A text with one change: its line, before and after."""
 
     text: str
     line: int
@@ -24,7 +24,7 @@ class Mutant:
     after: str
 
 
-# What is searched for, and what takes its place. Operators stand between blanks in the text.
+# Pattern and replacement. Operators stand between blanks in the text.
 _CHANGES: tuple[tuple[str, str], ...] = (
     (r" & ", " | "), (r" \| ", " & "), (r" \^ ", " | "), (r" \+ ", " - "), (r" - ", " + "),
     (r" == ", " != "), (r" != ", " == "), (r" < ", " >= "), (r" <= (?=[\w'(])", " < "),
@@ -54,7 +54,7 @@ def _edits(line: str) -> Iterator[str]:
 
 
 def draw(text: str, count: int, seed: int | str) -> list[Mutant]:
-    """*count* mutants of *text*, each with one change in what is executed."""
+    """*count* mutants of *text*, each with one change of executed code."""
     lines = text.splitlines()
     inside = False
     places = []
@@ -73,7 +73,7 @@ def draw(text: str, count: int, seed: int | str) -> list[Mutant]:
 
 
 STRUCTURES = ("parameter", "bound", "index", "port")
-"""What `draw_in_structures` changes."""
+"""Structures that `draw_in_structures` changes."""
 
 _GIVEN = re.compile(r"#\((\.\w+\(\d+\).*?)\) \w")
 _LOOP = re.compile(r"^( *)for \((?:genvar|int) (\w) = 0; \2 < (\w+); \2\+\+\)(.*)")
@@ -81,7 +81,7 @@ _CONNECTED = re.compile(r"\.(\w+)\(([^()]+)\)")
 
 
 def _of_parameters(line: str, parameters: set[str]) -> Iterator[str]:
-    """Other values of parameters at an instance, or of what a module makes of its own."""
+    """Other values of parameters at an instance, or of those that a module derives."""
     if given := _GIVEN.search(line):
         for found in re.finditer(r"\((\d+)\)", given[1]):
             start = given.start(1) + found.start(1)
@@ -102,7 +102,7 @@ def _of_bounds(line: str) -> Iterator[str]:
 
 
 def _of_indices(line: str, loops: dict[str, str]) -> Iterator[str]:
-    """Numbers of the elements that a loop is at."""
+    """Other indices of the elements in a loop."""
     for name, size in loops.items():
         for found in re.finditer(rf"(?<=[\[(*]){name}\b|\b{name}(?=\])", line):
             if not line[found.end() :].startswith((" =", " <", "++")):
@@ -113,7 +113,7 @@ def _of_indices(line: str, loops: dict[str, str]) -> Iterator[str]:
 
 
 def _of_ports(line: str) -> Iterator[str]:
-    """Connections of an instance that have changed places, or lead to a neighbour in an array."""
+    """Connections of an instance that are swapped, or lead to a neighbour in an array."""
     both = list(_CONNECTED.finditer(line))
     for one, other in pairwise(both):
         if one[2] != other[2]:
@@ -127,7 +127,7 @@ def _of_ports(line: str) -> Iterator[str]:
 
 
 def _structures(text: str) -> Iterator[tuple[str, int, str]]:
-    """Everything that may be changed: what it is, in which line, and the line afterwards."""
+    """Yield every possible change: its structure, line number, and the new line."""
     parameters: set[str] = set()
     loops: list[tuple[int, str, str]] = []
     instance = False

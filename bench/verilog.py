@@ -1,8 +1,8 @@
 """The emitted Verilog of every preset as readers and linters see it.
 
-The smallest engine is counted in the plain style of the same commit, too. A signal whose name is
-not what the source calls it is wrong; `bench/_names.py` says how that is found. What was counted of
-the same sources is kept until a run has printed all of it.
+The smallest engine is counted in the plain style of the same commit, too. A signal is wrong if its
+name is not that of the source; `bench/_names.py` explains the check. Counts of the same sources are
+cached until a run has printed all of them.
 """
 
 import argparse
@@ -30,7 +30,7 @@ __all__ = ["Figures", "identifiers", "main", "measure", "numbered"]
 
 DESIGNS = tuple((name, preset) for name, entry in CATALOG.items() for preset in entry.presets)
 OWN = ("hw", "gen", "foldwire", "bench/verilog.py", "bench/_names.py")
-"""What the figures come from."""
+"""Sources of the figures."""
 SMALLEST = ("ace", "test")
 TARGETS = {"lines_ratio": 0.49, "unnamed": 0, "largest_module": 700, "longest_line": 100,
            "always_per_module": 3.0, "headerless": 0, "numbers": 0, "warnings": 0,
@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What was counted in one text."""
+    """Counts of one text."""
 
     lines: int
     comments: int
@@ -57,7 +57,7 @@ class Figures:
 
 
 def identifiers(root: Path = ROOT) -> set[str]:
-    """Every word of the sources that an emitted name may be made of: of names and of strings."""
+    """Words of names and strings in the sources, of which emitted names may consist."""
     import amaranth
 
     files = [*(root / "hw").rglob("*.py"), *(Path(amaranth.__file__).parent / "lib").glob("*.py")]
@@ -65,12 +65,12 @@ def identifiers(root: Path = ROOT) -> set[str]:
     for file in files:
         for name in re.findall(r"[A-Za-z_]\w*", file.read_text(encoding="utf-8")):
             words.update(word for word in name.lower().split("_") if word)
-    # Names of states and what stands for a clock and a reset; `unused` is the sink of a linter.
+    # Names of states, clocks and resets; `unused` is the sink for a linter.
     return words | {"clk", "rst", "q", "unused"}
 
 
 def _modules(text: str) -> Iterator[tuple[str, list[str], bool]]:
-    """Name, lines and whether a comment stands above, of each module but the SRAM macros."""
+    """Yield name, lines, and True for a comment above, of each module but the SRAM macros."""
     lines = text.splitlines()
     start = None
     for number, line in enumerate(lines):
@@ -107,13 +107,13 @@ def _nets(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _known(word: str, known: set[str]) -> bool:
-    """Whether *word* stands in the sources; those of AXI are put together of two."""
+    """True if *word* occurs in the sources; AXI names (aw..., ar...) consist of two words."""
     axi = word[:2] in ("aw", "ar") and word[2:] in known
     return word in known or word.isdigit() or axi
 
 
 def measure(text: str, known: set[str]) -> Figures:
-    """Count in *text* what a reader minds; *known* are the words that names may be made of."""
+    """Count obstacles for readers in *text*; names may consist of the words *known*."""
     lines = text.splitlines()
     modules = list(_modules(text))
     nets = [name for _, body, _ in modules for name in _nets(body)]
@@ -137,7 +137,7 @@ def measure(text: str, known: set[str]) -> Figures:
 
 
 def _numbered_states(text: str) -> int:
-    """Comparisons, cases and assignments of a machine's state with a number."""
+    """Number of comparisons, cases and assignments of an FSM state with a bare number."""
     found = re.findall(r"\b\w*fsm_state(?:_\d+)? (?:==|!=|<=|=) \d+'[dhb]", text)
     inside = 0
     for block in re.findall(r"case[z]? \(\w*fsm_state(?:_\d+)?\)\n(.*?)endcase", text, re.S):
@@ -146,9 +146,9 @@ def _numbered_states(text: str) -> int:
 
 
 def lint(path: Path, top: str) -> str:
-    """What Verilator says of SystemVerilog, in either style, with all warnings and no waiver.
+    """Messages of Verilator on a text, in either style, with all warnings and no waiver.
 
-    It wants a file for each module, so it gets that.
+    It expects a file for each module, so the text is split.
     """
     with tempfile.TemporaryDirectory(prefix="lint-") as folder:
         files = apart(path.read_text(), Path(folder))
@@ -156,7 +156,7 @@ def lint(path: Path, top: str) -> str:
 
 
 def apart(text: str, folder: Path) -> list[Path]:
-    """Files in *folder*, one for each module of *text* and one for what stands before them."""
+    """Write files to *folder*, one for each module of *text* and one for the rest."""
     parts = re.split(r"^(?=module )|(?<=^endmodule\n)", text, flags=re.M)
     files: list[Path] = []
     between = ""
@@ -183,7 +183,7 @@ if good and slang.processOptions() and slang.parseAllSources():
 
 
 def slang(path: Path) -> str:
-    """What slang says, with the warnings that are on if nobody chooses others."""
+    """Messages of slang on a text, with its default warnings."""
     run = subprocess.run(
         [sys.executable, "-c", _SLANG, str(path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
@@ -192,7 +192,7 @@ def slang(path: Path) -> str:
 
 
 def numbered(text: str) -> tuple[int, int]:
-    """Names with a number because a module has the name without it, and all that are declared."""
+    """Number of names with a number to keep them unique in a module, and of all names."""
     few = total = 0
     for _, body, _ in _modules(text):
         names = set(_nets(body))
@@ -203,7 +203,7 @@ def numbered(text: str) -> tuple[int, int]:
 
 
 def count(design: str, preset: str, style: str) -> dict[str, Any]:
-    """The figures of one text, with what the linters say of it."""
+    """The figures of one text, with the findings of the linters."""
     with seen_names() as seen:
         made = build(design, preset, {})
         emitted = emit(
