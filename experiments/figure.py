@@ -28,17 +28,17 @@ Verdict: TypeAlias = str
 Series: TypeAlias = Sequence[tuple[float, float]]
 
 GROUNDINGS = ("stated", "data", "chosen", "fitted")
-"""What an assumption rests on, the firmest first: the paper's words, files that its authors
-released, our choice where both are silent, a published result."""
+"""Grounds of an assumption, the firmest first: the paper's words, files that its authors released,
+our choice where both are silent, a fit to a published result."""
 ORIGINS = ("printed", "abstract", "derived", "note", "remembered")
-"""Where a published value was read: in the text, in the abstract alone, worked out from other
-published values, in a third party's notes on the whole paper, or from memory because the edition at
-hand has lost it."""
+"""Sources of a published value: the text, the abstract alone, a derivation from other published
+values, a third party's notes on the whole paper, or memory because the edition at hand has lost
+it."""
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """What a figure takes for granted, and on what ground (one of `GROUNDINGS`)."""
+    """An assumption of a figure, and its ground (one of `GROUNDINGS`)."""
 
     what: str
     grounding: str
@@ -69,22 +69,22 @@ class Row:
     target : Target or None
         None where nothing was published to compare with.
     why : str
-        Printed beside the row: where a deviation comes from, from a quantity that was computed.
+        Printed beside the row: the cause of a deviation, from a computed quantity.
     fitted : bool
-        Whether a parameter was fitted to this value.
+        True if a parameter was fitted to this value.
     identity : bool
-        Whether nothing else could have come out: ours follows from the same arithmetic as the
-        published value or from other rows, or only looks at itself.
+        True if no other result is possible: ours follows from the same arithmetic as the published
+        value or from other rows, or depends on itself alone.
     bound : Bound or None
-        What the paper's own parameters leave possible.
+        Limit of the values that the paper's own parameters leave possible.
     origin : str
-        Where the published value was read, one of `ORIGINS`.
+        Source of the published value, one of `ORIGINS`.
     grounding : str
-        Where it differs from that of the figure's assumptions, one of `GROUNDINGS`.
+        One of `GROUNDINGS`, if it differs from that of the figure's assumptions.
     check : str
         Names of the acceptance checks that the row evaluates, e.g. ``"H3"``.
     order : Order or None
-        What a statement orders; see `statement`. A statement without it is an identity.
+        Values that a statement orders; see `statement`. A statement without it is an identity.
     """
 
     setting: str
@@ -130,15 +130,15 @@ class Row:
 
     @property
     def by_effect(self) -> bool:
-        """Whether a speed-up is judged by what it is beyond 1."""
+        """True if a speed-up is judged by its excess over 1."""
         return isinstance(self.target, Gain)
 
     @property
     def admits_no_effect(self) -> bool:
-        """Whether nothing gained, or nothing saved, would be within the tolerance as well.
+        """True if no gain, or no saving, would be within the tolerance as well.
 
-        Ratios have no unit (or ``x``), and 1 is no effect; of percentages it is 0. Where 1 or 0 is
-        what was published, as of two schedules that are alike, that is the statement.
+        Ratios have no unit (or ``x``), and 1 is no effect; for percentages it is 0. If 1 or 0 was
+        published, as for two equivalent schedules, that is itself the statement.
         """
         if self.target is None or isinstance(self.target.published, str) or self.identity:
             return False
@@ -148,7 +148,7 @@ class Row:
     @property
     def mutants(self) -> "list[Row]":
         """The row as it would be if its experiment were wrong: a gain with none or half of its
-        effect, another number halved or doubled, a statement whose values are mixed up."""
+        effect, another number halved or doubled, a statement whose values are swapped."""
         if self.order is not None:
             wrong = self.order.swapped
             return [replace(self, ours=float(wrong.holds), order=wrong)]
@@ -165,7 +165,7 @@ class Row:
 
 
 def statement(setting: str, *, below: Pairs = (), at_most: Pairs = (), **fields: Any) -> Row:
-    """A row that says yes or no, and which values have to be *below* or *at_most* others for it."""
+    """A row of yes or no; for yes, values have to be *below* or *at_most* others."""
     order = Order(below=tuple(below), at_most=tuple(at_most))
     return Row(
         setting=setting, ours=float(order.holds), target=Holds(), order=order, **fields
@@ -174,7 +174,7 @@ def statement(setting: str, *, below: Pairs = (), at_most: Pairs = (), **fields:
 
 @dataclass(frozen=True, kw_only=True)
 class Lost:
-    """Something published that cannot be compared, and why."""
+    """A published result that cannot be compared, and why."""
 
     what: str
     reason: str
@@ -212,7 +212,7 @@ class Bars:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What a module of `experiments.figures` returns."""
+    """Result of a function of `experiments.figures`."""
 
     title: str
     rows: Sequence[Row] = ()
@@ -229,7 +229,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """How to run: ``progress`` is called with the share of the figure that is done."""
+    """Context of a run: ``progress`` is called with the share of the figure that is done."""
 
     progress: Callable[[float], None] = lambda share: None
 
@@ -238,7 +238,7 @@ Maker: TypeAlias = Callable[[Context], Figure]
 
 
 def not_reproduced(what: str, *lost: Lost) -> Maker:
-    """The figure ``measured`` of a paper: what was measured on hardware that is not here."""
+    """The figure ``measured`` of a paper: measurements on hardware that is not available here."""
 
     def measured(context: Context) -> Figure:
         return Figure(title=f"{what}: measured on hardware, not reproduced", lost=lost)

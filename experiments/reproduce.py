@@ -34,16 +34,16 @@ COUNTED = ("within", "outside", "identity", "contradicted", "fitted")
 
 @dataclass(frozen=True)
 class Paper:
-    """The figures of one paper: what ``foldwire reproduce`` finds in its module.
+    """The figures of one paper, as ``foldwire reproduce`` finds them in its module.
 
     Parameters
     ----------
     name
         As in ``foldwire reproduce``, e.g. ``ace-v1``.
     title
-        Of the paper.
+        Title of the paper.
     published
-        Where and when.
+        Place and time of publication.
     makers
         Functions that make the figures and have their names.
     """
@@ -55,7 +55,7 @@ class Paper:
 
     @property
     def figures(self) -> dict[str, Maker]:
-        """What makes each figure, by the name under which it can be asked for."""
+        """Makers of the figures, by the names of these on the command line."""
         return {maker.__name__.replace("_", "-"): maker for maker in self.makers}
 
     def main(self, argv: Sequence[str]) -> int:
@@ -73,7 +73,7 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
     paper
         Its title, for the first line.
     figures
-        What makes each figure, by the name under which it can be asked for.
+        Makers of the figures, by the names of these on the command line.
     argv
         Arguments: names of figures (all if none), ``--output FOLDER``, ``--list``.
 
@@ -120,7 +120,7 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
 
 
 def counts(figures: Iterable[Figure]) -> dict[str, int]:
-    """The keys of the result line. Every row is counted once; what is lost is no row."""
+    """Counts for the result line. Every row is counted once; lost results are no rows."""
     figures = list(figures)
     verdicts = Counter(row.verdict for figure in figures for row in figure.rows)
     return {
@@ -132,8 +132,8 @@ def counts(figures: Iterable[Figure]) -> dict[str, int]:
 
 
 def grounds(figures: Iterable[Figure]) -> dict[str, int]:
-    """What the values that were compared are worth: how many of them, and of those within, are
-    speed-ups judged by their effect, and how many rest on what as their least firm ground."""
+    """Counts that tell the worth of the compared values: speed-ups judged by their effect, those of
+    them within tolerance, and values by their least firm ground."""
     rows = [
         (figure.grounding(row), row)
         for figure in figures
@@ -150,7 +150,7 @@ def grounds(figures: Iterable[Figure]) -> dict[str, int]:
 
 
 def assumptions_table(figures: Mapping[str, Figure]) -> Table:
-    """What the figures take for granted, the least firm last, with the figures that do."""
+    """Table of the assumptions, the least firm last, with the figures that make them."""
     users: dict[Assumption, list[str]] = {}
     for key, figure in figures.items():
         for each in figure.assumptions:
@@ -167,7 +167,7 @@ def assumptions_table(figures: Mapping[str, Figure]) -> Table:
 
 
 def rows_table(figure: Figure) -> Table:
-    """The rows of a figure; what explains one is in the note, by its number."""
+    """Table of the rows of a figure; its note has the explanations, by number of the row."""
     table = Table(figure.title, COLUMNS)
     notes = [figure.note] if figure.note else []
     for row in figure.rows:
@@ -197,7 +197,7 @@ def rows_table(figure: Figure) -> Table:
 
 
 def _short(value: float) -> str:
-    """Four significant digits, without an exponent where a person would not write one."""
+    """Format with four significant digits, without an exponent where a person would omit it."""
     if math.isinf(value):
         return "never"
     if value == int(value) and abs(value) < 1e6:
@@ -221,7 +221,7 @@ def _print(figure: Figure) -> None:
 
 
 def _print_assumptions(assumed: Table) -> None:
-    """On a screen the long texts share a column."""
+    """Print the assumptions; on a screen their long texts share a column."""
     columns = [Column("grounding"), Column("assumption")]
     table = Table(assumed.title, columns, note=assumed.note)
     for what, grounding, source, figures in assumed.rows:

@@ -422,7 +422,7 @@ def least_iteration_s(table: ModelTable, flops_per_s: float) -> float:
 
 
 SIDE = ComputeResources(flops_per_s=PEAK_FLOPS / CORES, memory_bytes_per_s=80 * GB, share=1 / CORES)
-"""What DLRM's side thread has: one core and 80 GB/s (ISCA 2021, section VI-D)."""
+"""Resources of DLRM's side thread: one core and 80 GB/s (ISCA 2021, section VI-D)."""
 
 
 def compute_of(endpoint: Endpoint, *, systolic: bool = False, side: bool = False) -> ComputeModel:

@@ -1,4 +1,4 @@
-"""What a published value is, and how near ours has to be."""
+"""Published values and the tolerances within which ours have to be."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ __all__ = [
 
 ROUNDING = 1e-9
 EFFECT_SHARE = 0.3
-"""Of a published effect, by which ours may differ: a round number below the third at which half of
-an effect would pass for all of it. One for all papers."""
+"""Share of a published effect by which ours may differ: a round number below the third at which
+half of an effect would pass for all of it. The same for all papers."""
 
 
 class Target(Protocol):
@@ -30,21 +30,21 @@ class Target(Protocol):
 
     @property
     def published(self) -> float | str:
-        """The value, or the statement where it is one."""
+        """The published value or statement."""
 
     @property
     def tolerance(self) -> str:
-        """In words."""
+        """The tolerance in words."""
 
     def met(self, ours: float) -> bool:
-        """Whether *ours* is within the tolerance."""
+        """True if *ours* is within the tolerance."""
 
     def mutants(self, ours: float) -> tuple[float, ...]:
-        """What *ours* would be if the experiment were wrong: none of these should be met."""
+        """Values of *ours* for a wrong experiment; none of them should be within the tolerance."""
 
 
 class _Number:
-    """A published number that is no effect: half of it, or twice as much, is something else."""
+    """A published number that is no effect: half or twice of it must be outside."""
 
     def mutants(self, ours: float) -> tuple[float, ...]:
         return ours / 2, ours * 2
@@ -89,7 +89,7 @@ class Near(_Number):
 
 @dataclass(frozen=True)
 class Gain:
-    """A speed-up, judged by its effect: what it is beyond 1.
+    """A speed-up, judged by its effect, that is, its excess over 1.
 
     A tolerance of the speed-up itself would admit no effect where that is small.
     """
@@ -164,8 +164,8 @@ class AtLeast(_Number):
 
 @dataclass(frozen=True)
 class Holds:
-    """A published statement: *ours* is 1 where it holds and 0 where it does not. What it orders is
-    an `Order` of the row."""
+    """A published statement: *ours* is 1 where it holds and 0 where it does not. The values that
+    it orders are an `Order` of the row."""
 
     published: str = "yes"
     tolerance: str = "must hold"
@@ -183,9 +183,9 @@ Pairs = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Order:
-    """What a statement says of values: of each pair the first is *below* or *at_most* the second.
+    """Order that a statement asserts: in each pair the first is *below* or *at_most* the second.
 
-    It holds if that is so for all pairs, and for one at least.
+    It holds if it does for all pairs, of which there is at least one.
     """
 
     below: Pairs = ()
@@ -218,7 +218,7 @@ class Bound:
         return f"at {'least' if self.least else 'most'} {self.value:.4g}"
 
     def excludes(self, target: Target) -> bool:
-        """Whether the published value and everything that its tolerance allows lie beyond."""
+        """True if the published value and everything within its tolerance lie beyond."""
         published = target.published
         if isinstance(published, str):
             return False

@@ -1,4 +1,4 @@
-"""What the papers plot of training runs: compute, exposed communication, use of the network."""
+"""Quantities of training runs that the papers plot: compute, exposed communication, network use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

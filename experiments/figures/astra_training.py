@@ -47,7 +47,7 @@ FP32 = 4
 SHAPES = {8: (2, 2, 2), 16: (2, 4, 2), 32: (2, 4, 4), 64: (2, 8, 4), 128: (2, 8, 8)}
 STUDIED = (2, 4, 4)
 EXPOSED = {8: 4.1, 128: 25.2}
-"""Fig. 17, %, by the number of NPUs."""
+"""Exposed share of Fig. 17, %, by the number of NPUs."""
 TRAINING = (
     *SYSTEM,
     *DISPATCHED,
@@ -72,7 +72,7 @@ def _resnet(
 
 
 def _exposed(run: Breakdown) -> float:
-    """Share of the run, %."""
+    """Exposed share of the run, %."""
     return 100 * float(run.mean_fs[1]) / run.run_fs
 
 
@@ -247,7 +247,7 @@ def _all_reduces_s(nodes: int) -> float:
 
 
 def _raw(nodes: int) -> str:
-    """What there is to be exposed at most."""
+    """Sentence on the most communication that can be exposed."""
     compute_s = float(_resnet(SHAPES[nodes], RELEASED).mean_fs[0]) / 1e15 / 2
     all_s = _all_reduces_s(nodes)
     return (
@@ -257,7 +257,7 @@ def _raw(nodes: int) -> str:
 
 
 def _batch_row(ours: float, nodes: int) -> Row:
-    """32 images, the published batch: at most everything is exposed."""
+    """Row for 32 images, the published batch: its bound is the case that all is exposed."""
     least_s = least_iteration_s(resnet50_batch(FP32), ARRAY_FLOPS)
     all_s = _all_reduces_s(nodes)
     return Row(

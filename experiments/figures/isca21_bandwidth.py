@@ -46,7 +46,7 @@ def _ideal(nodes: int) -> float:
 
 
 def _least(nodes: int, kind: str) -> float:
-    """GB/s of memory from which on 90 % of ideal is reached first, in steps of 4 GB/s."""
+    """Least memory bandwidth with 90 % of ideal, in GB/s, in steps of 4."""
     wanted = SHARE * _ideal(nodes)
     for memory in range(8, 901, 4):
         if _rate(nodes, kind, memory * GB, ALL_CORES) >= wanted:
@@ -55,7 +55,7 @@ def _least(nodes: int, kind: str) -> float:
 
 
 def _busiest(nodes: int) -> str:
-    """Which part of ACE limits it when memory does not."""
+    """Sentence on the part of ACE that limits it when memory does not."""
     run = _measure(isca21_torus(SHAPES[nodes]), AceEndpoint(memory_bytes_per_s=ALL_MEMORY))
     servers = {"ALUs": AceEndpoint().alus}
     busy = {u: run.busy_s(u) / servers.get(u, 1) / run.seconds for u in run.record.unit_names}

@@ -31,7 +31,7 @@ WINDOW_S = 1000 * ISCA21_CYCLE_S
 
 
 def _speeds(sram: int, fsms: int) -> Iterator[float]:
-    """Of DLRM's and ResNet-50's iterations and of one 16 MB all-reduce, on every size."""
+    """Yield the speed of one 16 MB all-reduce and of ResNet-50 and DLRM, on every torus."""
     engine = AceEndpoint(sram_bytes=sram * MB, fsms=fsms)
     for shape in SHAPES.values():
         network = isca21_torus(shape)

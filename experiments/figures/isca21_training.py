@@ -88,7 +88,7 @@ def trained(
 
 @cache
 def run(workload: str, nodes: int, kind: str, side: bool = False) -> Outcome:
-    """What the papers plot of `trained`."""
+    """Plotted quantities of `trained`."""
     return outcome(
         trained(workload, isca21_torus(SHAPES[nodes]), endpoint(KINDS[kind]), side=side)
     )
@@ -202,7 +202,7 @@ def _why(cell: Cell) -> str:
 
 
 def _batch_row(batch: Mapping[int, Cell]) -> Row:
-    """32 images: the best baseline is at most NoOverlap, and ACE at least the multiply-adds."""
+    """Row for 32 images: the best baseline takes NoOverlap at most, ACE the multiply-adds at least."""
     table = _table(BATCH)
     least_s = least_iteration_s(table, PEAK_FLOPS)
     longest_s = max(
@@ -230,7 +230,7 @@ def _batch_row(batch: Mapping[int, Cell]) -> Row:
 
 
 def _bandwidth(cells: Mapping[tuple[str, int], Cell]) -> list[Row]:
-    """Over the baseline that is best by its time, as the abstract has it of times; others shown."""
+    """Gains over the baseline with the best time, as in the abstract; others are shown, too."""
 
     def over(rate: Callable[[Cell], float]) -> list[float]:
         return [cell["ACE"].network_bytes_per_s / rate(cell) for cell in cells.values()]
@@ -284,7 +284,7 @@ def _orderings(cells: Mapping[tuple[str, int], Cell]) -> list[Row]:
         return replace(row, why=why)
 
     def over_ace(kind: str) -> dict[str, float]:
-        """By how much the gain over a baseline grows from 16 to 128 NPUs, as a factor."""
+        """Factor by which the gain over a baseline grows from 16 to 128 NPUs."""
         return {
             w: (cells[w, 128][kind].total_ms / cells[w, 128]["ACE"].total_ms)
             / (cells[w, 16][kind].total_ms / cells[w, 16]["ACE"].total_ms)
@@ -340,7 +340,7 @@ def _orderings(cells: Mapping[tuple[str, int], Cell]) -> list[Row]:
 
 
 def _deep_dimension() -> list[Row]:
-    """What the engine reaches on the largest torus, and with links of 200 cycles."""
+    """Rows on the share of Ideal that the engine reaches on the largest torus, by link latency."""
     rows = []
     for cycles in (500, 200):
         network = isca21_torus(SHAPES[128], inter_cycles=cycles)

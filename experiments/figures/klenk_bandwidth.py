@@ -27,7 +27,7 @@ SYSTEMS = {
     128: {"kind": "fat_tree", "shape": [128]},
 }
 CHUNKS = tuple(1 << n for n in range(12, 21, 2))
-PLACES = 8  # chunks of a ring that are under way at a time
+PLACES = 8  # chunks of a ring in flight at a time
 TABLE_BYTES, PORTS = 256, 16
 WAVES = (1, 2, 4, 8, 16, 32, 64, 128)
 MEMORY_S = 240e-9
@@ -54,8 +54,8 @@ AXES = Assumption("1 KB to 64 MB in steps of 4x", "chosen", "the axes are lost")
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """How a rank tells the next one that data are there: share of payload, and what a step costs
-    beside the way of the data, in ways through a switch and in seconds."""
+    """Signalling of data between neighbours in a ring: share of payload, and extra latency of a
+    step, as hops through a switch (`ways`) plus seconds (`memory_s`)."""
 
     share: float
     ways: int
@@ -71,7 +71,7 @@ PROTOCOLS = {
 
 @cache
 def reduced_s(mode: str, size_bytes: int, gpus: int = 16, waves: int | None = None) -> float:
-    """Of an all-reduce by the switches."""
+    """Time of an all-reduce by the switches."""
     endpoint: dict[str, Any] = {"kind": "in_switch", "mode": mode}
     if waves is not None:
         endpoint["waves"] = waves
@@ -80,7 +80,7 @@ def reduced_s(mode: str, size_bytes: int, gpus: int = 16, waves: int | None = No
 
 @cache
 def ring_s(size_bytes: int, protocol: str, chunk_bytes: int, gpus: int = 16) -> float:
-    """Of an all-reduce by rings of GPUs, in software."""
+    """Time of an all-reduce by rings of GPUs, in software."""
     way = PROTOCOLS[protocol]
     hop_s = Dimension(**named_dimensions("dgx2", [16])[0]).hop_s
     chunk = min(chunk_bytes, size_bytes)
@@ -95,8 +95,8 @@ def ring_s(size_bytes: int, protocol: str, chunk_bytes: int, gpus: int = 16) -> 
 
 
 def best_ring(size_bytes: int, protocol: str = FENCED) -> tuple[float, int]:
-    """Time and chunk size of the fastest ring, of those with fences if not told otherwise: the
-    paper's baseline."""
+    """Time and chunk size of the fastest ring; by default of those with fences, the paper's
+    baseline."""
     return min((ring_s(size_bytes, protocol, chunk), chunk) for chunk in CHUNKS)
 
 
@@ -118,7 +118,7 @@ def _rate(size_bytes: int, time_s: float) -> float:
 
 
 def checks(context: Context) -> Figure:
-    """H8 and H9: what follows from sizes of packets and tables."""
+    """H8 and H9: consequences of the sizes of packets and tables."""
     ceiling = NVLINK["bandwidth_bytes_per_s"] * NVLINK["lanes"] * SwitchSizes().payload_share
     leaves, spines = 128 // 8 * 6, 48
     rows = [
@@ -154,7 +154,7 @@ def checks(context: Context) -> Figure:
 
 
 def fig7(context: Context) -> Figure:
-    """16 GPUs of a DGX-2: bandwidth over size, and what is gained over the best ring."""
+    """16 GPUs of a DGX-2: bandwidth over size, and the gain over the best ring."""
     rings = {}
     for number, size in enumerate(SIZES):
         rings[size] = best_ring(size)
@@ -232,7 +232,7 @@ def fig7(context: Context) -> Figure:
 
 
 def fig10(context: Context) -> Figure:
-    """How many waves: what the published best numbers reach of the best of a sweep."""
+    """Bandwidth over the number of waves: the published best numbers against a sweep."""
     size = 8 << 20
     cases = (("push", 16, 16), ("pull", 16, 4), ("push", 64, 64))
     rows, series = [], {}
@@ -268,7 +268,7 @@ def fig10(context: Context) -> Figure:
 
 
 def _beside_the_peak(times: Mapping[int, float], published: int) -> str:
-    """How fast half and twice the published number of waves are."""
+    """Sentence on the speed of half and of twice the published number of waves."""
     near = [waves for waves in (published // 2, published * 2) if waves in times]
     found = " and ".join(
         f"{100 * times[published] / times[waves]:.1f} % with {waves} waves" for waves in near

@@ -1,7 +1,7 @@
-"""Klenk et al., Fig. 11, beside NVLink: what training gains by switches that reduce on Ethernet.
+"""Klenk et al., Fig. 11, beside NVLink: the gain of training with reducing Ethernet switches.
 
-The paper's rate is lost, and so are its frames. Ours are described here, before anything was
-compared: a port of a usual rate for each GPU, at one switch.
+The paper's rate is lost, and so are its frames. Ours were chosen here before any comparison: a port
+of a usual rate for each GPU, at one switch.
 """
 
 from functools import cache
@@ -30,15 +30,15 @@ from sim.run import run
 __all__ = ["ethernet", "fig11_ethernet"]
 
 RATES = (100, 200, 400)
-"""Gbit/s of a port."""
+"""Rates of a port in Gbit/s."""
 PAYLOAD, SMALL_PAYLOAD = 4096, 1024
-"""Of RoCE: the most there is, and the most in frames of 1500 B."""
+"""Payloads of RoCE in bytes: the largest, and the largest in frames of 1500 B."""
 LATENCY_S, SWITCH_S = 500e-9, 500e-9
 SWEPT_BYTES = 64 << 20
 
 
 def ethernet(gbit_per_s: float, payload_bytes: int = PAYLOAD) -> Links:
-    """16 GPUs with a port each at one switch; rings send the best chunks for a large vector."""
+    """16 GPUs with a port each at one switch; rings use the best chunk size for a large vector."""
     changed = (
         ("bandwidth_bytes_per_s", gbit_per_s / 8 * 1e9),
         ("latency_s", LATENCY_S),
@@ -51,7 +51,7 @@ def ethernet(gbit_per_s: float, payload_bytes: int = PAYLOAD) -> Links:
 
 @cache
 def _ring_s(links: Links, chunk_bytes: int) -> float:
-    """Of an all-reduce of a large vector by a ring."""
+    """Time of an all-reduce of a large vector by a ring."""
     way = PROTOCOLS[FENCED]
     description = {
         "topology": {**links.topology, "efficiency": links.packets.payload_share},

@@ -1,7 +1,7 @@
 """Klenk et al., Figs. 8 to 10: fat trees, tables and the latency of packets, cycle by cycle.
 
-What events do not have, or as a mean alone: packets that wait for one another in buffers, and
-tables that run over. The systems are those of ``python -m bench switch_scale`` and of
+Covers effects that events lack or have only as a mean: packets that wait for one another in
+buffers, and tables that overflow. The systems are those of ``python -m bench switch_scale`` and of
 ``switch_tables``, which print more of them.
 """
 
@@ -27,27 +27,27 @@ from sim.units import GB, MIB
 __all__ = ["fig8", "fig9", "fig10_packets"]
 
 ENTRIES, WAVES = (1, 2, 3, 4, 6, 8, 11, 32), (4, 8, 16, 32)
-"""Of those that the bench runs."""
+"""Subsets of those that the bench runs."""
 ENTRY_BYTES = 128
 KNEES = {"push": 270, "pull": 1400}
-"""Bytes of a port's table."""
+"""Published knees, in bytes of a port's table."""
 SEED, LOAD = 1, 0.3
 TREES = {64: 100, 128: 70}
-"""GB/s, by GPUs."""
+"""Published bandwidth in GB/s, by GPUs."""
 WHY = (
     "The paper explains its value by a tree that saturates, without control of congestion. Ours "
     "does not saturate: all links get operands in one order."
 )
 TREE_BYTES, TREE_ENTRIES = 4 * MIB, (2, 8)
 AGE_BITS = 12
-"""Enough for all blocks that two endpoints may be apart, with waves and without."""
+"""Enough for the largest distance in blocks between two endpoints, with waves and without."""
 LINKS = (
     Assumption("links of 25 GB/s each way, six a GPU", "stated"),
     Assumption("packets of 144 B with 128 B of payload, acknowledgements of 16 B", "stated"),
 )
 OLDEST = "oldest first"
 ORDERS = {OLDEST: AGE_BITS, "in turns": 0}
-"""Of the operands of several inputs at a link."""
+"""Orders in which a link takes the operands of several inputs."""
 ORDER = Assumption(
     "of several inputs' operands a link gets the oldest first",
     "chosen",
@@ -75,7 +75,7 @@ BUFFERED = Assumption(
 
 
 def _outcome(mode: str, waves: int | None, load: float = 0.0) -> Outcome:
-    """With the published best table and the largest buffers."""
+    """Run with the published best table and the largest buffers."""
     return run(
         mode, SIZE_BYTES, entries=TABLES[mode], seed=SEED, waves=waves, buffers=BUFFERS[-1],
         age_bits=AGE_BITS,
@@ -150,7 +150,7 @@ def fig8(context: Context) -> Figure:
 
 
 def fig9(context: Context) -> Figure:
-    """The smallest table without waves that is as good as one of 32 entries, but for 5 %."""
+    """The smallest table without waves that is within 5 % of one of 32 entries."""
     rates: dict[str, dict[int, float]] = {mode: {} for mode in KNEES}
     for number, entries in enumerate(ENTRIES):
         for mode, found in rates.items():
@@ -188,7 +188,7 @@ def fig9(context: Context) -> Figure:
 
 
 def fig10_packets(context: Context) -> Figure:
-    """How much sooner packets come with waves: those of an all-reduce, and others beside it."""
+    """Latency that waves save for packets of an all-reduce, and for others beside it."""
     rows = []
     table = Table(
         f"Stores beside an all-reduce of 8 MB, {100 * LOAD:.0f} % of links' time (cycle model)",
@@ -250,5 +250,5 @@ def fig10_packets(context: Context) -> Figure:
 
 
 def _less(with_waves: float, without: float) -> float:
-    """By how many percent."""
+    """Reduction with waves, in percent."""
     return 100 * (1 - with_waves / without)

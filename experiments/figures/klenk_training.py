@@ -1,4 +1,4 @@
-"""Klenk et al., Figs. 1 and 11, section VI-E: what training on 16 GPUs gains."""
+"""Klenk et al., Figs. 1 and 11, section VI-E: the gain of training on 16 GPUs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -36,11 +36,11 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "BERT": {"generator": "transformer", "preset": "bert-large", "batch": 1},
 }
 CHUNK = 256 << 10
-"""The best of Fig. 7 for the sizes of gradients."""
+"""Bytes; the best of Fig. 7 for the sizes of gradients."""
 FREE: dict[str, Any] = {"bandwidth_bytes_per_s": 1e15, "latency_s": 0.0, "router_latency_s": 0.0}
 """A network that takes no time."""
 SCHEDULES = {"one-shot": False, "layer-wise": True}
-"""Whether collectives overlap back-propagation."""
+"""True if collectives overlap back-propagation, by schedule."""
 MEGATRON_BYTES = 8 * 1024 * 3072 * 2
 """A sum of activations: 8 sequences of 1024 tokens, 3072 elements of 2 B."""
 
@@ -66,7 +66,7 @@ MODEL = (
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """What joins 16 GPUs: a named topology with *changed* parameters, and the packets on it; rings
+    """Network of 16 GPUs: a named topology with *changed* parameters, and the packets on it; rings
     send chunks of *chunk_bytes*."""
 
     kind: str
@@ -93,13 +93,13 @@ NVLINK = Links(kind="dgx2")
 def step_s(
     model: str, engine: str, flops_per_s: float, overlaps: bool, links: Links = NVLINK
 ) -> float:
-    """Time of a training step; ``engine``: push, ring, or free, where communication is."""
+    """Time of a training step; ``engine``: push, ring, or free, for free communication."""
     way = PROTOCOLS[FENCED]
     topology = links.topology
     scheduler: dict[str, Any] = {"policy": "fifo"}
     more: dict[str, Any] = {}
     if engine == "push":
-        # Waves as large in all as the paper's, in fewer and larger messages.
+        # As many bytes in waves as in the paper, in fewer and larger messages.
         endpoint = {
             "kind": "in_switch", "mode": "push", "lost_memory_bytes_per_s": 0.0,
             "wave_bytes": 32768.0, "waves": 16, "message_bytes": 8192.0,
@@ -126,14 +126,14 @@ def step_s(
 
 
 def _share(flops_per_s: float) -> float:
-    """Of a step of the Transformer that rings take, nothing overlapped."""
+    """Share of a step of the Transformer that rings take, without overlap."""
     whole = step_s("Transformer", "ring", flops_per_s, False)
     return 1 - step_s("Transformer", "free", flops_per_s, False) / whole
 
 
 @cache
 def fitted_flops_per_s() -> float:
-    """With which the share of rings is the published one, to a thousandth; by bisection."""
+    """Compute rate with which the share of rings is the published one; by bisection to 0.1 %."""
     low, high = 1e12, 1e15
     while high / low > 1.001:
         middle = (low * high) ** 0.5
@@ -142,7 +142,7 @@ def fitted_flops_per_s() -> float:
 
 
 def fig1(context: Context) -> Figure:
-    """What rings take of a step of the Transformer, with Volta and more compute beside."""
+    """Share of a step of the Transformer that rings take, with Volta and with more compute."""
     flops = fitted_flops_per_s()
     context.progress(0.7)
     shares = {ratio: 100 * _share(ratio * flops) for ratio in RATIOS}
@@ -170,13 +170,13 @@ def fig1(context: Context) -> Figure:
 
 
 Gains = Mapping[tuple[str, int, str], float]
-"""By model, ratio and schedule: a step with rings over one with push."""
+"""Time of a step with rings over one with push, by model, ratio and schedule."""
 
 
 def gains_over_rings(
     links: Links, name: str, progress: Callable[[float], None]
 ) -> tuple[Gains, Table]:
-    """How much sooner steps end when gradients are pushed into switches, on links called *name*."""
+    """Gains of pushing gradients into switches over rings, on links called *name*; their table."""
     flops = fitted_flops_per_s()
     table = Table(
         f"A step with switches that reduce, over one with rings, on {name} (simulated)",
@@ -206,7 +206,7 @@ def most_of_transformer(gains: Gains) -> float:
 
 
 def _why_more() -> str:
-    """What the gain is made of."""
+    """Sentence on the share of rings in a step, from which the gain follows."""
     shares = (_share(ratio * fitted_flops_per_s()) for ratio in RATIOS)
     found = ", ".join(f"{100 * share:.0f} % at {ratio}:1" for share, ratio in zip(shares, RATIOS))
     return (
@@ -216,7 +216,7 @@ def _why_more() -> str:
 
 
 def fig11(context: Context) -> Figure:
-    """How much sooner a step ends when gradients are pushed into switches, over rings."""
+    """Gain of a training step when gradients are pushed into switches, over rings."""
     gains, table = gains_over_rings(NVLINK, "NVLink", context.progress)
     resnet = max(gains["ResNet-50", 1, schedule] for schedule in SCHEDULES)
     rows = [

@@ -1,4 +1,4 @@
-"""The smart NIC's systems: what the paper states, what is assumed, what is fitted to 6 nodes."""
+"""The smart NIC's systems: stated parameters, assumed ones, and those fitted to 6 nodes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ RATIO = preset("bfp16").ratio
 UPDATE_BYTES_PER_S = 6 * 2933e6 * 8
 """Assumed: the memory of a Xeon 8280, six channels of DDR4-2933."""
 LINE_RATE_HZ = 40e9 / 32 / LANES
-"""The clock below which the adders cannot follow 40 Gbit/s without compression."""
+"""Clock below which the adders cannot keep up with 40 Gbit/s without compression."""
 
 PUBLISHED_FIT = {
     "exposed, NIC": 0.37,
@@ -43,7 +43,7 @@ PUBLISHED_FIT = {
     "exposed, NIC with BFP": 0.95,
     "total, NIC with BFP": 0.40,
 }
-"""Fig. 4a, 6 nodes, batch 448: what the NIC saves. Three parameters are fitted to it."""
+"""Fig. 4a, 6 nodes, batch 448: savings of the NIC, to which three parameters are fitted."""
 LATENCY_FIT = 1.8
 """Fig. 4b, 32 nodes, batch 448, without BFP. The latency of an MPI message is fitted to it."""
 NAIVE_FIT = 0.51
@@ -124,11 +124,11 @@ class Systems:
         return nic_training(self.mlp, self.worker, self.nic_model(bfp=bfp))
 
     def speedup(self, *, bfp: bool) -> float:
-        """Of the NIC over the overlapped baseline."""
+        """Speed-up of the NIC over the overlapped baseline."""
         return self.baseline.total_s / self.nic(bfp=bfp).total_s
 
     def savings(self) -> dict[str, float]:
-        """What the NIC saves of the baseline's times, by the names of `PUBLISHED_FIT`."""
+        """Shares of the baseline's times that the NIC saves, by the names of `PUBLISHED_FIT`."""
         base, found = self.baseline, {}
         for name, bfp in (("NIC", False), ("NIC with BFP", True)):
             nic = self.nic(bfp=bfp)
@@ -164,7 +164,7 @@ def fit(passes: str = "both", step_s: float | None = None) -> Fit:
 
 
 def implied_step_s(nodes: int, batch: int, speedup: float, *, bfp: bool) -> float | None:
-    """The latency of a message with which the model has that speed-up, all else fitted anew."""
+    """Message latency with which the model has that speed-up, all else refitted; or None."""
 
     def beyond(step_s: float) -> float:
         system = Systems(nodes=nodes, batch=batch, fit=fit(step_s=step_s), step_s=step_s)
@@ -183,9 +183,9 @@ def latency_s() -> float:
 
 @cache
 def naive_bytes_per_s() -> float:
-    """What the one core of the naive baseline sends, fitted to `NAIVE_FIT`.
+    """Send rate of the one core of the naive baseline, fitted to `NAIVE_FIT`.
 
-    That core computes as all others do, so nothing that is known of dedicated cores applies.
+    That core computes like all others, so figures of dedicated cores do not apply.
     """
     system = Systems(nodes=6, batch=1792, fit=fit(), step_s=latency_s())
     alone = system.naive.total_s - system.naive.exposed_s
@@ -208,7 +208,7 @@ def systems(nodes: int, batch: int, *, scheme: str = "ring") -> Systems:
 
 
 def inputs_table() -> Table:
-    """Everything that goes into the model, and where it comes from."""
+    """Table of all inputs of the model and their sources."""
     found = fit()
     table = Table(
         "inputs of the model",
@@ -253,7 +253,7 @@ def inputs_table() -> Table:
 
 
 def solve_monotone(function: Callable[[float], float], low: float, high: float) -> float | None:
-    """Where a growing function crosses zero, None if it does not between *low* and *high*."""
+    """Zero of an increasing function; None if there is none between *low* and *high*."""
     from scipy.optimize import brentq
 
     if function(low) > 0 or function(high) < 0:

@@ -1,4 +1,4 @@
-"""Smart NIC, Figs. 2 and 4: the baseline and its schemes, and what the NIC gains."""
+"""Smart NIC, Figs. 2 and 4: the baseline and its schemes, and the gain of the NIC."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -43,7 +43,7 @@ PUBLISHED = {
     (SMALL, True): {6: 1.6, 32: 2.5},
     (LARGE, False): {6: 1.1, 32: 1.4},
 }
-"""Speed-ups by batch, by whether BFP is used, and by nodes."""
+"""Speed-ups by batch, use of BFP, and nodes."""
 
 
 def fig2a(context: Context) -> Figure:
@@ -177,7 +177,7 @@ def _hidden() -> str:
 
 
 def fig4a(context: Context) -> Figure:
-    """The NIC at 6 nodes, batch 448: the values that are fitted to, and one that is not."""
+    """The NIC at 6 nodes, batch 448: the fitted values, and one that is predicted."""
     system = systems(6, SMALL)
     savings, base = system.savings(), system.baseline
     rows = [
@@ -280,7 +280,7 @@ def fig4b(context: Context) -> Figure:
 
 
 def _throughput(batch: int) -> Curves:
-    """Over one worker without communication; published speed-ups as marks above our baseline."""
+    """Throughput over one worker without communication; marks: published gains on our baseline."""
     worker = systems(2, batch).nic(bfp=False)
     alone = worker.total_s - worker.exposed_s
 
@@ -311,7 +311,7 @@ def _throughput(batch: int) -> Curves:
 
 
 def _gain(batch: int) -> list[float]:
-    """What BFP makes faster, at 6 and at 32 nodes."""
+    """Speed-up by BFP, at 6 and at 32 nodes."""
     both = [systems(nodes, batch) for nodes in (6, 32)]
     return [each.nic(bfp=False).total_s / each.nic(bfp=True).total_s for each in both]
 
@@ -331,9 +331,9 @@ def _baseline_s(system: Systems, all_reduce_s: float) -> float:
 
 
 def _bound() -> Bound:
-    """The speed-up at batch 1792 with the all-reduce that batch 448 asks for at 32 nodes.
+    """The speed-up at batch 1792 with the all-reduce that batch 448 implies at 32 nodes.
 
-    The vector is the same, so the baseline's all-reduce takes as long whatever the batch.
+    The vector is the same, so the time of the baseline's all-reduce does not depend on the batch.
     """
     small, large = systems(32, SMALL), systems(32, LARGE)
     asked = [
@@ -361,7 +361,7 @@ def _why(system: Systems, bfp: bool, published: float) -> str:
 
 
 def _steps_table() -> Table:
-    """How the predictions depend on the one assumption that 6 nodes cannot tell."""
+    """Predictions over the latency of an MPI message, which 6 nodes cannot determine."""
     table = Table(
         "speed-ups at 32 nodes by the latency of an MPI message, fitted anew for each",
         (
@@ -489,7 +489,7 @@ def _bars(title: str, times: dict[str, TrainingTime]) -> Bars:
 
 
 def _limits(nodes: int) -> Table:
-    """What an all-reduce of the NIC takes, part by part."""
+    """Times of the parts of an all-reduce of the NIC."""
     table = Table(
         f"one all-reduce of a layer, {nodes} nodes",
         (

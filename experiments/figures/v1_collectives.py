@@ -138,7 +138,7 @@ def _figure(
             setting=f"{quick} over {slow}, mean of sizes",
             ours=_gain(cells, slow, quick),
             target=Gain(value),
-            # What Ideal gains over Baseline is the product of the two other gains.
+            # The gain of Ideal over Baseline is the product of the two other gains.
             identity=(slow, quick) == ("Baseline", "Ideal"),
             check="Q6" if (slow, quick) != ("ACE", "Ideal") else "",
             why=_limits(cells),
@@ -165,7 +165,7 @@ def _figure(
 
 
 def _means(switch: bool, what: str = "Means") -> str:
-    """Says in print that the axes of a mean are ours."""
+    """Sentence that the axes of a mean are ours."""
     return (
         f"The axes of the figure are lost. {what} are over axes that we chose: "
         f"{', '.join(_networks(switch))}, and {SIZES[0] >> 10} KB to {SIZES[-1] >> 20} MB in "
@@ -186,7 +186,7 @@ def fig10(context: Context) -> Figure:
 
 
 def fig11(context: Context) -> Figure:
-    """Where the time of Fig. 9 goes: queueing of chunks, and buses."""
+    """Breakdown of the time of Fig. 9: queueing of chunks, and buses."""
     cells = _cells(False, CollectiveKind.ALL_REDUCE)
 
     def total(name: str, part: str) -> float:
@@ -256,8 +256,8 @@ def fig11(context: Context) -> Figure:
 
 
 def _less_queueing() -> dict[int, float | None]:
-    """By which share chunks wait less in ACE than in Baseline, all tori together; None where none
-    waits in Baseline."""
+    """Share by which chunks wait less in ACE than in Baseline, over all tori, by size; None where
+    none waits in Baseline."""
     found: dict[int, float | None] = {}
     for size in SIZES:
         waits = {

@@ -94,7 +94,7 @@ def fig5(context: Context) -> Figure:
 
 
 def _parts(model: CoreModel) -> str:
-    """How the time is divided with the cores that an ideal network needs."""
+    """Sentence on the parts of the time with the cores that an ideal network needs."""
     whole = model.seconds(NEEDED)
     wire = model.sent_bytes / model.network_bytes_per_s
     overhead = model.steps * model.step_s

@@ -44,8 +44,8 @@ KINDS = {
     "Ideal": "ideal",
 }
 AT_SHARE = {"Baseline": 180 * GB, "ACE": 45 * GB}
-"""A second reading: communication has of memory what training loses to it, 20 and 5 % of 900 GB/s,
-not all of the bus. In the first one both together may ask for more than there is."""
+"""A second reading: communication gets the memory bandwidth that training loses to it, 20 and 5 %
+of 900 GB/s, not all of the bus. In the first one both together may ask for more than there is."""
 GAIN, TIME_MS = 2.71, 9.0
 UTILISATION = {"ACE": 74.6, "Baseline": 37.8}
 FP32 = 4
@@ -123,7 +123,7 @@ def _parts(each: Outcome) -> Mapping[str, float]:
 
 
 def _limit(workload: str) -> str:
-    """What bounds any endpoint's gain."""
+    """Sentence on the bound of any endpoint's gain."""
     base, ideal = (_outcome(workload, LARGEST, kind) for kind in ("Baseline", "Ideal"))
     return (
         f"On 64 NPUs Baseline computes for {base.compute_ms:.2f} ms and exposes "
@@ -133,7 +133,7 @@ def _limit(workload: str) -> str:
 
 
 def _least_ms() -> float:
-    """One iteration of 32 images."""
+    """Least time of one iteration of 32 images, ms."""
     return 1e3 * least_iteration_s(resnet50_batch(FP32), ARRAY_FLOPS)
 
 
@@ -175,7 +175,7 @@ def fig14(context: Context) -> Figure:
 
 
 def _second_reading() -> str:
-    """What the other figures become if communication has what training loses."""
+    """Sentence on the other figures if communication gets the bandwidth that training loses."""
     gnmt = _gain("GNMT", "ACE", at_share=True)
     ace, ideal = (
         _outcome(RELEASED, LARGEST, kind, kind == "ACE").network_bytes_per_s / GB
@@ -204,7 +204,7 @@ def _without_overlap() -> str:
 
 
 def _batch_rows() -> list[Row]:
-    """What 32 images on the stated array leave possible, whatever the endpoint."""
+    """Rows for 32 images on the stated array, with bounds that hold for any endpoint."""
     least, base = _least_ms(), endpoint(KINDS["Baseline"])
     serial = 1e3 * max(
         serial_all_reduces_s(resnet50_batch(FP32), v1_torus(shape), base) for shape in SHAPES

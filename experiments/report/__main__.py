@@ -64,16 +64,16 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _measured(names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Table]]]:
-    """Parts as they are finished, so that none is lost with another one.
+    """Yield parts as they finish, so that the failure of one loses no other.
 
-    What a part raises is raised when the others are done. Interrupted, nobody waits for them.
+    An exception of a part is raised when the others are done. An interrupt does not wait for them.
     """
     waiting, failed = list(names), None
     running: dict[Future[Mapping[str, Table]], str] = {}
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
         try:
             while waiting or running:
-                while waiting and len(running) < PROCESSES:  # what the pool has, it begins
+                while waiting and len(running) < PROCESSES:  # the pool starts all that it has
                     name = waiting.pop(0)
                     running[pool.submit(PARTS[name].make, ROOT)] = name
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -88,7 +88,7 @@ def _measured(names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Table]]]
         except BaseException:
             for child in active_children():
                 if child.pid is not None:
-                    os.kill(child.pid, signal.SIGINT)  # it ends the Yosys that it waits for
+                    os.kill(child.pid, signal.SIGINT)  # it ends the Yosys process that it waits for
             raise
     if failed is not None:
         raise failed

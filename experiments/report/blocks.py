@@ -1,7 +1,7 @@
 """The parts of the README and of pages of ``docs`` that hold figures, made from ``docs/results``.
 
 Each stands between ``<!-- report:NAME -->`` and ``<!-- /report -->``; no figure there is typed.
-What has not been measured is a dash, or a line that says so.
+Missing measurements are dashes, or a line that says so.
 """
 
 import csv
@@ -21,7 +21,7 @@ __all__ = ["BLOCKS", "filled", "pages"]
 
 _BLOCK = re.compile(r"(<!-- report:([\w-]+) -->\n)(.*?)(<!-- /report -->)", re.DOTALL)
 
-# Bench -> what it shows; {KEY} is a number of its stored result line.
+# Bench -> the claim that it shows; {KEY} is a number of its stored result line.
 CLAIMS = {
     "ring": "RTL results equal numpy's bit for bit; links carry a beat in {utilisation_worst:.1%} "
     "of cycles",
@@ -146,7 +146,7 @@ def _rows(root: Path, name: str) -> list[dict[str, str]]:
 
 
 def _claims(root: Path) -> str:
-    """What the benches showed when their lines were stored."""
+    """Table of the claims of benches, with the figures and verdicts of their stored lines."""
     results = stored.read(root / "docs" / "results" / "bench.txt")
     table = Table("", [Column("claim"), Column("command"), Column("verdict")])
     for name, claim in CLAIMS.items():
@@ -165,7 +165,7 @@ class _Dash:
 
 
 class _Numbers(dict[str, object]):
-    """Figures of a stored line by key; a dash for what was not measured."""
+    """Figures of a stored line by key; a dash for those not measured."""
 
     def __missing__(self, key: str) -> _Dash:
         return _Dash()

@@ -1,4 +1,4 @@
-"""What ``docs/results`` consists of: each part is measured from the sources alone."""
+"""Parts of ``docs/results``; each is measured from the sources alone."""
 
 import os
 import subprocess
@@ -78,9 +78,9 @@ class Part:
     Parameters
     ----------
     command
-        What a person types to see the same.
+        Command that prints the same figures.
     configuration
-        What was measured.
+        Configuration that was measured.
     sources
         Folders that its figures depend on.
     tools
@@ -179,7 +179,7 @@ def _papers(root: Path) -> Tables:
 
 
 def _rates(root: Path) -> Tables:
-    """How fast a switch takes operands, by format and width of its units."""
+    """Rate at which a switch accepts operands, by format and width of its units."""
     from bench._wire_formats import FORMATS, SHORT, flits, periods
 
     found = periods(RATE_MEMBERS, seed=1)
@@ -196,7 +196,7 @@ def _rates(root: Path) -> Tables:
 
 
 def _units(root: Path) -> Tables:
-    """What formats and lanes cost."""
+    """Cells of a reduction unit, by formats and lanes."""
     from bench._wire_formats import area
 
     rows = [(*key, *cells) for key, cells in area().items()]
@@ -257,7 +257,7 @@ PARTS: dict[str, Part] = {
 
 
 def provenance(part: Part, root: Path, versions: Callable[[str], str]) -> Iterator[str]:
-    """Where the figures of a page come from; nothing in it depends on date or machine."""
+    """Lines on the origin of a page's figures; nothing in them depends on date or machine."""
     yield "`make report` writes this page."
     yield f"Command: `{part.command}`. Configuration: {part.configuration}."
     yield "Tools: " + ", ".join(f"{tool} {versions(tool)}" for tool in part.tools) + "."
