@@ -1,4 +1,4 @@
-"""What surrounds a ring of engines in the simulator: hosts, memories, and what must be in them."""
+"""Environment of a ring of engines in the simulator: hosts, memories, and expected contents."""
 
 import random
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ __all__ = ["Job", "Node", "Ring"]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A collective on the ring: what it does and where, its name, and the data of each rank."""
+    """A collective on the ring: its command, its name, and the data of each rank."""
 
     command: Command
     name: int
@@ -46,16 +46,16 @@ class Node:
     dut
         The design under test.
     rank : int
-        Which engine.
+        Number of the engine.
     registers : RegisterMap
     ports : sequence of str
         Prefixes of its memory ports.
     address_bits, memory_bytes : int
-        Beyond the memory, nothing answers but an error.
+        Width of addresses; size of the memory, beyond which every access gets an error.
     chance : float
         Probability that a channel of any bus pauses in a cycle.
     rng
-        Where the pauses come from.
+        Random generator of the pauses.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Node:
         return bytes(self._memory.mem[:])
 
     async def access(self, offset: int, word: int | None = None) -> tuple[AxiResp, int]:
-        """Write *word*, or read; the answer and what was read."""
+        """Write *word*, or read; return the response and the word read."""
         if word is not None:
             return (await self._csr.write(offset, word.to_bytes(4, "little"))).resp, 0
         read = await self._csr.read(offset, 4)
@@ -147,20 +147,20 @@ class Node:
         while await self.count("completed", None) != count:
             causes = await self.interrupted()
             assert causes <= {"done"} | allowed, f"node {self.rank} was interrupted for {causes}"
-        # The last one may have completed between the last acknowledgement and the question.
+        # The last one may have completed between the last acknowledgement and the read.
         assert await self.acknowledge() <= {"done"} | allowed
 
 
 class Ring(ABC):
     """The ring under test, ready for collectives; each kind of engine derives its own.
 
-    Every job gets addresses of its own, so what any of them should leave in the memories is known,
-    and :meth:`check` compares all of it. ``names`` is the name of the next job.
+    Every job gets addresses of its own, so the expected contents of all memories are known, and
+    :meth:`check` compares all of them. ``names`` is the name of the next job.
     """
 
     memory_bytes: ClassVar[int]
     ordinary: ClassVar[float]
-    """Share of elements that are ordinary values, the others are any bit patterns."""
+    """Share of elements that are ordinary values; the others are arbitrary bit patterns."""
 
     def __init__(self, dut: Any, config: Any, *, nodes: int, chance: float) -> None:
         self.dut = dut
@@ -191,7 +191,7 @@ class Ring(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Set up what is not in the nodes."""
+        """Set up everything outside the nodes."""
 
     @abstractmethod
     def registers(self) -> RegisterMap:
@@ -211,7 +211,7 @@ class Ring(ABC):
 
     @abstractmethod
     def results(self, job: Job) -> list[np.ndarray]:
-        """What every rank must find at its destination, bit for bit."""
+        """Expected contents of every rank's destination, bit for bit."""
 
     @classmethod
     async def ready(cls, dut: Any, config: Any, *, nodes: int, chance: float = 0.3) -> Self:
@@ -250,7 +250,7 @@ class Ring(ABC):
         return place
 
     def vector(self, elements: int, op: ReduceOp) -> np.ndarray:
-        """Ordinary values of all magnitudes, and in between any bit patterns at all."""
+        """Ordinary values of all magnitudes, mixed with arbitrary bit patterns."""
         patterns = self._values.integers(0, 1 << 32, elements, dtype=np.uint32)
         if op is ReduceOp.SUM_I32:
             return patterns.view(np.int32)
@@ -284,21 +284,21 @@ class Ring(ABC):
         self.expect(*jobs)
 
     def expect(self, *jobs: Job) -> None:
-        """These jobs have been done: their results must be in the memories from now on."""
+        """Note that *jobs* are done: their results must be in the memories from now on."""
         for job in jobs:
             first = job.command.destination
             for image, values in zip(self._expected, self.results(job)):
                 image[first : first + values.nbytes] = values.tobytes()
 
     def overlook(self, job: Job) -> None:
-        """What is at the destination of *job* is not known, and right as it is."""
+        """Accept the present contents of the destination of *job*, whose result is unknown."""
         first = job.command.destination
         for node, image, values in zip(self.nodes, self._expected, self.results(job)):
             piece = slice(first, first + values.nbytes)
             image[piece] = node.get()[piece]
 
     def check(self) -> None:
-        """Every memory holds the results of the jobs that were run, and is otherwise unchanged."""
+        """Check that memories hold the results of the jobs done, and are otherwise unchanged."""
         for node, image in zip(self.nodes, self._expected):
             found = np.frombuffer(node.get(), np.uint32)
             expected = np.frombuffer(image, np.uint32)
@@ -309,7 +309,7 @@ class Ring(ABC):
             )
 
     async def settled(self, cycles: int = 500) -> None:
-        """All nodes fall idle within *cycles* cycles, so nothing under way is left over."""
+        """Check that all nodes fall idle within *cycles* cycles, with nothing left in flight."""
         everyone = (1 << len(self.ranks)) - 1
         for _ in range(cycles):
             if self.dut.idle.value.to_unsigned() == everyone:
@@ -320,13 +320,13 @@ class Ring(ABC):
     # ---- Checks that benches share.
 
     async def run_and_check(self, *jobs: Job, delays: Sequence[int] | None = None) -> None:
-        """Run *jobs*; everything falls idle and the memories are right."""
+        """Run *jobs*; check that everything falls idle and the memories are right."""
         await self.run(*jobs, delays=delays)
         await self.settled()
         self.check()
 
     async def interrupts_until_acknowledged_or_masked(self, job: Job, others: set[str]) -> None:
-        """The interrupt of node 0 after *job* stays until it is masked or acknowledged itself."""
+        """Check that node 0's interrupt after *job* stays until masked or acknowledged itself."""
         node, *rest = self.nodes
         await self.start_all(job)
         for other in rest:
@@ -348,7 +348,7 @@ class Ring(ABC):
         assert await node.acknowledge() == set()
 
     async def refuses_beyond(self, limit: int, refusal: dict[str, int], name: str) -> None:
-        """After *limit* commands node 0 refuses one, with *refusal*; the others complete."""
+        """Check that node 0 refuses a command beyond *limit* with *refusal*; others complete."""
         jobs = [self.job(3) for _ in range(limit + 1)]
         node, *others = self.nodes
         await self.start(node, *jobs)  # alone, so none of them can complete
@@ -363,7 +363,7 @@ class Ring(ABC):
         self.check()
 
     async def signals_memory_errors(self, bad: Job) -> None:
-        """Node 0 reads *bad* from where no memory is, says so, and the next job works."""
+        """Let node 0 read *bad* from outside memory: it reports that, and the next job works."""
         node, *others = self.nodes
         await node.write("memory_end_low", 2 * self.memory_bytes - 1)  # there is less than that
         await self.start(node, bad, source_low=self.memory_bytes)

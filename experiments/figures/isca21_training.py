@@ -202,7 +202,7 @@ def _why(cell: Cell) -> str:
 
 
 def _batch_row(batch: Mapping[int, Cell]) -> Row:
-    """Row for 32 images: the best baseline takes NoOverlap at most, ACE the multiply-adds at least."""
+    """Row for 32 images; bound: the baseline takes at most NoOverlap, ACE at least the products."""
     table = _table(BATCH)
     least_s = least_iteration_s(table, PEAK_FLOPS)
     longest_s = max(

@@ -80,7 +80,7 @@ async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
 
 
 def refusals(config):
-    """Error, and the words of registers that provoke it on rank 1 of an otherwise good command."""
+    """Yield errors, and the register words that provoke each on rank 1 of a good command."""
     beat = config.bus_bytes
     lanes = config.lanes
     return [

@@ -26,7 +26,7 @@ MEMORY_BYTES = 1 << 14
 class AceRing(Ring):
     """Engines of :class:`tb.ace.ring.EngineRing`.
 
-    Lines whose bit is set in ``blocked`` stand still.
+    Lines whose bit is set in ``blocked`` are stalled.
     """
 
     config: AceConfig
@@ -77,7 +77,7 @@ class AceRing(Ring):
         return [whole[part.shard(rank)] for rank in self.ranks]
 
     def plan(self, command: Command) -> Partition:
-        """How the vector of a command is cut."""
+        """Partition of the vector of a command."""
         ring = RingSettings(nodes=len(self.ranks))
         return partition_of(self.config, ring, command.elements, block=command.block)
 

@@ -16,8 +16,8 @@ __all__ = ["DelayLine", "EngineRing"]
 class DelayLine(wiring.Component):
     """One direction of a link, and the way back for its credits.
 
-    What goes in comes out *latency* cycles later. The line cannot be held up, only its entrance be
-    closed.
+    Beats come out *latency* cycles after they went in. The line cannot be stalled, only its
+    entrance be closed.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class EngineRing(wiring.Component):
     Parameters
     ----------
     config : AceConfig
-        Of every engine, with 2 ports at least; others stay unconnected.
+        Configuration of every engine, with 2 ports at least; others stay unconnected.
     nodes : int
         At least 2.
     latency : int

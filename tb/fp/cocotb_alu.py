@@ -48,7 +48,7 @@ async def every_result_comes_after_the_stated_latency(dut, gaps):
     lanes, stages = parameters()["lanes"], parameters()["stages"]
     await start(dut)
     idle = pauses(gaps, rng)
-    expected = []  # of each cycle, None without operands
+    expected = []  # result of each cycle, None without operands
 
     for cycle in range(BEATS + stages):
         if cycle < BEATS and not next(idle):

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 __all__ = ["Faults", "LossyWire", "bad_wires"]
 
 _PAUSE = 6
-"""After so many cycles without a flit a frame is over."""
+"""Cycles without a flit after which a frame has ended."""
 
 
 @dataclass
 class Faults:
-    """How often a frame meets each fault, and how often that was so far.
+    """Probability of each fault of a frame, and counts of the faults so far.
 
-    A damaged frame has one to three bits inverted, marks included, lacks a flit, or has one too
-    many; header and body are hit alike. ``late``: how often one comes again after a random number
-    of cycles (first, last); after another one if it has no number.
+    A damaged frame has one to three bits inverted, marks included, lacks a flit, or has an extra
+    one; header and body are hit alike. ``late``: probability of a late copy, which arrives after a
+    random number of cycles in ``delay``, or in ``control_delay`` if it has no sequence number.
     """
 
     loss: float = 0.0
@@ -29,11 +29,11 @@ class Faults:
 
     @classmethod
     def all(cls, probability):
-        """Each kind with this probability."""
+        """Loss, repetition and damage with this probability each."""
         return cls(loss=probability, repetition=probability, damage=probability)
 
     def draw(self, rng):
-        """What becomes of a frame."""
+        """Draw the fault of a frame and count it; None for none."""
         place = rng.random()
         for name in self.met:
             place -= getattr(self, name)
@@ -46,9 +46,9 @@ class Faults:
 class LossyWire:
     """One direction of a link.
 
-    Flits are numbers: data, and above it marks, of which bit *start* says that a frame begins. What
-    is taken in cycle t arrives in cycle t + latency, later while a repeated frame goes before it.
-    Order is kept, but for late copies. While the wire is ``cut`` all is lost that is on it.
+    Flits are integers: data, and above it marks, of which bit *start* tells that a frame begins. A
+    flit taken in cycle t arrives in cycle t + latency, or later if a repeated frame precedes it.
+    Order is kept, except for late copies. While the wire is ``cut``, everything on it is lost.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class LossyWire:
     rng : random.Random
     faults : Faults
     bits : int
-        Of a flit, with its marks.
+        Width of a flit with its marks.
     start : int
-        Which of them is the mark.
+        Number of the bit that marks the start of a frame.
     flits : int
-        Of the longest frame.
+        Length of the longest frame.
     """
 
     def __init__(self, latency, rng, faults, *, bits, start, flits):
@@ -81,11 +81,11 @@ class LossyWire:
 
     @property
     def ready(self):
-        """Whether the wire takes a flit in this cycle."""
+        """True if the wire accepts a flit in this cycle."""
         return not self.queue
 
     def step(self, flit):
-        """A cycle: a flit or None is taken; the one that arrives, or None."""
+        """Run a cycle: take a flit or None; return the flit that arrives, or None."""
         self.cycle += 1
         if self.cut:
             self.queue.clear()
@@ -110,7 +110,7 @@ class LossyWire:
         self.copy = []
 
     def _come_late(self):
-        """Between two frames."""
+        """Between two frames: draw a late copy of the last one, and send copies that are due."""
         if self.frame and self.rng.random() < self.faults.late:
             numbered = self.frame[0] & 15 or self.frame[0] >> 4 & 7 == 5
             delay = self.faults.delay if numbered else self.faults.control_delay
@@ -128,7 +128,7 @@ class LossyWire:
             self._come_late()
             self.fate = self.faults.draw(self.rng)
             self.place = 0
-            # The header half of the time: short frames have nothing else.
+            # Hit the header half of the time: short frames have nothing else.
             self.hit = self.rng.choice((0, self.rng.randrange(self.flits)))
         elif self.fate == "repetition" and not self.copy:
             self.fate = None  # the copy has been sent after a pause within the frame
@@ -156,6 +156,6 @@ class LossyWire:
 
 
 def bad_wires(probability):
-    """Settings of a ring with which every frame is lost, repeated, or damaged with this
-    probability."""
+    """Settings of a ring whose frames are lost, repeated, and damaged with this probability
+    each."""
     return dict.fromkeys(("link_loss", "link_repetition", "link_damage"), probability)

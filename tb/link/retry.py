@@ -27,7 +27,7 @@ def _beat_retry(settings):
 
 
 def numbered_packet(number, *, flits, kind, rng):
-    """Flits of a packet of the switch that says which one it is."""
+    """Flits of a switch packet that contains its *number*."""
     header = encode({"kind": kind, "address": number, "source": number >> 28 & 255,
                      "region": rng.getrandbits(6), "tag": rng.getrandbits(8)})
     data = [rng.getrandbits(FLIT_BITS) for _ in range(flits)] if kind.value & 4 else []
@@ -35,14 +35,14 @@ def numbered_packet(number, *, flits, kind, rng):
 
 
 class End:
-    """What both kinds of ends have in common: the wire."""
+    """Base of both kinds of ends: the side of the wire."""
 
     def __init__(self, instance):
         self.instance = instance
         self.counts = dict.fromkeys(("resent", "damaged", "repeated"), 0)
         self.restarts = 0  # sessions after the first one
         self.stalls = 0.0
-        self.strict = True  # credits and room are as they must be
+        self.strict = True  # credits and room are checked
 
     def restart(self, cycles=3):
         """Reset."""
@@ -54,10 +54,10 @@ class End:
         self.begin()
 
     def begin(self):
-        """Forget what was under way."""
+        """Forget everything in flight."""
 
     def sent(self, ready):
-        """The flit that goes onto the wire in this cycle."""
+        """Return the flit that goes onto the wire in this cycle, or None."""
         get = self.instance.get
         self.instance.set("tx_ready", ready)
         if ready and get("tx_valid"):
@@ -65,7 +65,7 @@ class End:
         return None
 
     def arrives(self, flit):
-        """What comes from the wire in this cycle."""
+        """Drive the flit that comes from the wire in this cycle, or None."""
         self.instance.set("rx_valid", flit is not None)
         if flit is not None:
             self.instance.set("rx_payload", flit)
@@ -85,8 +85,8 @@ class End:
 class PacketEnd(End):
     """An end of a link of the switch.
 
-    ``queue`` holds packets to be sent, as lists of flits; sent with credits of their class.
-    ``packets`` are those that came, whose credits go back after a random time.
+    ``queue`` holds packets to send, as lists of flits; each takes a credit of its class.
+    ``packets`` are those received, whose credits return after a random time.
     """
 
     bits, start = FLIT_BITS + 1, FLIT_BITS
@@ -99,7 +99,7 @@ class PacketEnd(End):
         self.limit, self.rng = credits, rng
         self.queue = deque()
         self.packets = []
-        self.source = None  # makes packets without end
+        self.source = None  # an endless supply of packets
         self.begin()
 
     def begin(self):
@@ -109,7 +109,7 @@ class PacketEnd(End):
         self.owed = [0] * CLASSES
 
     def drive(self):
-        """What the engine does in this cycle."""
+        """Act as the engine in this cycle: take and send flits and credits."""
         put, get, rng = self.instance.set, self.instance.get, self.rng
         if get("engine_rx_valid"):
             self._take(get("engine_rx_payload"))
@@ -150,9 +150,9 @@ class PacketEnd(End):
 
 
 class BeatEnd(End):
-    """An end of a packed link: ``queue`` holds beats to be sent, ``beats`` those that came.
+    """An end of a packed link: ``queue`` holds beats to send, ``beats`` those received.
 
-    ``freed`` credits are given; ``credits`` came.
+    ``freed`` counts credits to return; ``credits`` those received.
     """
 
     def __init__(self, *, flits, config, rng):
@@ -200,7 +200,7 @@ class Link:
     ends : pair of End
     latency : int
     faults : pair of Faults
-        From the first to the second end, and back.
+        Faults from the first to the second end, and back.
     """
 
     def __init__(self, ends, *, latency, faults=None, seed=1):
@@ -230,14 +230,14 @@ class Link:
         self.cycle += 1
 
     def run(self, until, *, deadline=100_000):
-        """Until *until()*."""
+        """Run until *until()* is true."""
         begin = self.cycle
         while not until():
             assert self.cycle - begin < deadline, "no end"
             self.step()
 
     def settle(self, *, quiet=50, deadline=100_000):
-        """Until both ends have been idle, and the wires empty, for *quiet* cycles."""
+        """Run until both ends have been idle, and the wires empty, for *quiet* cycles."""
         begin, last = self.cycle, self.cycle
         while self.cycle - last < quiet:
             assert self.cycle - begin < deadline, "no end"

@@ -170,7 +170,7 @@ def strangers(good: Frame):
         ("dropped_foreign", good.changed(12, 0x08, 0x00), False),  # IPv4
         ("dropped_foreign", Frame(b"\xff" * 6 + bytes(range(6)) + b"\x08\x06" + bytes(46)), False),
         ("dropped_foreign", good.changed(0, 0x02, 0xF0, 0x1D, 0, 0, 0), False),  # for node 0
-        ("dropped_foreign", good.changed(6, 0x02, 0xF0, 0x1D, 9, 9, 9), False),  # of a stranger
+        ("dropped_foreign", good.changed(6, 0x02, 0xF0, 0x1D, 9, 9, 9), False),  # from a stranger
         ("dropped_foreign", good.changed(14, 0x11), False),  # another version
         ("dropped_foreign", good.changed(14, 0x72), False),  # no kind that there is
         ("dropped_length", good.changed(16, longer & 0xFF, longer >> 8), False),

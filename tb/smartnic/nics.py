@@ -19,7 +19,7 @@ class NicGroup(wiring.Component):
     Parameters
     ----------
     config : SmartNicConfig
-        Of every NIC, with one engine.
+        Configuration of every NIC, with one engine.
     nodes : int
         At least 2.
 

@@ -66,11 +66,11 @@ class Frame:
 
 
 class Switch:
-    """Takes every frame whole and sends it to the port whose address it bears.
+    """Stores every frame as a whole and forwards it to the port with its address.
 
-    Ports are stalled at random where they send; those of the NICs that receive never are, but gaps
-    come within frames. ``on_frame(port, frame)`` sees every frame and says what is sent in its
-    place: a list of frames, empty to lose it. Frames for no port are lost.
+    Sending ports are stalled at random; receiving ports of the NICs are never stalled, but see gaps
+    within frames. ``on_frame(port, frame)`` sees every frame and returns what is sent in its place:
+    a list of frames, empty to lose it. Frames for no port are lost.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Switch:
     chance : float
         Probability that a port pauses in a cycle.
     rng
-        Where the pauses come from.
+        Random generator of the pauses.
     """
 
     def __init__(self, dut: Any, nodes: int, *, chance: float, rng: random.Random) -> None:
@@ -107,7 +107,7 @@ class Switch:
                     self.inject(self._ports[each.destination], each)
 
     def inject(self, rank: int, frame: Frame, *, damaged: bool = False) -> None:
-        """Send *frame* to a port, whatever its address; *damaged* as the MAC would say it is."""
+        """Send *frame* to a port, whatever its address; *damaged*: the MAC's verdict on it."""
         self._sources[rank].send_nowait(
             AxiStreamFrame(frame.octets, tuser=[int(damaged)] * len(frame.octets))
         )

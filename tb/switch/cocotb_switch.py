@@ -23,7 +23,7 @@ QUIET_CYCLES = 300
 
 
 class Bench:
-    """A switch of which every port has an endpoint, all of them members of region 0."""
+    """A switch with an endpoint at every port, all of them members of region 0."""
 
     def __init__(self, dut, *, gaps, stalls):
         self.dut = dut
@@ -72,7 +72,7 @@ class Bench:
         return self.map.registers[name].unpack(word)
 
     async def run(self):
-        """Until nothing has moved for some time. Outputs are looked at between two edges."""
+        """Run until nothing has moved for some time; outputs are sampled between two edges."""
         last = self.cycle
         while self.cycle - last < QUIET_CYCLES:
             await FallingEdge(self.dut.clk)
@@ -84,7 +84,7 @@ class Bench:
                 last = self.cycle
 
     async def finish(self, operands):
-        """Run; nothing but the right results is left."""
+        """Run, and check that exactly the right results are left."""
         await self.run()
         self.check(operands)
         assert number(self.dut.idle.value) == 1
@@ -179,7 +179,7 @@ async def bad_packets_are_dropped_and_the_others_pass(dut):
     for k, fields in enumerate(({"region": 1}, {"address": 4}, {"count": 9})):
         header = encode({**sound, "address": 1 << 20, **fields})
         bench.ends[k].queues[0].insert(2, [header | START, *zeros])
-    # A load in the name of another endpoint, and one of a number of operands that there is not.
+    # A load in the name of another endpoint, and one of an impossible number of operands.
     for fields in ({"source": 3, "count": 3}, {"source": 1, "count": 2}):
         header = encode({"kind": Kind.LOAD, "op": 3, **fields})
         bench.ends[1].queues[0].insert(4, [header | START])

@@ -46,7 +46,7 @@ def traffic(kind):
 
 @dataclass
 class Sum:
-    """A sum at a home endpoint that is not complete; *parts* are the partials, in order."""
+    """An incomplete sum at a home endpoint; *parts* are the partials, in order."""
 
     count: int = 0
     words: np.ndarray | None = None
@@ -64,15 +64,15 @@ class Sum:
 
 @dataclass
 class Load(Sum):
-    """A load that is not answered; *asked* operands are to come."""
+    """An outstanding load that waits for *asked* operands."""
 
     asked: int = 0
 
 
 class LinkEnd(ABC):
-    """One end of a link: sends queued packets as it has credits, and takes whole packets.
+    """One end of a link: sends queued packets as credits allow, and takes whole packets.
 
-    Asked to, it counts its credits anew (`recount`), and answers the other end that does.
+    `recount` makes it count its credits anew; it answers when the other end does so.
 
     Parameters
     ----------
@@ -91,10 +91,10 @@ class LinkEnd(ABC):
         self.sending = deque()
         self.receiving = []
         self.control = deque()  # packets for the other end of the link
-        self.forgets = False  # credits that come do not count
-        self.asked = 0  # number of the last question
-        self.answering = None  # number of a question, None if it was answered; cycles to wait
-        self.due = [0] * CLASSES  # credits to be given anew
+        self.forgets = False  # incoming credits are ignored
+        self.asked = 0  # number of the last count requested
+        self.answering = None  # number of a request, None once answered; cycles to wait
+        self.due = [0] * CLASSES  # credits to be returned anew
 
     def recount(self, *, both=True):
         """Count the credits of this end anew, and let the other end do so, too."""
@@ -102,11 +102,11 @@ class LinkEnd(ABC):
         self.control.append((Kind.COUNT, self.asked, int(both)))
 
     def occupied(self):
-        """Packets that are held, by class."""
+        """Number of packets held, by class."""
         return [0] * CLASSES
 
     def hear(self, kind, header):
-        """Take what the other end of the link says."""
+        """Take a control packet of the other end of the link."""
         if kind is Kind.COUNTED:
             self.forgets &= header["tag"] != self.asked
             return
@@ -115,7 +115,7 @@ class LinkEnd(ABC):
             self.recount(both=False)
 
     def mutes(self):
-        """Let a cycle pass; whether no credits may be given in it."""
+        """Let a cycle pass; return True if no credits may be returned in it."""
         if self.answering is None:
             return False
         number, left = self.answering
@@ -136,7 +136,7 @@ class LinkEnd(ABC):
         self.queues[traffic(kind)].append([header | START, *data])
 
     def send(self):
-        """The flit of this cycle, or None."""
+        """Return the flit of this cycle, or None."""
         if not self.sending and self.control:
             kind, tag, both = self.control.popleft()
             if kind is Kind.COUNT:
@@ -153,13 +153,13 @@ class LinkEnd(ABC):
         return None
 
     def paid(self, bits):
-        """Credits that have come, a bit per class."""
+        """Take incoming credits, a bit per class."""
         for number in range(CLASSES):
             self.credits[number] += bits >> number & 1 & ~self.forgets
             assert self.credits[number] <= self.limit, "a credit was made up"
 
     def receive(self, flit):
-        """A flit that has arrived."""
+        """Take a flit, and its packet once that is whole."""
         assert bool(flit & START) == (not self.receiving), "packets are not whole"
         self.receiving.append(flit & _MASK)
         header = decode(self.receiving[0])
@@ -180,11 +180,11 @@ class LinkEnd(ABC):
 
 
 class Endpoint(LinkEnd):
-    """Pushes operands, adds partials of the addresses it is home of, loads sums, answers loads of
-    others, and takes results. What is not in its memory is poison.
+    """Pushes operands, adds partials of its home addresses, loads sums, answers loads of others,
+    and takes results. Operands that are missing in its memory are sent as poison.
 
     It has room for *credits* packets of each class and frees it after a random time; PARTIAL and
-    RESPONSE are taken whatever becomes of its own output. What it reads for others it sends in any
+    RESPONSE are accepted even if its own output is blocked. Answers to loads are sent in any
     order.
     """
 
@@ -194,15 +194,15 @@ class Endpoint(LinkEnd):
         self.expected = expected
         self.stalls = stalls
         self.closed = set()  # classes of which no room is freed
-        self.held = [deque() for _ in range(CLASSES)]  # cycles at which packets came
+        self.held = [deque() for _ in range(CLASSES)]  # headers of packets that occupy room
         self.results = {}
         self.sums = {}
         self.memory = {}  # (region, address) -> words that loads read
         self.loads = {}  # (region, address, tag) -> Load
-        self.reads = []  # answers that memory has not given yet
+        self.reads = []  # answers to loads, still in memory
         self.answered = 0
         self.poisoned = set()  # keys of results that are not valid
-        self.notices = []  # (region, endpoint, what it said), as they came
+        self.notices = []  # (region, endpoint, notice), in order of arrival
         self.sent_at = []
 
     def push(self, op, region, address, words, **fields):
@@ -217,7 +217,7 @@ class Endpoint(LinkEnd):
                    count=asked, **fields)
 
     def tell(self, region, epoch, *, cause=AbortCause.SOFTWARE, **said):
-        """Queue a notice: this endpoint has come to *epoch*."""
+        """Queue a notice: this endpoint has reached *epoch*."""
         notice = {"epoch": epoch, "cause": cause, "origin": self.number, **said}
         self.queue(Kind.SYNC, (), region=region, **notice_fields(notice))
 
@@ -239,7 +239,7 @@ class Endpoint(LinkEnd):
         return [len(each) for each in self.held]
 
     def freed(self):
-        """Credits that are given back in this cycle, a bit per class."""
+        """Credits that are returned in this cycle, a bit per class."""
         bits = 0
         if self.mutes():
             return bits
@@ -287,7 +287,7 @@ class Endpoint(LinkEnd):
                 self.store(op, key, held.words, held)
 
     def answer(self, header):
-        """Read what a load asks for."""
+        """Read the operand of a load, for an answer."""
         kept = ("op", "region", "address", "tag", "epoch")
         words = self.memory.get((header["region"], header["address"]))
         self.answered += 1
@@ -297,18 +297,18 @@ class Endpoint(LinkEnd):
         }))
 
     def nothing(self):
-        """What is sent in the place of words that could not be read."""
+        """Zeros, sent in place of words that could not be read."""
         return np.zeros(self.config.payload_bytes // 4, np.int32)
 
     def finish(self, op, key, load):
-        """All operands of a load have come: add the own one, and send the result to all."""
+        """Complete a load: add the own operand unless it came, and send the result to all."""
         words = load.words
         if load.asked < self.expected[key[0]]:
             words = fold(op, words, self.memory[key])
         self.store(op, key, words, load)
 
     def store(self, op, key, words, held):
-        """Keep a result and send it to the other members, if they do not have it by themselves."""
+        """Store a result; send it to the other members unless they compute it themselves."""
         assert key not in self.results
         self.results[key] = (words, held.parts)
         self.poisoned |= {key} if held.poison else set()

@@ -26,11 +26,11 @@ class SwitchNode:
             self.instance.set(f"link_{p}_rx_valid", 0)
 
     def write(self, name, index=None, **fields):
-        """A register write, while nothing else goes on; it is taken."""
+        """Write a register while nothing else runs; it must be accepted."""
         assert self.offer(name, index, **fields) == 0, f"{name} refused"
 
     def offer(self, name, index=None, **fields):
-        """A register write, while nothing else goes on; returns the response."""
+        """Write a register while nothing else runs; return the response."""
         put, get = self.instance.set, self.instance.get
         put("csr_awaddr", self.map.offset(name, index))
         put("csr_awvalid", 1)
@@ -48,7 +48,7 @@ class SwitchNode:
         return response
 
     def offer_in(self, system, name, index=None, **fields):
-        """A register write while *system* goes on; returns the response."""
+        """Write a register while *system* runs; return the response."""
         put, get = self.instance.set, self.instance.get
         put("csr_awaddr", self.map.offset(name, index))
         put("csr_wdata", self.map.registers[name].pack(**fields))
@@ -66,7 +66,7 @@ class SwitchNode:
         return response
 
     def perform(self, writes):
-        """Register writes of `sim.rtl.switch_writes`."""
+        """Perform register writes of `sim.rtl.switch_writes`."""
         for name, index, fields in writes:
             self.write(name, index, **fields)
 
@@ -85,13 +85,13 @@ class SwitchNode:
         return self.map.registers[name].unpack(word)
 
     def shown(self, port):
-        """The flit that leaves a port, or None, and the credits that it gives back."""
+        """The flit that leaves a port, or None, and the credits that the port returns."""
         get = self.instance.get
         sent = get(f"link_{port}_tx_payload") if get(f"link_{port}_tx_valid") else None
         return sent, get(f"link_{port}_rx_credit")
 
     def give(self, port, flit, credits):
-        """What arrives at a port: a flit or None, and credits."""
+        """Drive the inputs of a port: a flit or None, and credits."""
         put = self.instance.set
         put(f"link_{port}_rx_valid", flit is not None)
         if flit is not None:
@@ -99,13 +99,13 @@ class SwitchNode:
         put(f"link_{port}_tx_credit", credits)
 
     def counters(self):
-        """All counters that are not zero."""
+        """All non-zero counters."""
         values = {name: self.read(name)["count"] for name in COUNTERS}
         return {name: value for name, value in values.items() if value}
 
 
 def program_region(system, number, members, links, homes=None):
-    """A region on all switches of *system* that *links* has ports of; homes default to members."""
+    """Program a region on all switches that have ports in *links*; homes default to members."""
     for s, (switch, ports) in enumerate(zip(system.switches, links)):
         switch.perform(
             region_writes(
@@ -117,13 +117,13 @@ def program_region(system, number, members, links, homes=None):
 
 
 class System:
-    """Switches, cables between their ports, endpoints at other ports; all links delay alike.
+    """Switches, cables between their ports, endpoints at other ports; one latency for all links.
 
     Parameters
     ----------
     config : SwitchConfig
     places : list of (switch, port)
-        Where each endpoint is.
+        Port of each endpoint.
     cables : list of ((switch, port), (switch, port))
     expected : dict of int to int
         Operands per region.
@@ -144,7 +144,7 @@ class System:
         self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}
         self.at = dict(zip(places, self.endpoints))
         ends = [*self.peer, *places]
-        # What arrives at a port of a switch, and at its endpoint, after the latency.
+        # In flight to a port of a switch, and to its endpoint, an item per cycle of latency.
         self.to_switch = {end: deque([None] * latency) for end in ends}
         self.to_endpoint = {end: deque([None] * latency) for end in places}
         self.credits = {end: deque([0] * latency) for end in ends}
@@ -152,7 +152,7 @@ class System:
         self.cycle = 0
         self.moved = 0
         self.taken = {}  # (region, address) -> sources of its operands, in the order of reduction
-        # (switch, region, address, requester, tag) -> (source, count) of what is added to an answer
+        # (switch, region, address, requester, tag) -> (source, count) of each addend of an answer
         self.answers = {}
 
     def region(self, number, members, *, links, homes=None):
@@ -160,7 +160,7 @@ class System:
         program_region(self, number, members, links, homes)
 
     def behind(self, end, members, links):
-        """Members to which the link at a port leads."""
+        """Number of members behind the link at a port."""
         if end in self.peer:
             s, p = self.peer[end]
             return sum(self.behind((s, q), members, links) for q in links[s] if q != p)
@@ -206,7 +206,7 @@ class System:
         self.cycle += 1
 
     def log(self, switch):
-        """Keep the order in which the tables of a switch reduce."""
+        """Log the order in which the tables of a switch reduce."""
         for p in range(self.config.ports):
             shown = switch.instance.get(f"taken_{p}")
             if shown & 1:
@@ -219,7 +219,7 @@ class System:
                     self.taken.setdefault((of.region, of.address), []).append(of.source)
 
     def run(self, *, quiet=150, deadline=60_000):
-        """Until nothing has moved for *quiet* cycles."""
+        """Run until nothing has moved for *quiet* cycles."""
         begin, last = self.cycle, self.cycle
         while self.cycle - last < quiet:
             assert self.cycle - begin < deadline, "no end"

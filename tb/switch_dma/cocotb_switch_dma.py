@@ -35,11 +35,11 @@ _NO_NOTICE = {"epoch": 0, "cause": AbortCause.NONE, "origin": 0, "fresh": 0, "se
 class Network(LinkEnd):
     """A switch and the other members of region 0, as far as the endpoint sees them.
 
-    Of each address it draws what its table does: the complete sum comes as a RESULT, or its parts
-    as PARTIALs, of which the endpoint, as home, is to make the RESULT.
+    For each address it draws the outcome of its table: the complete sum comes as a RESULT, or its
+    parts as PARTIALs, from which the endpoint, as home, has to make the RESULT.
 
-    For pull, the others load what they are the requesters of once the contract is through, in any
-    order that the waves permit, and answer the endpoint's loads, by one RESPONSE or several.
+    For pull, the others load the blocks that they are requesters of once the contract is complete,
+    in any order that the waves permit, and answer the endpoint's loads by one or more RESPONSEs.
     """
 
     def __init__(self, dut, config, rng, *, gaps, stalls):
@@ -48,11 +48,11 @@ class Network(LinkEnd):
         self.held = [0] * CLASSES
         self.epoch = 0
         self.base = 0  # number of the contract of the present all-reduce
-        self.operands = {}  # block -> those of the other members
-        self.alter = None  # makes another contract of this one
+        self.operands = {}  # block -> operands of the other members
+        self.alter = None  # function that alters the contract
         self.sums = {}  # address -> sum that the endpoint must send
         self.notices = []
-        self.greeted = False  # the others have spoken, since the endpoint was there to hear them
+        self.greeted = False  # the others have answered the first notice of the endpoint
         self.results = 0
         self.pull = False
         self.finished = set()  # numbers of blocks whose results were sent
@@ -71,7 +71,7 @@ class Network(LinkEnd):
         super().queue(kind, words, **{"epoch": self.epoch & 7, **fields})
 
     def tell(self, epoch, *, cause=AbortCause.NONE):
-        """Notices of all other members, which have heard from all others."""
+        """Send notices of all other members, which have heard from all others."""
         self.epoch = epoch
         self.loads.clear()
         for source in self.others:
@@ -79,7 +79,7 @@ class Network(LinkEnd):
             self.queue(Kind.SYNC, (), source=source, **notice_fields(told))
 
     def heard(self, header):
-        """A notice of the endpoint."""
+        """Check a notice of the endpoint, and answer it."""
         told = {name: header[name] for name in notice_fields(_NO_NOTICE)}
         epoch = header["address"] | (header["tag"] & 15) << 28
         fresh, settled = header["count"] & 1, header["count"] >> 1
@@ -148,7 +148,7 @@ class Network(LinkEnd):
                        source=0, **fields)
 
     def load(self):
-        """Perhaps a load of another member: of a block that it has begun by now."""
+        """Perhaps send a load of another member, for a block within its waves."""
         waves = self.config.waves
         size = self.config.wave_blocks
         first = self.base
@@ -166,7 +166,7 @@ class Network(LinkEnd):
                        source=number % MEMBERS, count=MEMBERS - self.rng.randrange(2))
 
     def complete(self, header, words):
-        """An answer of the endpoint: its requester has all operands and sends the result."""
+        """Take an answer of the endpoint: its requester has all operands and sends the result."""
         requester, tag = self.unanswered.pop(header["address"])
         assert header["destination"] == requester and header["tag"] == tag
         assert header["count"] == 1 and header["poison"] == 0
@@ -188,14 +188,14 @@ class Network(LinkEnd):
         return self.own_operands[number - self.base - 1]
 
     def finish(self, number):
-        """The result of a block is sent: of the contract, so the others begin to load."""
+        """Note that the result of a block was sent; after the contract's, others begin to load."""
         self.finished.add(number)
         if self.pull and number == self.base:
             last = self.base + len(self.operands)
             self.loads = [n for n in range(self.base + 1, last + 1) if n % MEMBERS != OWN]
 
     def reduce(self, header, own):
-        """What the tables make of an operand and those of the others."""
+        """Reduce an operand with those of the others as tables do: to a RESULT or two PARTIALs."""
         op = ReduceOp(header["op"])
         block = self.number_of(header) - self.base
         if block == 0:
@@ -223,7 +223,7 @@ class Network(LinkEnd):
             total = fold(op, total, each)
         return total
 
-    # ---- The link, looked at between two edges.
+    # ---- The link, sampled between two edges.
 
     def step(self):
         port = {name: getattr(self.dut, f"link_0_{name}")
@@ -313,7 +313,7 @@ class Bench:
         return causes
 
     async def start(self, op, elements, *, tag=0, pull=False):
-        """Put operands into memory and give the command; returns what must come out, which is
+        """Put operands into memory and give the command; return the expected result, which is
         exact in any order."""
         rng = np.random.default_rng(self.rng.randrange(1 << 32))
         size = self.config.block_elements
@@ -349,7 +349,7 @@ class Bench:
         self.check(wanted)
 
     async def all_reduce_despite_drops(self, op, elements):
-        """An all-reduce during which packets are dropped."""
+        """Run an all-reduce during which packets are dropped."""
         wanted = await self.start(op, elements)
         causes = await self.interrupted()
         while "done" not in causes:
@@ -358,7 +358,7 @@ class Bench:
         self.check(wanted)
 
     async def after_abort(self, epoch, *, told=False, pull=False):
-        """All come to the later epoch, and the next all-reduce works."""
+        """Bring all to the later epoch; the next all-reduce must work."""
         network = self.network
         network.alter, network.base = None, 0
         for each in (network.sums, network.finished, network.loads, network.unanswered):
@@ -423,7 +423,7 @@ async def bad_packets_are_dropped_and_the_others_pass(dut):
     network.queues[2][-1][0] ^= 1 << 50
     await ClockCycles(dut.clk, 100)
     assert (await bench.read("dropped_damaged", 0))["count"] == 1
-    for _ in range(2 * bench.config.buffer_packets):  # no kind of here, but the credit comes back
+    for _ in range(2 * bench.config.buffer_packets):  # a wrong kind here, but the credit comes back
         network.queue(Kind.PUSH, zeros, **sound)
     await ClockCycles(dut.clk, 1000)
     assert not any(network.queues)

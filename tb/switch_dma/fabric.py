@@ -1,4 +1,4 @@
-"""Systems of RTL endpoints and switches, all-reduces on them, and what must come out."""
+"""Systems of RTL endpoints and switches, all-reduces on them, and their expected results."""
 
 import itertools
 from dataclasses import replace
@@ -20,10 +20,10 @@ from tb.switch_dma.system import DmaSystem
 __all__ = ["SOURCE", "AllReduce", "flat", "join", "shares", "smallest", "two_levels"]
 
 SOURCE = 0x1000
-"""Where operands are in memory; results follow at the next multiple of 4 KiB."""
+"""Address of operands in memory; results follow at the next multiple of 4 KiB."""
 
 _UNTOUCHED = 0xA5
-"""What every byte of a result is before."""
+"""Initial value of every byte of a result."""
 
 
 def flat(switch, dma, members, **options):
@@ -51,8 +51,8 @@ def _system(switch, dma, fabric, *, timeout=200, groups=None, **options):
 
 
 def join(system, **settings):
-    """Configure all endpoints and make them members; all are ready afterwards. The regions of an
-    endpoint have rows in the order of their numbers."""
+    """Configure all endpoints and make them members; all are ready afterwards. Rows of an endpoint
+    hold its regions in ascending order."""
     if system.retry is not None:
         system.run(lambda: all(system.links("up")))
     for node in system.nodes:
@@ -85,17 +85,17 @@ class AllReduce:
     tag : int
     region : int
     mode : str or None
-        How operands are reduced, if not as the system says.
+        Mode of reduction; by default that of the system.
     at : int
-        Where operands are in memory; results follow at the next multiple of 4 KiB.
+        Address of operands in memory; results follow at the next multiple of 4 KiB.
     fixed : bool or int
         Sum FP32 in fixed point, within the window that the operands need; or of this exponent.
     part : Part
-        What endpoints do with their parts alone.
+        Step that endpoints restrict to their parts: sending or storing.
     parts : sequence of (int, int)
-        Which elements these are, of every endpoint.
+        First and end element of every endpoint's part.
     format : Format
-        How operands and results travel; numbers of 16 bits are such in memory.
+        Format of operands and results on links; 16-bit numbers have it in memory, too.
     """
 
     def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
@@ -122,7 +122,7 @@ class AllReduce:
             node.put(self.source, self._stored(words))
 
     def _stored(self, values):
-        """Operands as they lie in memory."""
+        """Operands in their format in memory."""
         if self.format not in HALVES:
             return values
         return np.frombuffer(packed(self.format, values), np.uint16)
@@ -147,7 +147,7 @@ class AllReduce:
             given = dict(what)
             if self.part is not Part.NONE:
                 begin, end = self.parts[self.nodes.index(node)]
-                if elements < self.elements:  # changed: what is beyond it would be refused
+                if elements < self.elements:  # changed: a part beyond it would be refused
                     end = min(end, elements)
                     begin, end = (begin, end) if begin < end else (0, 0)
                 given |= {"part": self.part, "begin": begin, "end": end, **what}
@@ -159,15 +159,15 @@ class AllReduce:
         return ReduceOp.SUM_I32 if self.part is Part.SEND else self.op
 
     def sent(self):
-        """What every node contributes, as `added_as` sees it: its part alone, if it sends that
-        alone."""
+        """Operands of every node for the operation `added_as`; zero outside its part, if only that
+        is sent."""
         if self.part is not Part.SEND:
             return self.inputs
         return [np.where([begin <= k < end for k in range(self.elements)], words.view(np.int32), 0)
                 for words, (begin, end) in zip(self.inputs, self.parts)]
 
     def results(self):
-        """What every node has in memory."""
+        """Results in the memory of every node."""
         return [node.words(self.destination, self.elements, self.memory_type)
                 for node in self.nodes]
 
@@ -177,8 +177,8 @@ class AllReduce:
         return [node.memory.bytes[end : end + 256] for node in self.nodes]
 
     def golden(self, *, base, epoch):
-        """The result by a replay of the order that tables, home endpoints and requesters logged;
-        in fixed point it is the sum, whatever that order was.
+        """Replay the order that tables, home endpoints and requesters logged; return the result. In
+        fixed point it is the sum, whatever that order was.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class AllReduce:
         return self._stored(total[: self.elements].view(dtype_of(self.op)))
 
     def expected(self, golden):
-        """What every node must have in memory, of the *golden* result."""
+        """Expected results in the memory of every node, from the *golden* one."""
         if self.part is not Part.STORE:
             return [golden] * len(self.nodes)
         every = []
@@ -238,7 +238,7 @@ class AllReduce:
         return pulled(system, path, plane, self.region, address, requester, self.added_as, words)
 
     def check(self, *, base=None, epoch=0):
-        """All nodes have the golden result, bit for bit, and nothing else was written."""
+        """Check that all nodes have the golden result, bit for bit, and wrote nothing else."""
         golden = self.golden(base=[0] * self.system.dma.links if base is None else base,
                              epoch=epoch)
         for number, (words, right) in enumerate(zip(self.results(), self.expected(golden))):
@@ -256,7 +256,7 @@ def shares(system, elements):
 
 
 def smallest(switch, dma):
-    """The same with tables of one entry and buffers of one packet."""
+    """Both configurations with tables of one entry and buffers of one packet."""
     return (
         replace(switch, entries=1, buffer_packets=1, credits=1, queue_packets=1),
         replace(dma, buffer_packets=1, credits=1),

@@ -1,4 +1,4 @@
-"""What goes wrong on a link without retry: packets are damaged, lost, or added."""
+"""Faults on a link without retry: packets are damaged, lost, or added."""
 
 from collections import deque
 from typing import NamedTuple
@@ -23,23 +23,23 @@ class _Half:
 
 
 class Doubled(NamedTuple):
-    """A fault: this flit of the next packet with data, counted from its header, comes twice."""
+    """A fault: this flit of the next packet with data, counted from its header, is sent twice."""
 
     flit: int
 
 
 class Tap:
-    """A direction of a link of a `DmaSystem` on which packets meet faults.
+    """Injects faults into one direction of a link of a `DmaSystem`.
 
-    A packet that is added uses a credit of the sender's: one that comes back is kept from it, or,
-    when nothing moves and the sender has all of them, the one that comes back for it, before which
-    nothing else is sent. So there is room for all packets at the other end.
+    An added packet uses a credit of the sender: a returning credit is withheld from it or, when
+    nothing moves and the sender has all credits, the one that returns for the added packet, before
+    which nothing else is sent. So there is room for all packets at the other end.
 
     Parameters
     ----------
     payload_flits : int
     flits, credits : (dict, key)
-        Where the system has the wires of this direction and of the other one.
+        Places in the system of the wires of this direction and of the other one.
     """
 
     def __init__(self, payload_flits, flits, credits):
@@ -47,24 +47,24 @@ class Tap:
         for (wires, end), change in ((flits, self._flit), (credits, self._credit)):
             wires[end] = _Half(wires[end], change)
         self.added = []  # (flits, class or None) that wait for their turn
-        self.hits = deque()  # what becomes of the next packets: None if lost, `Doubled`, or bits
+        self.hits = deque()  # faults of the next packets: None to lose it, `Doubled`, or bits
         # to invert in the header
         self.met = 0  # faults so far
         self._queue = deque()
         self._left, self._loses, self._quiet = 0, False, 0
-        self._doubles = None  # number of flits left after the one that is to come twice
+        self._doubles = None  # number of flits left after the one to send twice
         self._out = [0] * CLASSES  # credits that the sender lacks
         self._stolen = [0] * CLASSES
         self._swallow = [0] * CLASSES
 
     @classmethod
     def to_node(cls, system, end):
-        """From the switch at *end* to its endpoint."""
+        """Tap the direction from the switch at *end* to its endpoint."""
         return cls(system.dma.payload_flits, (system.to_node, end), (system.to_switch, end))
 
     @classmethod
     def to_switch(cls, system, end):
-        """To the switch at *end*, from an endpoint or another switch."""
+        """Tap the direction to the switch at *end*, from an endpoint or another switch."""
         other = system.peer.get(end)
         back = (system.to_node, end) if other is None else (system.to_switch, other)
         return cls(system.dma.payload_flits, (system.to_switch, end), back)
@@ -135,7 +135,7 @@ class Tap:
 
 
 def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
-    """Packets that the switch, or *endpoint*, is to drop: name to flits and class.
+    """Packets that the switch, or *endpoint*, has to drop: name -> flits and class.
 
     The class is None if the packet has none, since its header is damaged. *epoch* is that of the
     region's members.

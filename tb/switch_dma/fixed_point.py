@@ -1,15 +1,15 @@
-"""What the endpoint's fixed-point sums must be, from the words of arithmetic alone."""
+"""Expected fixed-point sums of the endpoint, from the definition of the arithmetic alone."""
 
 import numpy as np
 
 __all__ = ["headroom", "largest_exponent", "to_fixed", "to_float", "total", "unit_of"]
 
 LEAST = -149
-"""Exponent of the least number of FP32: of unit 0."""
+"""Exponent of the smallest FP32 number, which is unit 0."""
 
 
 def headroom(members):
-    """Bits that the sum of so many integers may need beyond those of one."""
+    """Bits that the sum of *members* integers may need beyond those of one."""
     return int(members - 1).bit_length()
 
 
@@ -20,13 +20,13 @@ def unit_of(exponent, members):
 
 
 def largest_exponent(operands):
-    """What software gives as the window of FP32 vectors: their largest exponent field, or 1."""
+    """Window that software sets for FP32 vectors: their largest exponent field, at least 1."""
     words = np.concatenate([np.ravel(each) for each in operands]).view(np.uint32)
     return max(1, int((words >> 23 & 255).max()))
 
 
 def to_fixed(values, unit, members):
-    """Integers of FP32 *values*, and which have none: exact but for one rounding to even."""
+    """Integers of FP32 *values*, rounded once to even; and a mask of those outside the window."""
     with np.errstate(invalid="ignore"):  # signalling NaNs
         values = np.asarray(values, np.float32).astype(np.float64)
     finite = np.isfinite(values)
@@ -36,14 +36,14 @@ def to_fixed(values, unit, members):
 
 
 def to_float(integers, unit):
-    """FP32 next to *integers* in units."""
+    """FP32 numbers nearest to *integers* in units."""
     exact = np.ldexp(np.asarray(integers, np.int64).astype(np.float64), unit + LEAST)
     with np.errstate(over="ignore"):
         return exact.astype(np.float32) + np.float32(0)
 
 
 def total(operands, unit):
-    """The sum of all *operands*: what every endpoint must store."""
+    """The sum of all *operands*, which every endpoint must store."""
     whole = np.zeros(len(operands[0]), np.int64)
     for each in operands:
         integers, outside = to_fixed(each, unit, len(operands))

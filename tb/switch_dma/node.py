@@ -12,7 +12,7 @@ __all__ = ["WRITE_LATENCY", "DmaNode", "Memory"]
 
 SLVERR = 2
 WRITE_LATENCY = 2
-"""Cycles from the last beat of a burst to its answer."""
+"""Cycles from the last beat of a write burst to its response."""
 
 _CHANNELS = ("ar", "aw", "w", "r", "b")  # in the order in which stalls are drawn
 _AHEAD = 4096
@@ -33,17 +33,17 @@ class Pins:
 
 
 class Memory:
-    """What the memory ports of an endpoint share; it stalls at random and refuses bad ranges.
+    """Memory behind the ports of an endpoint; stalls at random and refuses bad ranges.
 
     Parameters
     ----------
     size : int
         Bytes.
     rng : random.Random or None
-        Draws stalls; None: seed, node and cycle do, as for the cycle model.
+        Draws stalls; None: they follow from seed, node and cycle, as in the cycle model.
     seed, node : int
     stalls : float
-        Chance per cycle and channel that it does nothing.
+        Probability of a stall, per cycle and channel.
     latency : int
         Cycles from an address to its first beat.
     """
@@ -90,7 +90,7 @@ class Port:
         self.pins.set(self.name[name], value)
 
     def awake(self, channel):
-        """Whether the memory does something on a channel in this cycle."""
+        """True if the memory does not stall a channel in this cycle."""
         memory, k = self.memory, _CHANNELS.index(channel)
         if memory.rng is not None:
             idle = memory.stalls > 0 and not memory.frozen and memory.rng.random() < memory.stalls
@@ -103,7 +103,7 @@ class Port:
         return not memory.frozen and not self.asleep[k][self.cycle - 1]
 
     def step(self):
-        """Before the edge: the inputs of this cycle, and what is handed over in it."""
+        """Before the edge: set the inputs of this cycle, and do its transfers."""
         self.cycle += 1
         self._read()
         self._write()
@@ -172,7 +172,7 @@ class Port:
 
 
 class DmaNode:
-    """An endpoint, its memory, and its host, which does register accesses one after the other.
+    """An endpoint, its memory, and its host, with one register access at a time.
 
     Parameters
     ----------
@@ -199,13 +199,13 @@ class DmaNode:
     # ---- Links.
 
     def shown(self, k):
-        """Flit and credits that link *k* shows in this cycle."""
+        """Flit and credits that link *k* sends in this cycle."""
         get = self.pins.get
         flit = get(f"link_{k}_tx_payload") if get(f"link_{k}_tx_valid") else None
         return flit, get(f"link_{k}_rx_credit")
 
     def give(self, k, flit, credit):
-        """Flit and credits that arrive by link *k* in this cycle."""
+        """Drive the flit and credits that arrive by link *k* in this cycle."""
         self.pins.set(f"link_{k}_rx_valid", flit is not None)
         if flit is not None:
             self.pins.set(f"link_{k}_rx_payload", flit)

@@ -34,7 +34,7 @@ _STAGES = {FloatToFixed: 3, FixedToFloat: 4}
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """What operands go through: a table of so many entries, for so many members."""
+    """Parameters of the path of operands: entries of its table, and members."""
 
     entries: int
     members: int
@@ -104,7 +104,7 @@ class Adds(wiring.Component):
 
     @staticmethod
     def model(orders):
-        """The same, compiled."""
+        """Its compiled model."""
         return compile_configured(Adds, orders, name="adds")
 
     @staticmethod
@@ -174,7 +174,7 @@ class Adds(wiring.Component):
 
 
 def converted(component, words, *, unit, members):
-    """What a converter, RTL, makes of an array of 32-bit words."""
+    """Convert an array of 32-bit words with a converter in RTL."""
     stages = _STAGES[component]
     model = compile_model(component(1), name=component.__name__.lower())
     flat = np.ascontiguousarray(words).view(np.uint32).ravel()

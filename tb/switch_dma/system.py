@@ -21,7 +21,7 @@ __all__ = ["DmaSystem"]
 
 
 class _Wire:
-    """One direction of a link: flits one way, credits of that way back, each delayed."""
+    """One direction of a link: flits one way, their credits the other way, both delayed."""
 
     def __init__(self, latency):
         self.flits = deque([None] * latency)
@@ -57,27 +57,27 @@ class DmaSystem:
     ----------
     switch, dma : configurations
     places : list of list of (switch, port)
-        Of each endpoint, where each of its links ends.
+        Ports at which the links of each endpoint end.
     cables : list of ((switch, port), (switch, port))
     latency : int
-        Of every link, in cycles.
+        Cycles of every link.
     seed : int
-        Of all stalls.
+        Seed of all stalls.
     stalls : float
-        Of memories, 0 to 1.
+        Stall rate of memories, 0 to 1.
     memory_bytes : int
-        Of each endpoint.
+        Size of the memory of each endpoint.
     retry : RetryConfig or None
-        Of all links; without, wires must be good.
+        Configuration of all links; None without retry, so that wires must be error-free.
     faults : Faults or None
-        Of all wires.
+        Faults of all wires.
     by_cycle : bool
         Memories draw their stalls as those of the cycle model do.
     mode : str
-        How operands are reduced: ``push``; ``pull``; ``whole``, pull for which own operands
-        travel, too.
+        Mode of reduction: ``push``; ``pull``; ``whole``, pull in which own operands travel,
+        too.
     switch_type : type
-        Of the switches, without *retry*: `Switch`, or one like it.
+        Type of the switches, without *retry*: `Switch`, or one like it.
     """
 
     def __init__(self, switch, dma, places, cables=(), *, latency=3, seed=1, stalls=0.0,
@@ -99,7 +99,7 @@ class DmaSystem:
         rng = random.Random(seed)
         self.config, self.dma, self.places = switch, dma, places
         self.latency, self.seed, self.stalls = latency, seed, stalls
-        # Without progress for so long, a frame that got lost comes again.
+        # Cycles without progress in which a lost frame is resent.
         self.patience = 0 if retry is None else 3 * retry.timeout_cycles
         self.retry, self.faults = retry, faults or Faults()
         self.groups = {}  # region -> its members
@@ -123,9 +123,9 @@ class DmaSystem:
         self.moved = 0
         self.flits = {}  # (node, link) -> flits sent
         self.taken = {}  # (plane, region, address) -> sources, in the order of the table
-        # (switch, region, address, requester, tag) -> (source, count) of what is added to an answer
+        # (switch, region, address, requester, tag) -> (source, count) of each addend of an answer
         self.answers = {}
-        # (plane, region, address) -> (source, count) of what is added at the home or the requester
+        # (plane, region, address) -> (source, count) of each addend at the home or the requester
         self.took = {}
         self.plane = {s: k for each in places for k, (s, _) in enumerate(each)}
         for a, b in cables:
@@ -144,7 +144,7 @@ class DmaSystem:
         self.to_node = {end: self._wire() for end in self.at}
 
     def restart(self):
-        """Reset of everything but memories; switches are programmed as before."""
+        """Reset everything but memories; program the switches as before."""
         self._power_on()
         for node in self.nodes:
             node.restart()
@@ -152,25 +152,25 @@ class DmaSystem:
             program()
 
     def restart_switches(self):
-        """Reset of the switches alone, while nothing goes on; they are programmed as before."""
+        """Reset the switches alone, while nothing is in flight; program them as before."""
         assert self.retry is None, "links with retry notice the reset of one end"
         self.switches = self._make_switches()
         for program in self._programmed:
             program()
 
     def restart_switch(self, number):
-        """Reset of one switch alone, which is programmed as before; only links with retry notice
-        it."""
+        """Reset one switch alone, and program it as before; only links with retry notice
+        that."""
         others = self.switches
         self.switches = self._make_switches()
         for program in self._programmed:
             program()
         self.switches = [*others[:number], self.switches[number], *others[number + 1 :]]
 
-    # ---- Programming, while nothing else goes on.
+    # ---- Programming, while nothing else runs.
 
     def region(self, members, *, links, region=0, timeout=200, homes=None):
-        """A region on all switches; *links* gives each switch's ports of its tree."""
+        """Program a region on all switches; *links* gives each switch's ports of its tree."""
         self.groups[region] = sorted(members)
         self._keep(self._region, list(members), links, region, timeout, homes)
 
@@ -179,7 +179,7 @@ class DmaSystem:
         program(*values)
 
     def withdraw(self, region):
-        """The switches know a region no more."""
+        """Remove a region from all switches."""
         del self.groups[region]
         self._keep(self._withdraw, region)
 
@@ -193,20 +193,20 @@ class DmaSystem:
             switch.write("timeout", cycles=timeout)
 
     def behind(self, end, members, links):
-        """Members to which the link at a port leads."""
+        """Number of members behind the link at a port."""
         if end in self.peer:
             s, p = self.peer[end]
             return sum(self.behind((s, q), members, links) for q in links[s] if q != p)
         return int(end in self.at and self.at[end][0] in members)
 
     def pruned(self, members, links):
-        """Of a tree, the ports that lead to some of *members* and not to all of them."""
+        """Ports of a tree that lead to some of *members* but not to all of them."""
         behind = [{p: self.behind((s, p), members, links) for p in ports}
                   for s, ports in enumerate(links)]
         return [[p for p, count in each.items() if 0 < count < len(members)] for each in behind]
 
     def routes(self, next_port):
-        """*next_port(switch, endpoint)* is the port that leads there."""
+        """Program routes: *next_port(switch, endpoint)* is the port that leads there."""
         self._keep(self._routes, next_port)
 
     def _routes(self, next_port):
@@ -266,7 +266,7 @@ class DmaSystem:
                 note_home(self, self.nodes.index(node), k, took.region, took)
 
     def run(self, until, *, deadline=60_000):
-        """Until *until()*; returns the cycles that it took."""
+        """Run until *until()* is true; return the cycles spent."""
         begin = self.cycle
         while not until():
             assert self.cycle - begin < deadline, "no end"
@@ -280,7 +280,7 @@ class DmaSystem:
         return shown + [self.nodes[node].pins.get(name) >> k & 1 for node, k in self.at.values()]
 
     def settle(self, *, quiet=100, deadline=60_000):
-        """Until hosts have no accesses to do and nothing has moved for *quiet* cycles."""
+        """Run until hosts have no accesses left and nothing has moved for *quiet* cycles."""
         quiet += self.patience
         begin, last, before = self.cycle, self.cycle, self.moved
         while self.cycle - last < quiet:
@@ -291,7 +291,7 @@ class DmaSystem:
                 last, before = self.cycle, self.moved
 
     def ask(self, name, index=None, nodes=None):
-        """A register of all nodes, read now."""
+        """Read a register of all nodes, or of *nodes*, now."""
         nodes = self.nodes if nodes is None else nodes
         answers = [node.read(name, index) for node in nodes]
         self.run(lambda: all(answers))

@@ -14,7 +14,7 @@ completion to the interrupt: measured, and the same for all."""
 
 
 class Course:
-    """An all-reduce that endpoints are given at times of their own: cycles, and what was counted.
+    """Runs an all-reduce that endpoints start at their own times; holds cycles and counts.
 
     Parameters
     ----------
@@ -22,15 +22,15 @@ class Course:
         Built by `tb.switch_dma.fabric`; its endpoints have joined.
     job : AllReduce
     given : sequence of int
-        Of each endpoint, cycles from now to its command.
+        Cycles from now to the command of each endpoint.
     deadline : int
     quiet : int
-        Cycles without a flit after which all is over; by default, two periods of the time-out.
+        Cycles without a flit after which the run ends; by default, two periods of the time-out.
     """
 
     def __init__(self, system, job, given, *, deadline=100_000, quiet=None):
         before = self._counted(system)
-        for switch in system.switches:  # periods begin now
+        for switch in system.switches:  # start their periods now
             switch.write("timeout", cycles=0)
             switch.write("timeout", cycles=system.timeout)
         self.begin = begin = system.cycle
@@ -50,7 +50,7 @@ class Course:
 
     @staticmethod
     def _counted(system):
-        """What the registers count; the model counts the same."""
+        """Counts of the registers; the model has the same ones."""
         counters = [switch.counters() for switch in system.switches]
         links = range(system.dma.links)
         return {
@@ -63,18 +63,18 @@ class Course:
 
 
 class Race(Course):
-    """The same beside the cycle model, which is given the same at the same times.
+    """Runs the cycle model as well, with the same commands at the same times.
 
     Parameters
     ----------
     system, job, given, deadline, quiet
         See `Course`; the endpoints have done nothing but join.
     waves : dict
-        ``wave_log2``, ``waves`` as the endpoints' registers have them, if not from reset on.
+        ``wave_log2``, ``waves`` of the endpoints' registers, if they are not the reset values.
     """
 
     def __init__(self, system, job, given, *, deadline=100_000, quiet=None, **waves):
-        system.restart_switches()  # as they were before notices passed them
+        system.restart_switches()  # forget the notices that have passed
         super().__init__(system, job, given, deadline=deadline, quiet=quiet)
         begin = self.begin
         self.model = SwitchModel(
@@ -95,12 +95,12 @@ class Race(Course):
 
     @property
     def counts(self):
-        """The same of the model."""
+        """The model's values of `counted`."""
         counts = self.model.counts()
         both = {**counts.units, **counts.lanes}
         return {name: both[name] for name in self.counted}
 
     @property
     def error_pct(self):
-        """Of the model's last completion, in percent of the RTL's cycles."""
+        """Error of the model's last completion, in percent of the RTL's cycles."""
         return 100 * abs(int(self.modelled.max()) - int(self.rtl.max())) / int(self.rtl.max())
