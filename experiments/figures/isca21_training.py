@@ -202,7 +202,7 @@ def _why(cell: Cell) -> str:
 
 
 def _batch_row(batch: Mapping[int, Cell]) -> Row:
-    """Row for 32 images; bound: the baseline takes at most NoOverlap, ACE at least the products."""
+    """Row for 32 images; bound: baseline at most NoOverlap, ACE at least the multiply-adds."""
     table = _table(BATCH)
     least_s = least_iteration_s(table, PEAK_FLOPS)
     longest_s = max(

@@ -16,8 +16,8 @@ __all__ = ["DelayLine", "EngineRing"]
 class DelayLine(wiring.Component):
     """One direction of a link, and the way back for its credits.
 
-    Beats come out *latency* cycles after they went in. The line cannot be stalled, only its
-    entrance be closed.
+    Beats come out *latency* cycles after they went in. The line cannot be stalled; only its
+    entrance can be closed.
 
     Parameters
     ----------
