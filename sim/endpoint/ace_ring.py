@@ -1,9 +1,9 @@
-"""ACE as hardware on a ring of one dimension, as events: what its blocks and memory ports bound.
+"""The ACE hardware on a one-dimensional ring, as events: limits of its blocks and memory ports.
 
-A chunk is read by bursts through a port of memory, of which so many may be under way. Its data are
-there when the last beat is; the node before is told (READY), and may send. Packets of a node's own
-data are made one by one by the FSM; what arrives is added, stored and sent on on the way. The
-result is written by bursts again.
+A chunk is read in bursts through a memory port, with a bounded number of bursts outstanding. Its
+data are there with the last beat; then the node before is told (READY), and may send. The FSM makes
+the packets of a node's own data one by one; what arrives is added, stored and forwarded on the fly.
+The result is written in bursts again.
 """
 
 import math
@@ -24,14 +24,14 @@ from sim.workload.graph import CollectiveKind
 __all__ = ["AceRing"]
 
 SAMPLE = 1024
-"""Chunks of which bursts are counted."""
+"""Most chunks whose bursts are counted; their mean holds for all."""
 
 PARKING_NODES, PARKING_PACKETS = 4, 4
 PARKED = {False: 0.5, True: 1.0}
-"""In a ring of so many nodes, and with transmit queues below so many packets, some of the packets
-of an all-reduce are parked on their way: they pass the SRAM once more, and the FSM where links wait
-for credits. Chosen, by the cycle model with presets ``test`` and ``duo`` and 2 to 8 nodes; it parks
-a third of them."""
+"""Extra SRAM reads per packet sent on, without and with waiting for credits. In all-reduces of
+`PARKING_NODES` or more, with transmit queues of fewer than `PARKING_PACKETS` packets, some packets
+are parked: they pass the SRAM once more, and the FSM where links wait for credits. Chosen by the
+cycle model with presets ``test`` and ``duo`` and 2 to 8 nodes; it parks a third of them."""
 
 _ALL_GATHER, _REDUCE_SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER
 
@@ -63,7 +63,7 @@ class AceRing(HardwareRing):
 
     @property
     def directions(self) -> int:
-        """Of the ring that FSMs use."""
+        """Directions of the ring that the FSMs use."""
         return min(2, self.config.fsms)
 
     def model(self, kind: CollectiveKind) -> EndpointModel:
@@ -75,7 +75,7 @@ class AceRing(HardwareRing):
         credits = self._credits()
         made_s = known.ace_generate * cycle
         make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s)
-        # Of the beats of a chunk that the SRAM of a node reads, as many for each that arrives.
+        # Blocks of a chunk that a node's SRAM reads, spread over the blocks that arrive.
         both = kind not in (_ALL_GATHER, _REDUCE_SCATTER)
         arrives = (self.nodes - 1) * (2 if both else 1)
         accesses = float(2 * self.nodes if both else self.nodes + 1)
@@ -113,8 +113,8 @@ class AceRing(HardwareRing):
         )
 
     def _credits(self) -> tuple[Stage, ...]:
-        """Waiting for one of the places of the next receive buffer, each of which is taken for a
-        round trip; none where they are enough for a full link."""
+        """Wait for a place in the next receive buffer, each of which is taken for a round trip; no
+        stage where there are enough places for a full link."""
         c = self.config
         packet_s = self.packet_s
         known = self.latencies
@@ -126,7 +126,7 @@ class AceRing(HardwareRing):
 
     @property
     def _hop_cycles(self) -> float:
-        """From the end of a packet to the link again, beside its beats. A packer of wide beats
+        """Cycles from a packet's end to the link again, beside its beats. A packer of wide beats
         waits for flits to fill the last one."""
         known = self.latencies
         return known.ace_hop + (known.ace_patience if self.config.flits > 1 else 0)
@@ -162,7 +162,7 @@ class AceRing(HardwareRing):
     def _moves(
         self, kind: CollectiveKind, size_bytes: float
     ) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
-        """Load and store of a collective of that size."""
+        """Load and store stages of a collective of *size_bytes*."""
         c, known = self.config, self.latencies
         cycle, beat = 1 / self.clock_hz, 1 / self.clock_hz / c.bus_bytes
         part = self._part(kind, size_bytes)
@@ -197,7 +197,7 @@ class AceRing(HardwareRing):
     def _port(
         self, part: Partition, ranks: np.ndarray, latency: int, unit: str, result: float = 1.0
     ) -> tuple[int, tuple[Stage, ...]]:
-        """Latency of a port, and the stage in which a chunk waits where bursts under way bound it.
+        """Latency of a port, and the stage in which chunks wait where outstanding bursts bound it.
         """
         c = self.config
         full, last = (
@@ -212,7 +212,7 @@ class AceRing(HardwareRing):
         turn = latency + mean + self.latencies.ace_burst
         if OUTSTANDING_BURSTS * mean >= turn:
             return latency, ()
-        # As many bursts for a chunk as a line through both lengths says.
+        # Bursts by beats of a chunk: a line through the full and the last chunk.
         slope = full_bursts / full_beats
         if last_beats < full_beats:
             slope = min(slope, max(0.0, (full_bursts - last_bursts) / (full_beats - last_beats)))
@@ -234,7 +234,7 @@ class AceRing(HardwareRing):
     def _bursts(
         self, part: Partition, ranks: np.ndarray, numbers: Sequence[int]
     ) -> tuple[float, float]:
-        """Mean beats of chunks, of the blocks of these *ranks*, and the bursts that they are."""
+        """Mean beats and mean bursts of the chunks *numbers*, in the blocks of *ranks* alone."""
         lanes = self.config.lanes
         if not numbers:
             return 0.0, 0.0

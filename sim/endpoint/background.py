@@ -1,4 +1,4 @@
-"""Ordinary traffic between endpoints, beside what is reduced: how much, of which kind, where to."""
+"""Ordinary traffic between endpoints, beside reductions: its load, kind and pattern."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -11,23 +11,23 @@ KINDS = ("store", "message")
 
 @dataclass(frozen=True, kw_only=True)
 class Background:
-    """How much there is, and where to.
+    """Load, pattern and kind of ordinary traffic.
 
     Parameters
     ----------
     load : float
-        Of the time of every link of an endpoint, from 0 (none) to 1: packets of
-        `SwitchSystem.packet_cycles` with their headers
-        and, where links carry them, acknowledgements.
+        Share of the time of every endpoint link, from 0 (none) to 1, that is offered packets: of
+        `SwitchSystem.packet_cycles` each, with their headers and, where links carry them,
+        acknowledgements.
     pattern : str
-        ``uniform``: each packet is for any other endpoint; ``permutation``: all of an endpoint's
-        are for the same one, and each endpoint is that of one other.
+        ``uniform``: each packet goes to any other endpoint; ``permutation``: all packets of an
+        endpoint go to the same one, and each endpoint receives those of one other.
     kind : str
         ``message``: in the class of partials and answers, as messages of software; ``store``: in
         that of operands and loads, as plain stores where there are two classes, of requests and
         responses.
     seed : int
-        Of times and goals.
+        Draws times and destinations.
     """
 
     load: float

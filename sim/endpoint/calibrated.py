@@ -1,4 +1,4 @@
-"""An endpoint with what a measurement adds to it: time per call, and per dependent message."""
+"""An endpoint corrected by a measurement: added time per call, and per dependent message."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ __all__ = ["CalibratedEndpoint", "Calibration"]
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What was measured against what data sheets say.
+    """Corrections of data-sheet figures by a measurement.
 
-    ``share`` of the bandwidth of every link; ``start`` seconds once in every call; ``step`` seconds
-    after every message that something waits for.
+    ``share``: the part of every link's bandwidth that is left; ``start``: seconds added once in
+    every call; ``step``: seconds added after every message that something waits for.
     """
 
     share: float = 1.0
@@ -31,7 +31,7 @@ class Calibration:
         check_at_least(self, 0, "start", "step")
 
     def links(self, dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
-        """The dimensions with what is left of their bandwidth."""
+        """The dimensions with ``share`` of their bandwidth."""
         return tuple(
             replace(
                 each,
@@ -44,7 +44,7 @@ class Calibration:
         )
 
     def endpoint(self, endpoint: Endpoint) -> Endpoint:
-        """*endpoint*, later by what is added."""
+        """*endpoint* with ``start`` and ``step`` added."""
         if not self.start and not self.step:
             return endpoint
         return CalibratedEndpoint(endpoint=endpoint, start_s=self.start, step_s=self.step)
@@ -64,17 +64,17 @@ class CalibratedEndpoint:
 
     @property
     def in_switch(self) -> str | None:
-        """How switches reduce, if they do."""
+        """Mode in which switches reduce; None if they do not."""
         return getattr(self.endpoint, "in_switch", None)
 
     @property
     def chunk_of(self) -> Callable[[Sequence[Dimension]], float] | None:
-        """How it cuts collectives, if it does."""
+        """Bytes of a chunk by dimensions; None if the endpoint does not cut collectives."""
         return getattr(self.endpoint, "chunk_of", None)
 
     @property
     def concurrency_of(self) -> Callable[[Sequence[Dimension]], int] | None:
-        """How many chunks it has under way, if it says so."""
+        """Chunks under way by dimensions; None if the endpoint does not say."""
         return getattr(self.endpoint, "concurrency_of", None)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:

@@ -1,4 +1,4 @@
-"""What an endpoint kind tells the simulator."""
+"""The interface between endpoint kinds and the simulator."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,8 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A resource of every node, serving requests in their order; ``servers`` alike in parallel.
-    ``per_ring``: there is one for each ring, by which chunks take turns."""
+    """A resource of every node that serves requests in order, with ``servers`` alike in parallel.
+    ``per_ring``: each of the rings among which chunks are dealt out has one of its own."""
 
     name: str
     servers: int = 1
@@ -34,8 +34,8 @@ class Unit:
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """A message (or chunk) of b bytes occupies a unit for ``fixed_s + b * s_per_byte`` and goes on
-    ``latency_s`` later. Without a unit it is a delay. ``ahead_s``: a unit without requests works on
-    for so long, in advance: what fetches data before they are wanted, into a buffer."""
+    ``latency_s`` later. Without a unit it is a delay. ``ahead_s``: time for which a unit without
+    requests works ahead, as one that prefetches data into a buffer does."""
 
     unit: str | None
     s_per_byte: float = 0.0
@@ -56,36 +56,36 @@ class Room:
 class Tables:
     """Reduction tables and buffers of the switches around an endpoint, in packets.
 
-    Of links that are faster than those of members, as of several links in parallel, there are as
-    many times more.
+    A link that is faster than those of members counts as several in parallel, and has as many
+    times more of all this.
 
     Parameters
     ----------
     entries : int
-        Of the table at a port, each for a packet.
+        Entries of the table at a port, one packet each.
     packet_bytes : float
         Payload of a packet.
     ask_share : float
-        Time of a link for the headers that ask for data, over that for the data.
+        Link time of the headers that ask for data, over that of the data.
     credits_up, credits_down : int
-        Of a class, at the sender of a link to a switch, and of one to an endpoint.
+        Credits of a class at the sender of a link to a switch, and of one to an endpoint.
     credit_s : float
-        For which a credit is away, beside the latencies of the link both ways.
+        Time for which a credit is away, beside the latencies of the link both ways.
     pass_s : float
-        Of the latency of a link to a switch, what comes after the credit has been given.
+        Part of the latency of a link to a switch that comes after the credit has been given.
     stopped_s, reopening_s : float
-        A link from a switch that has been without a credit for so long sends nothing for a while
-        when one has come.
+        A link from a switch that was without a credit for ``stopped_s`` sends nothing for
+        ``reopening_s`` when one has come.
     reads : int
         Operands that an endpoint may be reading for a link.
     read_s : float
-        For which the place of an operand is taken.
+        Time for which the place of an operand is taken.
     contract : bool
-        The first credits of operands and of results are used for what says that a call begins.
+        The contract with which a call begins uses the first credits of operands and of results.
     detour_s : float
-        By which a result is later whose entry has given way: its parts meet at a home endpoint.
+        Delay of a result whose entry was evicted: its parts meet at a home endpoint.
     timeout_s : float
-        Period after which an entry to which nothing was added in all of it gives way.
+        Period; an entry to which nothing was added in all of one is evicted.
     """
 
     entries: int
@@ -106,19 +106,19 @@ class Tables:
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointModel:
-    """Stages by where the data come from and what becomes of them; all may be empty.
+    """Stages by the source of the data and by what becomes of them; all may be empty.
 
     ``load`` and ``store`` are passed once by each chunk, before its first and after its last
     phase. ``rooms`` has one more than the plan has phases: phase i holds room i and needs space in
     room i + 1 to start. ``contexts`` bounds the chunks in each phase (FSMs). ``message_bytes`` is
     the unit in which the data of a step travel and are chained. ``receive_delay_s`` passes after
-    every message, ``start_s`` once in every call, beside what ``start_of`` says for a call of so
-    many bytes. ``wire_factor`` is the size of data on the links over that in memory, for endpoints
-    that compress; it must be the same for all collectives of a run. ``steps``: stages of the sends
-    that name them. ``tables``: what switches that reduce hold. ``cut``: how an engine cuts a call
-    of so many bytes, (variant of the plan, bytes) of each chunk in their order; None: as the
-    scheduler says. ``moves``: load and store of such a call, instead of the same of all.
-    ``cut_through``: switches send on what comes in at once; else they store each message whole.
+    every message, ``start_s`` once in every call, and ``start_of`` by the bytes of the call on top.
+    ``wire_factor`` is the size of data on the links over that in memory, for endpoints that
+    compress; it must be the same for all collectives of a run. ``steps``: stages of sends by the
+    name of their step. ``tables``: resources of switches that reduce. ``cut``: the chunks into
+    which an engine cuts a call of so many bytes, (variant of the plan, bytes) each, in order; None:
+    the scheduler cuts. ``moves``: load and store by the bytes of a call, instead of the same for
+    all. ``cut_through``: switches forward a message as it comes in; else they store it whole.
     """
 
     units: tuple[Unit, ...] = ()
@@ -140,11 +140,11 @@ class EndpointModel:
     cut_through: bool = False
 
     def moved(self, size_bytes: float) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
-        """Load and store of a call of so many bytes."""
+        """Load and store stages of a call of *size_bytes*."""
         return (self.load, self.store) if self.moves is None else self.moves(size_bytes)
 
     def stages_before(self, source: Source) -> tuple[Stage, ...]:
-        """Those of a send whose data come from *source*."""
+        """Stages before a send whose data come from *source*."""
         if source is Source.SUM and source not in self.before:
             source = Source.FORWARD
         return self.before.get(source, ())
@@ -155,16 +155,16 @@ class EndpointModel:
 
 
 class HardwareRing(ABC):
-    """An engine that is hardware, in a ring of one dimension."""
+    """A hardware engine on a one-dimensional ring."""
 
     @abstractmethod
     def model(self, kind: CollectiveKind) -> EndpointModel:
-        """What messages of a collective occupy."""
+        """The units and stages that messages of a collective occupy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeShare:
-    """What communication leaves to training: shares of the compute units and bytes/s of memory."""
+    """Resources that communication leaves to training: share of compute units, memory bytes/s."""
 
     compute: float
     memory_bytes_per_s: float
@@ -173,16 +173,16 @@ class ComputeShare:
 class Endpoint(Protocol):
     """A kind of endpoint.
 
-    An engine that computes within the network (a switch) is one that offers plans of its own; one
-    that sits beside the node (NIC, ACE) changes what messages occupy.
+    An engine within the network (a switch) offers plans of its own; one beside the node (NIC, ACE)
+    changes what messages occupy.
     """
 
     @property
     def overlaps(self) -> bool:
-        """Whether communication runs beside back-propagation."""
+        """True if communication runs beside back-propagation."""
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
-        """What messages of a collective occupy. Units must be the same for all collectives."""
+        """Units and stages that messages of a collective occupy; the same units for all kinds."""
 
     def share(self) -> ComputeShare:
-        """What is left to training."""
+        """Resources left to training."""

@@ -40,9 +40,9 @@ __all__ = [
 
 
 DETOUR_CYCLES = 47
-"""Of a partial, from its table to a home endpoint and back as a result, beside links and flits."""
+"""From a partial's table to a home endpoint and back as a result, beside links and flits."""
 LOAD_CYCLES = 5
-"""Of a load, from its endpoint to where it finds an entry: a part of what comes before."""
+"""From a load's endpoint to where it finds an entry; taken off the barrier before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +81,8 @@ def ace_endpoint(
 ) -> AceEndpoint:
     """*base* with everything that the engine's configuration fixes.
 
-    The memory ports set the bandwidth of the DMA, between which and the SRAM there is no other bus;
-    a packet is the unit that is passed on, and the latencies of memory come on top of those of the
+    The memory ports set the bandwidth of the DMA, with no other bus between them and the SRAM; a
+    packet is the unit of forwarding, and the latencies of memory come on top of those of the
     engine's blocks.
     """
     bus = config.memory_ports * config.bus_bytes * npu.clock_hz
@@ -128,7 +128,7 @@ def ace_on_ring(
 
 
 def ace_after_ready(endpoint: AceEndpoint, dimensions: Sequence[Dimension]) -> AceEndpoint:
-    """A chunk begins when its data are read and its next node has told that it is ready for it."""
+    """*endpoint* whose chunks begin when their data are read and the next node has sent READY."""
     ready = EventLatencies.stored().ace_ready
     ready_s = ready / endpoint.npu.clock_hz + max(dim.hop_s for dim in dimensions)
     return replace(endpoint, read_latency_s=max(endpoint.read_latency_s, ready_s))
@@ -140,9 +140,9 @@ def ace_wire_share(config: AceConfig) -> float:
 
 
 def ace_link_share(config: AceConfig, dim: Dimension, *, clock_hz: float) -> float:
-    """Payload over what a link could carry: headers, and waiting for credits.
+    """Payload over the capacity of a link: headers and waiting for credits take the rest.
 
-    A sender has as many packets under way as the receive buffer has places, each for a round trip
+    A sender has as many packets in flight as the receive buffer has places, each for a round trip
     and the cycles in which the receiver handles it.
     """
     packet_s = config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s
@@ -213,9 +213,9 @@ def switch_endpoint(
     dimensions: Sequence[Dimension] = (),
     latencies: EventLatencies | None = None,
 ) -> InSwitchEndpoint:
-    """The event endpoint of an endpoint at switches, by what its configuration fixes: packets,
-    waves, and the latency of its memory; with push, what first turns of homes lose in *dimensions*,
-    as they are described."""
+    """The event endpoint of an endpoint at switches, from its configuration: packets, waves, and
+    memory latency; with push, also the time that first turns of homes lose in *dimensions*, which
+    are those of the description."""
     dma, held = system.dma, system.held
     payload = dma.payload_bytes
     known = EventLatencies.stored() if latencies is None else latencies
@@ -237,9 +237,9 @@ def switch_endpoint(
 def _writes(
     system: SwitchSystem, memory: MemoryTimes, result_cycles: float
 ) -> tuple[tuple[Stage, ...], Callable[[float], float]]:
-    """Of results: waiting for bursts under way to memory, nothing where there are enough; and by
-    what the last ones of a vector are later, as they come in groups of as many. A result comes in
-    *result_cycles* at best."""
+    """Stage in which results wait for outstanding bursts to memory, none where there are enough;
+    and seconds that the last results of a vector of so many bytes take longer, as they come in
+    groups of as many. A result comes every *result_cycles* at best."""
     dma, clock = system.dma, system.clock_hz
     beats = min(dma.max_burst, dma.payload_flits)
     group = dma.outstanding_bursts / math.ceil(dma.payload_flits / beats)
@@ -262,8 +262,8 @@ def _writes(
 def _reads(
     system: SwitchSystem, memory: MemoryTimes, known: EventLatencies
 ) -> tuple[int, int]:
-    """Operands that a link's endpoint reads at a time, and the cycles that one takes: what is
-    tighter of places for operands and of their bursts under way in memory."""
+    """Operands that a link's endpoint reads at a time, and the cycles that one takes: the tighter
+    limit of places for operands and of outstanding bursts in memory."""
     dma, read = system.dma, memory.read_cycles
     places = system.held.reads, read + known.switch_operand
     beats = min(dma.max_burst, dma.payload_flits)
@@ -276,7 +276,7 @@ def _reads(
 def _credit_cycles(
     system: SwitchSystem, dimensions: Sequence[Dimension], known: EventLatencies
 ) -> float:
-    """For how long a credit is away on the longest link."""
+    """Cycles for which a credit is away on the longest link."""
     way = max((each.latency_s for each in dimensions), default=0.0) * system.clock_hz
     return 2 * way + known.switch_credit + 2 * system.switch.packet_flits
 
@@ -284,9 +284,9 @@ def _credit_cycles(
 def longest_wait_cycles(
     system: SwitchSystem, memory: MemoryTimes, dimensions: Sequence[Dimension]
 ) -> int:
-    """For how long the entry of a load waits for the first answer, about, where links are full of
-    loads: an endpoint answers all those first that it has places for, at the pace of its memory and
-    of its credits."""
+    """Cycles, about, for which the entry of a load waits for the first answer where links are full
+    of loads: an endpoint first answers all those that it has places for, at the pace of its memory
+    and of its credits."""
     known = EventLatencies.stored()
     reads, read_cycles = _reads(system, memory, known)
     credit = _credit_cycles(system, dimensions, known)
@@ -349,15 +349,15 @@ def _times(
 def _first_turns(
     system: SwitchSystem, dimensions: Sequence[Dimension]
 ) -> dict[int, FirstTurn]:
-    """By dimension with more than two leaves, of push.
+    """Time that first turns lose with push, by dimension, of those with more than two leaves.
 
     Endpoints that begin together push to the same leaf, step by step. It gets the operands of all
-    others one after the other, a group of packets from each. To the leaf itself nothing has to be
-    sent, so its own endpoints are a step ahead from then on, and find links free: in step *k* there
-    are ``leaves - 1 - k`` groups to wait for. Lost is what this takes longer than the steady state.
+    others one after the other, a group of packets from each. The leaf's own endpoints have nothing
+    to send to it, so they are a step ahead from then on, and find links free: in step *k* there are
+    ``leaves - 1 - k`` groups to wait for. The loss is the time beyond that of the steady state.
 
-    Where links get the oldest operand first, leaves come from the first link one after the other,
-    and meet no more: nothing is lost.
+    Where links grant the oldest operand first, leaves leave the first link one after the other and
+    do not meet again: nothing is lost.
     """
     made = {}
     for index, dim in enumerate(dimensions):
@@ -375,15 +375,13 @@ def _first_turns(
 
 
 def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTimes) -> Dimension:
-    """A dimension as events see it, with its switches' latency behind a packet's last flit and the
-    shares of payload of its links.
+    """A dimension as events see it: switch latencies count from a packet's last flit, and links
+    have the share of their rate that payload gets.
 
-    Headers, and with push what events have no resources for: waiting for credits, of which a sender
-    has one for each place of the next buffer; it is away for a round trip and the packet. Nor can
-    more operands be sent than are being read, or than the busiest home port takes. Between leaves
-    they wait behind others (`behind_others`, `oldest_first`); results, one for the operands of a
-    leaf, go beside them. With pull, credits and reads are resources of events, and answers pass one
-    another.
+    Headers take a part of it, and with push what events have no resources for: no more operands can
+    be sent than the busiest home port takes, and between leaves they wait behind others
+    (`behind_others`, `oldest_first`), with results, one for the operands of a leaf, beside them.
+    Credits and reads are resources of events, and the answers of a pull pass one another.
     """
     made = replace(dim, efficiency=system.payload_share)
     if dim.has_switches:
@@ -403,14 +401,14 @@ def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTime
 
 
 def behind_others(leaves: int) -> float:
-    """The share of a link from a spine to a leaf, of so many leaves, that pushes can use.
+    """The share of a link from a spine to a leaf that pushes can use, with *leaves* leaves.
 
     A spine keeps the order of the operands of each leaf, and those of a block follow each other: an
-    input waits for one link until all of them have gone, and keeps what is behind them from links
-    that are free. Inputs that want the same link take turns, packet by packet. That is a closed
-    network of queues, *leaves* inputs at *leaves* links, in which each arrangement is as likely as
-    any other: of the others that may be at a link, ``leaves - 2``, an input finds each there once
-    in ``leaves - 1`` times, and its packets take as much longer. Source: Baskett, Chandy, Muntz and
+    input waits for one link until all of them have gone, and blocks what is behind them even where
+    links are free. Inputs that want the same link take turns, packet by packet. That is a closed
+    network of queues, *leaves* inputs at *leaves* links, in which all arrangements are equally
+    likely: of the ``leaves - 2`` others that may be at a link, an input finds each there once in
+    ``leaves - 1`` times, and its packets take as much longer. Source: Baskett, Chandy, Muntz and
     Palacios, "Open, Closed, and Mixed Networks of Queues with Different Classes of Customers",
     1975. Two leaves have a link each, many use half of theirs.
     """
@@ -418,10 +416,10 @@ def behind_others(leaves: int) -> float:
 
 
 def oldest_first(leaves: int, group: int) -> float:
-    """The same where links get the oldest of several inputs' operands first, and *group* endpoints
-    are at a leaf.
+    """The same share where links grant the oldest operand of all inputs first, with *group*
+    endpoints at a leaf.
 
-    The operands of a leaf for a block follow each other then, and leaves come to a link one after
+    The operands of a leaf for a block then follow each other, and leaves come to a link one after
     the other. In the time of a block a link carries those of one leaf, and a result; the block that
     a leaf pushes to itself takes it as long as each of the others.
     """
@@ -437,8 +435,8 @@ def _between_leaves(system: SwitchSystem, dim: Dimension) -> float:
 
 
 def _home_share(system: SwitchSystem, dim: Dimension) -> float:
-    """Of the rate of an endpoint's link: what home ports take if homes do not fill the rows of
-    switches evenly. A port takes a packet at a time, one from every member for each of its rows."""
+    """Share of an endpoint link's rate that home ports take: less than all if homes do not fill the
+    rows of switches evenly. A port takes a packet at a time, one from every member for each row."""
     leaves, regions = _leaves(dim), _regions(dim)
     homes = leaves * (dim.size // leaves // regions)
     rows = system.switch.homes
@@ -450,7 +448,7 @@ def _leaves(dim: Dimension) -> int:
 
 
 def _regions(dim: Dimension) -> int:
-    """As many as there are links of the members' rate between a leaf and the spines."""
+    """Regions: as many as there are links of the members' rate between a leaf and the spines."""
     if _leaves(dim) == 1:
         return 1
     links = dim.trunk_payload_bytes_per_s / dim.payload_bytes_per_s
@@ -458,7 +456,7 @@ def _regions(dim: Dimension) -> int:
 
 
 def host_s(kind: str, clock_hz: float) -> float:
-    """What a host takes for a collective of an engine in several dimensions."""
+    """Seconds that a host takes for a collective of an engine in several dimensions."""
     known = EventLatencies.stored()
     return {"ace": known.ace_start, "smartnic": known.nic_host}[kind] / clock_hz
 

@@ -1,8 +1,8 @@
 """In-switch reduction: switches reduce and multicast what endpoints push, or pull through them.
 
-What the field calls NVLink SHARP, or UALink in-network collectives; after Klenk et al., ISCA 2020.
-The endpoint is a DMA engine that keeps the number of reductions in flight to what the network's
-tables hold, in *waves*.
+Known in the field as NVLink SHARP, or UALink in-network collectives; after Klenk et al., ISCA 2020.
+The endpoint is a DMA engine that limits the reductions in flight, in *waves*, to what the network's
+tables hold.
 """
 
 import math
@@ -29,22 +29,22 @@ PLACES = ("every", "home")
 REDUCING = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 
 LEAST_CHUNKS = 8
-"""Under way: fewer would be far from what the window has room for."""
+"""Chunks under way, at least: fewer would be far from what the window has room for."""
 MEMORY_BYTES = float(1 << 60)
 MEMORY_BYTES_PER_S = 900e9
-"""Of the NPU: Volta's, as in ISCA 2021 Table V."""
+"""Memory bandwidth of the NPU: Volta's, as in ISCA 2021 Table V."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstTurn:
-    """What a push between leaves loses while endpoints that begin together push to the same home.
+    """Time lost by a push between leaves while endpoints that begin together push to one home.
 
     Parameters
     ----------
     step_bytes : float
-        Of a vector, that have their homes at one leaf.
+        Bytes of a vector that have their homes at one leaf.
     lost_s : sequence of float
-        After 1, 2, ... such steps; the last is what all longer vectors lose.
+        Time lost after 1, 2, ... such steps; the last holds for all longer vectors.
     """
 
     step_bytes: float
@@ -58,22 +58,22 @@ class FirstTurn:
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchTimes:
-    """Switches and endpoints that are hardware, as pull has them: tables, buffers and latencies.
+    """Tables, buffers and latencies of switches and endpoints that are hardware.
 
     Parameters
     ----------
     tables : Tables
     pauses_s : mapping of str to float
-        Before the sends of `sim.collectives.turns` by their steps, beside links.
+        Pauses before the sends of `sim.collectives.turns`, by step, beside links.
     start_s, packet_s : float
-        Once in a call, beside the way of the first operands and of the exchange before pull; and
-        for each of the operands that meet there.
+        Time once in a call, beside the way of the first operands and of the exchange before pull;
+        and for each of the operands that meet there.
     first_turns : mapping of int to FirstTurn
-        Of push, by dimension.
+        Time that a push loses, by dimension.
     writes : sequence of Stage
-        Of results.
+        Stages of the writes of results.
     later_s : callable
-        By what the last results of a vector of so many bytes are written later.
+        Extra time for the last results of a vector of so many bytes to be written.
     """
 
     tables: Tables
@@ -98,28 +98,29 @@ class InSwitchEndpoint:
     mode : str
         ``push``: operands are written into the network; ``pull``: they are fetched through it.
     switch : SwitchSizes
-        Its packets. The share of payload of all links follows from the packet.
+        Packets of the switch. The share of payload of all links follows from the packet.
     wave_bytes : float
-        Of what one endpoint pushes, or asks for, in a wave. Of a vector a wave of pulls is as much
-        from every endpoint.
+        Bytes that one endpoint pushes, or asks for, in a wave. A wave of pulls covers as many bytes
+        of a vector for every endpoint.
     waves : int or None
-        Outstanding at an endpoint; None: 16 (push) or 4 (pull), the best in the paper's DGX-2.
+        Waves outstanding at an endpoint; None: 16 (push) or 4 (pull), the best in the paper's
+        DGX-2.
     message_bytes : float
-        Events are of messages of so many bytes, not of packets.
+        Size of the messages that events simulate, instead of packets.
     memory_latency_s : float
-        Of a read of local memory: 240 ns of a round trip of 840 ns in the paper's DGX-2.
+        Latency of a local read: 240 ns of a round trip of 840 ns in the paper's DGX-2.
     lost_memory_bytes_per_s : float
-        What training loses: 120 GB/s each way, a GPU's links full of payload.
+        Bandwidth that training loses: 120 GB/s each way, a GPU's links full of payload.
     reduce_at : str
-        Which switches reduce what is pushed: ``every`` one on the way, or that of the ``home``
-        endpoint of an address, as our RTL does.
+        Switches that reduce what is pushed: ``every`` one on the way, or that of the ``home``
+        endpoint of an address, as in our RTL.
     own_travels : bool
-        Whether the operand of who pulls travels to the switch, too, as with NVLink SHARP, or is
-        added at the endpoint.
+        True: the operand of the one that pulls travels to the switch, too, as with NVLink SHARP;
+        False: it is added at the endpoint.
     overlaps : bool
         False: collectives of gradients wait for the end of back-propagation.
     times : SwitchTimes or None
-        Of switches that are hardware, with their tables; members take turns to load blocks then.
+        Times and tables of switches that are hardware; members then take turns to load blocks.
     """
 
     mode: str = "push"
@@ -148,7 +149,7 @@ class InSwitchEndpoint:
 
     @property
     def in_switch(self) -> str:
-        """How switches reduce; plans are made for it."""
+        """Mode in which switches reduce; plans are made for it."""
         if self.mode == "pull":
             if self.times is not None:
                 return PULL_TURNS
@@ -157,12 +158,12 @@ class InSwitchEndpoint:
 
     @property
     def outstanding(self) -> int:
-        """Waves of an endpoint."""
+        """Waves outstanding at an endpoint."""
         return WAVES[self.mode] if self.waves is None else self.waves
 
     def wave_of(self, dimensions: Sequence[Dimension]) -> float:
-        """Bytes of a vector that a wave is, in groups over *dimensions*: what all of them pull,
-        unless they take turns."""
+        """Bytes of a vector in a wave, for groups over *dimensions*: those that all members pull at
+        once, unless they take turns."""
         all_at_once = self.in_switch in ("pull", PULL_WHOLE)
         return self.wave_bytes * (_members(dimensions) if all_at_once else 1)
 
@@ -227,14 +228,14 @@ class InSwitchEndpoint:
         )
 
     def _barrier_s(self, dimensions: Sequence[Dimension]) -> float:
-        """The barrier, without which data might be fetched before they are written: an empty
-        message from every member through the tree to all, on links that are free; in hardware a
-        block that all push."""
+        """Seconds of the barrier, without which data might be fetched before they are written: an
+        empty message from every member through the tree to all, on links that are free; in hardware
+        a block that all push."""
         once = sum(each.farthest_s for each in dimensions)
         if self.times is None:
             return once
         operands_s = self.times.packet_s * _members(dimensions)
-        # Operands meet at a home, results go from there: between leaves both take time.
+        # Operands meet at a home and results leave from there: between leaves both take time.
         further = sum(each.farthest_s - each.hop_s for each in dimensions)
         return once + further + operands_s
 

@@ -1,9 +1,9 @@
 """The endpoints of the papers: ideal, those that use the NPU, and ACE.
 
 Sources: ACE v1 sections 4 and 5, ISCA 2021 Tables V and VI and section VI-A (papers in README). A
-baseline endpoint runs collectives on the NPU: what it sends it first reads from memory, through
-the cores set aside for communication, and moves over the bus to the fabric; what it receives goes
-back the same way. ACE reads every byte once, keeps it in its SRAM and writes the result once.
+baseline endpoint runs collectives on the NPU: data to be sent are first read from memory, through
+the cores set aside for communication, and moved over the bus to the fabric; received data go back
+the same way. ACE reads every byte once, keeps it in its SRAM and writes the result once.
 """
 
 import math
@@ -43,8 +43,8 @@ ACCESSES_OF_A_SUM = 3
 """Two operands are read, one result is written."""
 
 PIECES = 8
-"""A chunk passes from or to memory through the SRAM in so many pieces. Its banks serve whoever asks
-in turn, so messages get in between; in one piece, a faster memory held them up."""
+"""Pieces in which a chunk passes through the SRAM from or to memory. The banks serve requests in
+turn, so messages get in between; a chunk in one piece would hold them up if memory is faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class Bus:
 class IdealEndpoint:
     """Handles every message in ``delay_s`` (one cycle) and leaves everything to training.
 
-    What the other endpoints are measured against: no kind of `KINDS` cuts messages finer, and the
+    The reference for all other endpoints: no kind of `KINDS` cuts messages finer, and the
     scheduler bounds chunks the same way for all. ``message_bytes`` None: the data of a step travel
     as one message, which every switch on the way stores whole. ``sum_bytes_per_s``: rate of the
     memory to which a sum makes three accesses, before it is sent and before it is kept (ASTRA-sim
@@ -133,7 +133,7 @@ class IdealEndpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineEndpoint:
-    """Collectives on the NPU. A message takes it a cycle at least.
+    """Collectives on the NPU, which takes a cycle at least for every message.
 
     Parameters
     ----------
@@ -143,7 +143,8 @@ class BaselineEndpoint:
         Memory bandwidth set aside for communication, for reading and for writing alike. Reads per
         byte sent: 1, and 2 where a sum is sent (section VI-A: 1.5 on average).
     lost_compute, lost_memory_bytes_per_s
-        What training loses; None for what communication has. Baseline++ of ACE v1 loses less.
+        Resources that training loses; None: all that communication has. Baseline++ of ACE v1 loses
+        less.
     overlaps : bool
         False: collectives are issued at the end of back-propagation and have the whole NPU.
     """
@@ -229,8 +230,8 @@ class AceEndpoint:
 
     A chunk is read by the TX DMA into the SRAM partition of its first phase, passes through the
     phases from partition to partition, and is written back by the RX DMA. Each phase has its share
-    of the FSMs, an FSM works on ``contexts`` chunks at a time. What arrives is added on the way
-    (ALU), stored, and sent on from there.
+    of the FSMs, an FSM works on ``contexts`` chunks at a time. Arriving data are added on the fly
+    (ALU), stored, and forwarded from there.
 
     Parameters
     ----------
@@ -241,17 +242,17 @@ class AceEndpoint:
     alus, lanes
         An ALU adds ``lanes`` binary32 a cycle.
     memory_bytes_per_s
-        Of the engine's DMA, for reading and for writing alike.
+        Bandwidth of the engine's DMA, for reading and for writing alike.
     lost_memory_bytes_per_s
-        What training loses; None for what the DMA has.
+        Memory bandwidth that training loses; None: that of the DMA.
     fetch_cycles, receive_cycles, alu_cycles, store_cycles
         Latencies read from the RTL. A packet of 4 beats takes 21 cycles from its last flit in to
-        its first flit out, be it added to or copied; loading takes 12 beyond the reading of memory
+        its first flit out, whether added to or copied; loading takes 12 beyond the memory read
         (check, context, report, SRAM), storing 4 (event, interrupt).
     read_latency_s : float
-        Of memory, with which a chunk begins; the papers' endpoints leave it out.
+        Memory latency with which a chunk begins; the papers' endpoints leave it out.
     ring : HardwareRing or None
-        Of an engine that is hardware: what it does where a collective is a single ring.
+        Model of a hardware engine, used where a collective is a single ring.
     partition : str
         ``heuristic``: bandwidth times chunk size of the phase (ACE v1 4.2, the terminal partition
         like the last); ``even``. As a chunk holds its place in a phase and in the next one, the
@@ -313,7 +314,7 @@ class AceEndpoint:
         arrive = (access(1, self.receive_cycles),)
         before = {
             Source.FRESH: (access(1, self.fetch_cycles),),
-            # The operand is read and the sum goes out on the way; it is stored at the end only.
+            # The operand is read and the sum goes out on the fly; it is stored at the end only.
             Source.REDUCED: (access(1, 0), add),
             Source.FORWARD: (),
         }
@@ -390,9 +391,9 @@ def _loggp(cycle_s: float, bytes_per_s: float) -> Bus:
 
 
 # ACE v1: buses by LogGP at 1 GHz with the bandwidth of Table 7, and 4 kB messages. Cores and memory
-# are not what limits communication there; the 5 % of compute and 20 % (ACE: 5 %) of memory
-# bandwidth are what training loses. A state machine works on its queue of chunks in order, one at a
-# time, and partitions follow the heuristic (sections 4.3.2 and 6).
+# do not limit communication there; training loses 5 % of compute and 20 % (ACE: 5 %) of memory
+# bandwidth. A state machine works on its queue of chunks in order, one at a time, and partitions
+# follow the heuristic (sections 4.3.2 and 6).
 _V1_HOST: Any = {
     "cores": 80,
     "memory_bytes_per_s": 900e9,

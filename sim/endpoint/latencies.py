@@ -1,4 +1,4 @@
-"""Latencies of event endpoints, as ``sim.endpoint.measure`` finds them with the cycle models."""
+"""Latencies of event endpoints, as ``sim.cycles.measure`` finds them with the cycle models."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,30 +13,30 @@ _FILE = "latencies.json"
 
 @dataclass(frozen=True, kw_only=True)
 class EventLatencies:
-    """Cycles beside links, beats and latencies of memories, and what configurations say.
+    """Latencies in cycles, beside links, beats, memories and what follows from configurations.
 
     Parameters
     ----------
     nic_host, ace_start, switch_start : int
-        Once in a collective: register writes, its begin, and the host's look at its end.
+        Once in a collective: register writes, its begin, and the poll that sees its end.
     nic_sum, nic_result, nic_gather : int
-        From the end of a frame to the link again: as a sum, beside the adders; from the last sum as
-        a result; of a result.
+        From the end of a frame to the link again as a sum, beside the adders; from the last sum to
+        the link as a result; from the end of a result's frame to the link again.
     nic_codec : int
-        Encoder and decoder of a block, on the same way.
+        Encoder and decoder of a block, added to ``nic_sum``.
     nic_burst, ace_burst : int
-        Of a burst that another one waits for.
+        Overhead of a burst that another one waits for.
     ace_ready, ace_ready_patience : int
-        From the last beat of a chunk to a send to the node that has loaded it; more on wide links.
+        From the last beat of a chunk to a send to the node that has loaded it; extra on wide links.
     ace_hop, ace_patience : int
-        From the end of a packet to the link again; more on links of several flits in a beat, whose
-        last one waits for others.
+        From the end of a packet to the link again; extra on links of several flits in a beat, whose
+        last beat waits for flits to fill it.
     ace_generate : int
-        Of a packet of a node's own data at its FSM.
+        FSM time for a packet of a node's own data.
     ace_store : int
         From the last packet of a chunk to memory.
     ace_credit, switch_credit : int
-        Of a round trip of a credit.
+        Round trip of a credit.
     switch_end : int
         From a result to its completion.
     switch_sum : int
@@ -44,13 +44,13 @@ class EventLatencies:
     switch_barrier : int
         Once in a pull, up to the first load, beside the way of the block that all push before.
     switch_load_on : int
-        Of a load in a switch.
+        Passage of a load through a switch.
     switch_answer : int
         From a load to its answer, or to the store with an own operand.
     switch_result, switch_own_result : int
-        From a sum to the result on the link, beside the home store; to where it was made.
+        From a sum to the result on the link, beside the home store; and to the endpoint itself.
     switch_operand : int
-        For which a place to read into is taken.
+        Time for which a place to read into is taken.
     """
 
     nic_host: int
@@ -81,7 +81,7 @@ class EventLatencies:
 
     @classmethod
     def stored(cls) -> "EventLatencies":
-        """Those in the data file beside this module."""
+        """The latencies in the data file beside this module."""
         return _stored()
 
     def store(self) -> None:

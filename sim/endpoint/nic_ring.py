@@ -1,9 +1,8 @@
-"""The smart NIC as hardware, as events: engines, each with a ring, that pass on frames in blocks.
+"""The smart NIC's hardware as events: engines, each with a ring, that forward frames in blocks.
 
 A chunk is a frame from every rank. The frames of a block run together, in either half of an
-all-reduce; those of the next block follow when all of them are through. Operands are read ahead as
-far as bursts and the input FIFO go, and results are written behind as far as bursts and the output
-FIFO go.
+all-reduce; those of the next block follow when all of them are through. Operands are read ahead,
+and results written behind, as far as outstanding bursts and the input and output FIFOs allow.
 """
 
 import math
@@ -37,10 +36,10 @@ def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
 
 
 def nic_link_share(config: SmartNicConfig, *, compress: bool) -> float:
-    """Payload over everything that a transmitter sends: also the frames that give credits back.
+    """Payload over everything that a transmitter sends, including the frames that return credits.
 
-    One goes when `credit_beats` of either flow have been taken, and tells of both, which take
-    turns by frames.
+    A credit frame goes when `credit_beats` of either flow have been taken, and reports both flows,
+    which take turns by frames.
     """
     payload = config.compressed_frame_beats if compress else config.frame_beats
     credit = 1 + max(0, math.ceil((SHORTEST_FRAME_BYTES - config.bus_bytes) / config.bus_bytes))
@@ -53,8 +52,8 @@ def nic_link_share(config: SmartNicConfig, *, compress: bool) -> float:
 class _Port:
     """A direction of an engine's port to host memory, in cycles.
 
-    ``window`` beats may be under way, and ``turn`` is the time in which as many move. ``buffer``
-    beats wait between memory and datapath.
+    ``window`` beats may be outstanding, and as many move in every ``turn``. ``buffer`` beats fit
+    between memory and datapath.
     """
 
     window: int
@@ -67,8 +66,8 @@ class _Port:
 
     @property
     def slack(self) -> float:
-        """For which the port works on while the datapath waits: what fills the buffer, and what it
-        is behind when so much as may be under way has moved, a beat in each cycle."""
+        """Cycles for which the port works on while the datapath waits: to fill the buffer, and to
+        make up for those that a window takes beyond one per beat."""
         return self.turn - self.window + self.buffer * self.per_beat
 
 
@@ -85,7 +84,7 @@ class NicRing(HardwareRing):
     read_cycles, write_cycles : int
         Latencies of host memory.
     hop_s, frame_s : float
-        From port to port, and a full frame's time on a link.
+        Latency from port to port, and a full frame's time on a link.
     latencies : EventLatencies
     """
 
@@ -125,7 +124,7 @@ class NicRing(HardwareRing):
             return Stage(unit=None, s_per_byte=beat, latency_s=cycles * cycle)
 
         # The own block goes first, as its results come; those of others follow it one by one. So
-        # each of them takes a part of its time, too, from when the own one has begun. All of them
+        # each of them also bears a part of its time, from the begin of the own block on. All blocks
         # are written.
         frame = nic_frame_beats(c, compress=self.compress)
         gathers = Stage(
@@ -186,8 +185,8 @@ class NicRing(HardwareRing):
         return made
 
     def _first_reads_s(self, port: _Port, size_bytes: float) -> float:
-        """What a call waits longer for its first operands than later on, when they are read ahead:
-        the buffer is empty, and the first beat behind those of a window comes a latency later,
+        """Seconds that the first operands of a call are late, compared with later ones, which are
+        read ahead: the buffer is empty, and the first beat behind a window comes a latency later,
         whatever has been added meanwhile."""
         c, part = self.config, self._part(size_bytes)
         block = c.block_beats if part.rounds else part.rest_beats

@@ -1,4 +1,4 @@
-"""What an endpoint can do at best: the rates that lower bounds are made of."""
+"""Best rates of an endpoint, from which lower bounds are computed."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ __all__ = ["EndpointRates"]
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointRates:
-    """What a node's endpoint can do; None means without limit.
+    """Best rates of a node's endpoint; None means without limit.
 
     Parameters
     ----------
     read_bytes_per_s, write_bytes_per_s : float or None
-        Of the memory, given to communication.
+        Memory bandwidth given to communication.
     reads_per_byte_sent, writes_per_byte_sent : float
         Memory traffic of an endpoint that goes to memory for every message, e.g. 1.5 reads for
         ring reduce-scatter and all-gather in software.
@@ -20,8 +20,8 @@ class EndpointRates:
         Memory traffic of an endpoint that keeps data on chip, per byte of its input and of its
         result that has to move: 1 and 1 where each is moved once.
     bus_bytes_per_s : float or None
-        Of the bus between memory and network interface, per direction; every byte sent crosses
-        it where ``reads_per_byte_sent`` is above 0, else every byte of payload.
+        Bandwidth of the bus between memory and network interface, per direction; every byte sent
+        crosses it where ``reads_per_byte_sent`` is above 0, else every byte of payload.
     reducer_bytes_per_s : float or None
         Sums produced, in bytes.
     message_s : float

@@ -1,9 +1,8 @@
 """The smart NIC: ring all-reduces beside the computer, compressed on the wire.
 
-Block by block as in ``hw/smartnic``: what a node contributes is read over the host bus once, passes
-through the adders with what arrives from the ring, and the result is written back once. Only what
-travels on links is compressed. Computation loses nothing but the memory bandwidth of these reads
-and writes.
+Block by block as in ``hw/smartnic``: a node's operands are read over the host bus once and added to
+the data that arrive from the ring, and the result is written back once. Data are compressed on
+links only. Computation loses nothing but the memory bandwidth of these reads and writes.
 """
 
 from dataclasses import dataclass
@@ -29,20 +28,20 @@ class SmartNicEndpoint:
         Adders, and elements of a bus beat: 8 for 40 Gbit/s, 16 for 100, 64 for 400.
     clock_hz : float
     host_bytes_per_s : float
-        Of the host bus in one direction.
+        Bandwidth of the host bus in one direction.
     half_duplex : bool
         Reads and writes of the host share that bandwidth.
     codec : str
         Preset of `hw.bfp.format` in which data travel; ``none`` for binary32.
     hop_cycles : float
-        From the arrival of a block's first beat to its departure: decoder, adder, encoder,
+        Cycles from the arrival of a block's first beat to its departure: decoder, adder, encoder,
         framing together; an estimate.
     host_latency_s : float
-        Of a read of host memory.
+        Latency of a read of host memory.
     memory_bytes_per_s : float
-        Of the host, shared by computation and NIC.
+        Memory bandwidth of the host, shared by computation and NIC.
     ring : HardwareRing or None
-        Of a NIC that is hardware: what it does, whatever the parameters above are.
+        Model of a hardware NIC; collectives follow it, whatever the parameters above are.
     """
 
     lanes: int = 8
@@ -65,7 +64,7 @@ class SmartNicEndpoint:
 
     @property
     def format(self) -> BlockFormat | None:
-        """What `codec` names."""
+        """The block format that `codec` names; None for ``none``."""
         return None if self.codec == "none" else preset(self.codec)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:

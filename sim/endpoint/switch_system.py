@@ -1,6 +1,6 @@
-"""Switches that reduce and their endpoints as hardware: what is configured, and what it costs.
+"""Switches that reduce and their endpoints as hardware: configuration, and the cycles it costs.
 
-Cycle models are made of it, and the event endpoint takes its packets, waves and tables from it.
+Cycle models are built from it, and the event endpoint takes its packets, waves and tables from it.
 """
 
 from collections.abc import Mapping
@@ -16,31 +16,31 @@ from sim.endpoint.background import Background
 __all__ = ["FORMATS", "SWITCH_CYCLES", "Held", "SwitchSystem", "held_by"]
 
 CREDIT_CYCLES = 3
-"""From the last flit of a packet out of a buffer to its credit on the link, and into the count."""
+"""From a packet's last flit out of a buffer to its credit on the link, and into the count."""
 SWITCH_CYCLES = 8
-"""Of a packet in a switch beside its own flits: from a link's last flit to the first on the next,
-by the cycle model."""
+"""Passage of a packet through a switch, beside its own flits: from its last flit on one link to its
+first on the next, by the cycle model."""
 
 FORMATS: Mapping[str, Format] = {
     "fp32": Format.WORDS, "fp16": Format.FP16, "bf16": Format.BF16, "bfp16": Format.BFP,
 }
-"""How descriptions call what data travel in; words are integers, too."""
+"""Formats of data on links by the names that descriptions use; words are integers, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Places for packets, by what is built.
+    """Places for packets, as built.
 
     Parameters
     ----------
     entries : int
-        Of the reduction table of a port.
+        Entries in the reduction table of a port.
     window, wave : int
-        Blocks that a link of an endpoint may have under way, and those of a wave.
+        Blocks that a link of an endpoint may have in flight, and blocks of a wave.
     credits_up, credits_down : int
-        Of each class, on a link to a switch, and on one to an endpoint.
+        Credits of each class on a link to a switch, and on one to an endpoint.
     reads : int
-        Operands that are being read for a link.
+        Operands read ahead for a link, at most.
     """
 
     entries: int
@@ -52,7 +52,7 @@ class Held:
 
 
 def held_by(switch: SwitchConfig, dma: SwitchDmaConfig) -> Held:
-    """What cycle models and events hold packets in: one reading of the configurations."""
+    """Places for packets in cycle models and in events: one reading of the configurations."""
     return Held(
         entries=switch.entries,
         window=dma.slots,
@@ -71,23 +71,20 @@ class SwitchSystem:
     ----------
     switch : SwitchConfig
     dma : SwitchDmaConfig
-        Of the endpoints; it fits the switches.
+        Configuration of the endpoints; it fits the switches.
     mode : str
         ``push`` or ``pull``.
     clock_hz : float
         A link carries a flit of 16 bytes in each cycle.
     timeout_cycles : int
-        Period after which an entry of a table that nothing was added to is sent to its home
-        endpoint.
+        Period after which a table entry to which nothing was added is sent to its home endpoint.
     acknowledged : bool
-        Beside each packet with data a link carries the header that acknowledges one of the other
-        direction, as the published system has it. Our RTL has no such packets.
-    retry : RetryConfig or None
-        Of all links (RTL).
+        Beside each packet with data a link carries a header that acknowledges one of the other
+        direction, as in the published system. Our RTL has no such packets.
     background : Background or None
-        Ordinary packets beside, which cycle models alone have.
+        Ordinary packets beside reductions, in cycle models only.
     format : Format
-        Of operands and results on the links; switches and endpoints are built for it (RTL).
+        Format of operands and results on the links; switches and endpoints are built for it (RTL).
     """
 
     switch: SwitchConfig
@@ -113,22 +110,22 @@ class SwitchSystem:
 
     @property
     def bus_bytes(self) -> int:
-        """That a link carries in a cycle."""
+        """Bytes that a link carries in a cycle."""
         return FLIT_BYTES
 
     @property
     def packet_cycles(self) -> int:
-        """A link is busy with a packet of an operand or a result for so long."""
+        """Cycles for which a packet of an operand or a result keeps a link busy."""
         return 1 + self._data_flits + self.acknowledged
 
     @property
     def payload_share(self) -> float:
-        """Of a link's time, where packets follow each other."""
+        """Share of payload in a link's time where packets follow each other."""
         return self._data_flits / self.packet_cycles
 
     @property
     def wire_factor(self) -> float:
-        """Size of operands and results on the links over that as words."""
+        """Size of operands and results on the links over their size as words."""
         return self._data_flits / self.switch.payload_flits
 
     @property
@@ -136,22 +133,22 @@ class SwitchSystem:
         return data_flits(self.format, self.switch.payload_flits)
 
     def round_trip_cycles(self, latency_cycles: int, router_cycles: int) -> int:
-        """From the begin of a packet on a link to the return of its credit: it has come, has left
-        the buffer there, and its credit has come."""
+        """Cycles from a packet's begin on a link to the return of its credit: it arrives, leaves
+        the buffer there, and its credit comes back."""
         own = self.own_switch_cycles + self.packet_cycles + CREDIT_CYCLES
         return 2 * latency_cycles + router_cycles + own
 
     def short_of_credits(
         self, latency_cycles: int, router_cycles: int = 0, *, cables: bool = False
     ) -> str:
-        """Which credits keep links from being full, and how many would not; '' if none.
+        """Name the credits that keep links from being full, and how many would suffice; '' if none.
 
         Parameters
         ----------
         latency_cycles : int
-            Of the longest link.
+            Latency of the longest link.
         router_cycles : int
-            Before a switch.
+            Delay before a switch.
         cables : bool
             There are links between switches.
         """
@@ -176,22 +173,22 @@ class SwitchSystem:
 
     @property
     def own_switch_cycles(self) -> int:
-        """From the first flit of a packet into a switch to its first one out, at least: packets
+        """Least cycles from the first flit of a packet into a switch to its first one out: packets
         are stored whole."""
         return self.switch.packet_flits + SWITCH_CYCLES
 
     def switch_s(self, stated_s: float) -> float:
-        """From a packet's last flit into a switch to its first one out, for *stated_s* in it
-        altogether."""
+        """Seconds from a packet's last flit into a switch to its first one out, where a switch
+        takes *stated_s* altogether."""
         return (SWITCH_CYCLES + self.router_cycles(stated_s)) / self.clock_hz
 
     def router_cycles(self, stated_s: float) -> int:
-        """Cycles that a packet is delayed by before a switch, for *stated_s* in it altogether."""
+        """Cycles of delay before a switch that make a passage take *stated_s* altogether."""
         return max(0, round(stated_s * self.clock_hz) - self.own_switch_cycles)
 
     @property
     def format_name(self) -> str:
-        """The format's in `FORMATS`."""
+        """Name of the format in `FORMATS`."""
         return next(name for name, each in FORMATS.items() if each is self.format)
 
     def describe(self) -> dict[str, float | str]:
