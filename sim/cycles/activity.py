@@ -1,4 +1,4 @@
-"""What was seen on links and memory ports, of engines in RTL or of their models."""
+"""Activity of links and memory ports, of engines in RTL or of their models."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ __all__ = ["LinkActivity", "MemoryActivity", "SteadyState"]
 
 @dataclass(frozen=True, kw_only=True)
 class SteadyState:
-    """A port between two fractions of all the bytes that it sent."""
+    """Traffic of a port between two fractions of all the bytes that it sent."""
 
     first_cycle: int
     cycles: int
@@ -34,7 +34,7 @@ class SteadyState:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkActivity:
-    """What a port sent since the system was made, counted when the sender's beat was accepted.
+    """Traffic of a port since the system was made, counted when the sender's beat was accepted.
 
     The receiver sees the same, ``latency_cycles`` later. Entry i of a ``per_bucket`` array counts
     cycles i * ``bucket_cycles`` up to the next entry's. The arrays of single beats are empty
@@ -93,7 +93,7 @@ class LinkActivity:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryActivity:
-    """What a memory port moved since the system was made; bursts are counted when accepted.
+    """Traffic of a memory port since the system was made; bursts are counted when accepted.
 
     ``written_bytes`` counts enabled bytes inside the memory, ``decode_errors`` read beats and
     write bursts that were answered with DECERR. The ``per_bucket`` arrays count whole beats.

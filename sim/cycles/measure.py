@@ -2,10 +2,10 @@
 
 ``python -m sim.cycles.measure`` writes them to the data file of `sim.endpoint.latencies`.
 
-Most are found on a run so small that nothing waits for anything else, from the cycle of each packet
-on each link: what events have for the way between two of them (links, beats, memories) is taken
-off. The others are rates: of what a bound of few packets or bursts lets through, from the time that
-more data take.
+Most are found in a run so small that nothing waits for anything else, from the cycle of each packet
+on each link: the time that events count between two of them (links, beats, memories) is taken off.
+The others come from rates through a bound of few packets or bursts: from the extra time that more
+data take.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ __all__ = ["MEASURES", "measure"]
 READ, WRITE, LINK = 50, 10, 20
 """Cycles of memories and links."""
 POLL = (POLL_CYCLES + 2) // 2
-"""A host sees a completion so many cycles later, in the mean."""
+"""Mean cycles from a completion until a host sees it."""
 SCRIPT = (Issue(command=0), Reached(count=1))
 
 
@@ -53,7 +53,7 @@ def _ring(**changes: Any) -> RingSettings:
 
 
 def _nic_way(*, compress: bool = False) -> dict[str, int]:
-    """A beat of each of three ranks: its frame, with a sum, as a result, and gathered."""
+    """Latencies of a block in a ring of three: sent first, as a sum, as a result, and gathered."""
     config = nic_preset("100g")
     beats = config.granule
     command = Command(
@@ -77,7 +77,7 @@ def _nic_way(*, compress: bool = False) -> dict[str, int]:
 
 
 def _nic_burst() -> int:
-    """Memories so slow that bursts under way bound what is read."""
+    """Overhead of a burst, by memories so slow that outstanding bursts bound the reads."""
     config, latency = nic_preset("test"), 500
 
     def cycles(beats: int) -> int:
@@ -95,7 +95,7 @@ def _nic_burst() -> int:
 
 
 def _ace_way(name: str) -> dict[str, int]:
-    """A packet for each block of three nodes: READY, then four sends."""
+    """Latencies of a packet for each block of three nodes: READY, then four sends."""
     config = ace_preset(name)
     packet = config.packet_beats
     command = Command(elements=3 * config.packet_elements, destination=1 << 20)
@@ -118,7 +118,7 @@ def _ace_way(name: str) -> dict[str, int]:
 
 
 def _ace_rate(config: AceConfig, packets: int, **changes: Any) -> int:
-    """Cycles of an all-gather of so many packets from each of two nodes."""
+    """Cycles of an all-gather of *packets* packets from each of two nodes."""
     command = Command(
         collective=CollectiveKind.ALL_GATHER, elements=2 * packets * config.packet_elements,
         destination=1 << 21,
@@ -132,13 +132,13 @@ def _ace_rate(config: AceConfig, packets: int, **changes: Any) -> int:
 
 
 def _ace_generate() -> int:
-    """Packets of own data, one after the other."""
+    """Cycles of a packet of own data, where they follow one after the other."""
     config, packets = ace_preset("ring"), 16
     return round(_ace_rate(config, packets) / (packets - 1))
 
 
 def _ace_credit() -> int:
-    """Links so long that a sender waits for credits."""
+    """Round trip of a credit, by links so long that a sender waits for credits."""
     config, latency, packets = ace_preset("test"), 300, 60
     more = _ace_rate(config, packets, latency_cycles=latency)
     more -= _ace_rate(config, packets - config.rx_packets, latency_cycles=latency)
@@ -146,7 +146,7 @@ def _ace_credit() -> int:
 
 
 def _ace_burst() -> int:
-    """Memories so slow that bursts under way bound what is read: a chunk is as many."""
+    """Overhead of a burst, by memories so slow that outstanding bursts (a chunk) bound reads."""
     config, latency = ace_preset("test"), 500
 
     def cycles(chunks: int) -> int:
@@ -198,7 +198,7 @@ def _packets(hosts: SwitchHosts) -> tuple[list[int], list[int]]:
 
 
 def _switch_way() -> dict[str, int]:
-    """A packet that is pushed, and one that is pulled; first the contract, which all push."""
+    """Latencies of a packet pushed, and of one pulled; first comes the contract, which all push."""
     hosts = _switch("push", 128)
     lanes, ports = _packets(hosts)
     flits = hosts.config.system.switch.packet_flits
@@ -225,7 +225,7 @@ def _switch_way() -> dict[str, int]:
 
 
 def _switch_rate(size_bytes: int, packets: int, **changes: int) -> float:
-    """Cycles that a push takes longer for each packet more."""
+    """Extra cycles of a push for each additional packet."""
 
     def cycles(size: int) -> int:
         hosts = _switch("push", size, **changes)
@@ -236,12 +236,12 @@ def _switch_rate(size_bytes: int, packets: int, **changes: int) -> float:
 
 
 def _switch_operand() -> int:
-    """Places for two operands alone."""
+    """Time for which an operand's place is taken, by places for two operands alone."""
     return round(2 * _switch_rate(4096, 64, read_ahead=2)) - READ
 
 
 def _switch_credit() -> int:
-    """Links so long that endpoints wait for credits."""
+    """Round trip of a credit, by links so long that endpoints wait for credits."""
     link, credits = 100, 8
     rate = _switch_rate(4096, 64, link=link, buffers=credits)
     return round(rate * credits) - 2 * link - 2 * 9
@@ -275,11 +275,11 @@ MEASURES: Mapping[str, Callable[[], Mapping[str, int]]] = {
     "operands of an endpoint": lambda: {"switch_operand": _switch_operand()},
     "credits of a switch": lambda: {"switch_credit": _switch_credit()},
 }
-"""What finds which latencies."""
+"""Measurements by name; each returns the latencies that it finds."""
 
 
 def measure() -> EventLatencies:
-    """All of them."""
+    """Measure all latencies."""
     found: dict[str, int] = {}
     for each in MEASURES.values():
         found |= each()

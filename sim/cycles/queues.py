@@ -1,9 +1,9 @@
 """Queues of a cycle model: beats with the cycle from which they are seen.
 
-A queue keeps what the hardware's queue keeps, and shows it after the same latency. Whether there is
-room, and what is at its front, are told as they were when the cycle began, whichever end is asked
-first: so the parts of an engine may be simulated in any order, as long as each pushes and takes at
-most one beat per queue and cycle.
+A queue holds what the hardware's queue holds, and shows it after the same latency. Room and front
+are reported as they were when the cycle began, whichever end is asked first: so the parts of an
+engine may be simulated in any order, as long as each pushes and takes at most one beat per queue
+and cycle.
 
 *e* is the record of an engine, *x* the slots of all queues: the cycle from which a beat is seen,
 and its value, by turns.
@@ -19,7 +19,7 @@ NEVER = 1 << 40
 
 @compiled
 def there(e, x, q, now):
-    """Whether a beat can be taken."""
+    """True if a beat can be taken."""
     head = e.head[q]
     return head < e.tail[q] and x[e.base[q] + 2 * (head & e.mask[q])] <= now
 
@@ -51,7 +51,7 @@ def pop(e, x, q, now):
 
 @compiled
 def room(e, x, q, now):
-    """Whether a beat may be pushed. Ask before pushing."""
+    """True if a beat may be pushed. Ask before pushing."""
     held = e.tail[q] - e.head[q]
     if e.popped[q] == now:
         held += 1

@@ -1,4 +1,4 @@
-"""A ring of engines from outside: its settings, its commands, and what every cycle model offers."""
+"""A ring of engines from outside: its settings, its commands, and the interface of cycle models."""
 
 import operator
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 MOST_CYCLES = 1 << 30
-"""Of a run of cycle models: ACE's has a cycle and what happens in it in one 64-bit number."""
+"""Bound of a run of cycle models: ACE's packs a cycle and its event into one 64-bit number."""
 MOST_STEPS = 1 << 32
-"""Of a run of switches: every endpoint and switch is looked at in every cycle."""
+"""Bound of a run of switches: every endpoint and switch takes a step in every cycle."""
 MOST_IN_FLIGHT = 1 << 27
 """Beats that all links of NICs have room for."""
 _SEED_END = 2**64
@@ -36,7 +36,7 @@ _WORD_END = 2**32
 
 
 def _integer(name: str, value: Any, least: int, end: int | None = None) -> None:
-    """Refuse what is not an integer from *least* to below *end*."""
+    """Refuse a value that is not an integer from *least* to below *end*."""
     limits = f"at least {least}" if end is None else f"from {least} to {end - 1}"
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -58,7 +58,7 @@ def _is_number(value: Any) -> bool:
 
 
 def check_wire(**shares: float) -> None:
-    """Refuse what cannot be the shares of packets that a wire loses, repeats and damages.
+    """Refuse values that cannot be the shares of packets that a wire loses, repeats and damages.
 
     Raises
     ------
@@ -73,18 +73,19 @@ def check_wire(**shares: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RingSettings:
-    """What surrounds the engines of a ring, in RTL and as cycle models.
+    """Surroundings of the engines of a ring, in RTL and as cycle models.
 
     Parameters
     ----------
     nodes : int
         Ranks, 2 or more; engines have limits of their own.
     latency_cycles : int
-        Of every link, in both directions; for NICs from port to port, with cables and switch.
+        Latency of every link, in both directions; for NICs from port to port, with cables and
+        switch.
     beats_per_cycle : float
         Pace of every link, at most 1.
     read_latency_cycles, write_latency_cycles : int
-        Of every memory.
+        Latencies of every memory.
     link_stalls, memory_stalls, host_stalls : float
         Probability that a link, a channel of a memory port, or the host's acceptance of a response
         stalls in a cycle. Models draw what the RTL draws for the same *seed*; they have no stalls
@@ -93,7 +94,7 @@ class RingSettings:
         Probability that a packet on a link is lost, arrives twice, or is damaged (RTL; engines
         without *retry* do not get over it).
     retry : RetryConfig or None
-        What repeats, at both ends of every link, what wires lose or damage (RTL); None: nothing.
+        Retry at both ends of every link, for packets that wires lose or damage (RTL); None: none.
     host_bytes_per_cycle : float or None
         Bounds reads plus writes of a node's memory, not in ACE's model; None: the width of its
         ports.
@@ -102,9 +103,9 @@ class RingSettings:
     fsms : int or None
         FSMs of an ACE in use, None for all.
     bidirectional : bool
-        Whether FSMs with odd numbers run the ring backwards (ACE).
+        True: FSMs with odd numbers run the ring backwards (ACE).
     seed : int
-        Of all stalls and of what happens to packets.
+        Draws all stalls, and losses, repetitions and damages of packets.
 
     Raises
     ------
@@ -165,7 +166,7 @@ class RingSettings:
 
     @property
     def bad_wires(self) -> bool:
-        """Whether anything happens to packets on links."""
+        """True if links lose, repeat or damage packets."""
         return bool(self.link_loss or self.link_repetition or self.link_damage)
 
 
@@ -180,7 +181,7 @@ class Command:
         4-byte elements of the whole vector.
     op : ReduceOp
     compress : bool
-        Compress what travels (NIC).
+        Compress data on links (NIC).
     block : int or None
         Elements of a block (ACE); None: chosen, see ``Partition.plan``.
     source, destination : int
@@ -216,7 +217,7 @@ class Command:
 
 
 class CycleModel(Protocol):
-    """What the cycle model of every engine offers to those who run it.
+    """Interface that the cycle model of every engine offers to those who run it.
 
     A model is made by ``Model(config, ring, commands, scripts, *, external=(), start_cycle=0,
     trace=False)``: *scripts* has the steps (``sim.cycles.script``) of each rank's host, *external*
@@ -225,7 +226,7 @@ class CycleModel(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether every script has been completed."""
+        """True when every script has been completed."""
 
     def run(self, until: int = ...) -> float:
         """Simulate all cycles before *until* (default: all); returns the wall time in seconds."""
@@ -240,4 +241,4 @@ class CycleModel(Protocol):
         """Events by name, of models that count any."""
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
-        """What a port has sent; its series and single beats are empty without *trace*."""
+        """Traffic that a port has sent; series and single beats are empty without *trace*."""

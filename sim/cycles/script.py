@@ -1,4 +1,4 @@
-"""What the host of a node does, for engines in RTL and for their cycle models alike."""
+"""Scripts: steps of a node's host, for engines in RTL and for their cycle models alike."""
 
 import operator
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ __all__ = [
 ]
 
 MEMORY, HOST, LINK = 16, 32, 48
-"""First channel, among all that is drawn, of memory ports (AR, AW, W, R, B), hosts and links."""
+"""First random channel of memory ports (AR, AW, W, R, B), of hosts and of links."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -39,13 +39,13 @@ def stall_key(*parts: Any) -> NDArray[np.uint64]:
 
 
 def delayed(key: NDArray[np.uint64], cycles: int) -> NDArray[np.uint64]:
-    """The key that draws in every cycle what *key* does so many *cycles* before."""
+    """The key that draws in every cycle what *key* draws *cycles* cycles before."""
     with np.errstate(over="ignore"):
         return key - np.uint64(cycles) * _GOLDEN
 
 
 def threshold(probability: float) -> int:
-    """What a draw of 32 bits must be below to stall."""
+    """Bound below which a draw of 32 bits stalls."""
     return int(probability * 2**32)
 
 
@@ -57,7 +57,7 @@ def drawn(key, cycle):
 
 @compiled
 def stalled(key, below, cycle):
-    """Whether a channel is held back in *cycle*; *below* is its `threshold`."""
+    """True if a channel stalls in *cycle*; *below* is its `threshold`."""
     if below == 0:
         return False
     return drawn(key, cycle) < below
@@ -65,7 +65,7 @@ def stalled(key, below, cycle):
 
 @compiled
 def unstalled(key, below, cycle):
-    """The first cycle from *cycle* on in which a channel is not held back."""
+    """The first cycle from *cycle* on in which a channel does not stall."""
     while stalled(key, below, cycle):
         cycle += 1
     return cycle
@@ -78,7 +78,7 @@ def pace_of(uses_per_cycle: float) -> int:
 
 @compiled
 def free_at(next_free, cycle):
-    """Whether a paced resource may be used in *cycle*."""
+    """True if a paced resource may be used in *cycle*."""
     return next_free < (cycle + 1) << 16
 
 

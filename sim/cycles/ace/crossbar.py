@@ -13,7 +13,7 @@ __all__ = ["serve"]
 
 @compiled
 def serve(s, node, now):
-    """Grant what is asked for in cycle *now*."""
+    """Grant the requests of cycle *now*."""
     c = s.c[0]
     d = s.node[node]
     if now <= d.banks_at:
@@ -76,7 +76,7 @@ def serve(s, node, now):
 
 @compiled
 def _may_issue(s, node, p):
-    """Whether the outcome of a beat has a place."""
+    """True if there is a place for the outcome of another beat."""
     return s.port[node, p].promised < READ_LATENCY + s.c[0].alu_latency + 6
 
 

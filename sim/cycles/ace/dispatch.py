@@ -140,7 +140,7 @@ def stored(s, node, f, result, now):
 
 @compiled
 def _completed(s, node, cycle):
-    """Collectives whose completion a register read in *cycle* tells."""
+    """Collectives that a register read in *cycle* reports as completed."""
     total = 0
     for command in range(s.node[node].accepted):
         total += 0 <= s.progress[node, command].done < cycle

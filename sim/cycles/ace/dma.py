@@ -98,7 +98,7 @@ def walk(s, node, m, now):
 
 @compiled
 def _segments(s, node, m, now):
-    """Segments without beats pass through; of the next one bursts are made."""
+    """Pass segments without beats through, and cut the next one into bursts."""
     d = s.loader[node, m]
     empty = 0
     while d.active and d.left == 0:
@@ -106,11 +106,11 @@ def _segments(s, node, m, now):
         if d.left == 0:
             empty += 1
         if empty and (d.left or d.final):
-            # They follow what is on its way, one per cycle.
+            # They follow the outstanding bursts, one per cycle.
             _put_burst(s, node, m, max(cycle, now) + 1, -empty, d.final and d.left == 0)
             empty = 0
         if d.left:
-            # The address before may still be on the bus.
+            # The previous address may still be on the bus.
             d.bus_free = max(d.bus_free, cycle + 1)
             post(s, max(d.bus_free, now + 1), ADDRESS, node, m)
         if d.final:
@@ -119,7 +119,7 @@ def _segments(s, node, m, now):
 
 @compiled
 def _put_burst(s, node, m, due, beats, final):
-    """A burst is on its way; with *beats* below zero, as many segments without any."""
+    """Enter an outstanding burst; with *beats* below zero, as many segments without any."""
     d = s.loader[node, m]
     burst = d.under_way[(d.open_head + d.open_count) % UNDER_WAY]
     d.open_count += 1
@@ -173,7 +173,7 @@ def data(s, node, m, now):
 
 @compiled
 def _arrive(s, node, m, burst, cycle):
-    """The next beat of a burst arrives; one that could not move on before holds it back."""
+    """The next beat of a burst arrives, held back by an earlier one that could not move on."""
     c = s.c[0]
     d = s.loader[node, m]
     offered = unstalled(d.stall_key[1], d.stall_below, cycle)

@@ -2,8 +2,8 @@
 
 An event says when, what, where. It carries nothing else, so the order of events is a function of
 these three alone and not of when they were entered: a run that is cut into windows, whatever their
-length, is the same run. What an event is about lies in the state of its node. Events of one cycle
-come in the order of their kinds: what becomes visible in a cycle before what is decided in it.
+length, is the same run. The data of an event are in the state of its node. Events of one cycle come
+in the order of their kinds: first those that make something visible, then those that decide.
 """
 
 
@@ -11,9 +11,9 @@ from sim.native.mark import compiled, inlined
 
 __all__ = ["pop", "post"]
 
-# What becomes visible.
+# Those that make something visible.
 CREDIT, ARRIVE, COUNT, STORED, LOADED, SETUP, LIVE, ROOM, COMMAND = range(9)
-# What is decided.
+# Those that decide.
 BANKS, REPORT, STORE, CLOSE, DISPATCH, WALK, ADDRESS, DATA = range(9, 17)
 LOOK, ASK, START, ANSWER, PICK, UNIT = range(17, 23)
 TRANSMIT, FLUSH, HOST = range(23, 26)

@@ -15,7 +15,7 @@ _READY, _PARKED, _FRESH, _ENTRY = range(4)
 
 @compiled
 def may_ask(s, node, f, port, now):
-    """Whether the FSM takes the question of a receive unit in this cycle."""
+    """Take a receive unit's question, if the FSM is free and the unit has its turn; True if so."""
     k = s.fsm[node, f]
     own = s.c[0].ports
     if k.sleeping:
@@ -47,7 +47,7 @@ def ask(s, node, f, now):
 
 @compiled
 def answer_grant(s, node, f, slot, port, cycle):
-    """Whether the peer on *port* was known to be ready in *cycle*."""
+    """True if the peer on *port* was known to be ready in *cycle*."""
     return s.context[node, f, slot].grant[port] <= cycle
 
 
@@ -56,7 +56,7 @@ def answer_grant(s, node, f, slot, port, cycle):
 
 @compiled
 def wake(s, node, f, cycle):
-    """Something may have become possible for the generator in *cycle*."""
+    """Have the generator look for work in *cycle*: something may have become possible."""
     k = s.fsm[node, f]
     if k.sleeping:
         resume(s, node, f, cycle)
@@ -214,7 +214,7 @@ def answer(s, node, f, now):
 
 @compiled
 def _nothing_else(s, node, f):
-    """Whether only polls are left, of peers that are not ready."""
+    """True if only polls of peers that are not ready are left."""
     c = s.c[0]
     k = s.fsm[node, f]
     if k.park_count or (k.setup and not k.asked):

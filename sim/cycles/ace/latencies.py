@@ -17,7 +17,7 @@ _FILE = "latencies.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Latencies:
-    """Cycles that paths through a block take beyond what the structure of the model says.
+    """Cycles that paths through a block take beyond those in the structure of the model.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from sim.native.mark import compiled
 __all__ = ["flush", "give_credit", "put_packet", "transmit"]
 
 LOG_BEAT, LOG_PACKET, LOG_CREDIT = range(3)
-OUTSIDE, TRACED = 1, 2  # what `external` says of the other end of a link
+OUTSIDE, TRACED = 1, 2  # values of `external`: the other end of a link is outside, or traced
 PATIENCE = 9  # cycles after its last packet in which a packer sends what it holds
 
 
@@ -34,7 +34,7 @@ def _accepted(q, cycle):
 
 @compiled
 def _note(s, kind, node, p, cycle, value):
-    """Write down what goes to a node that is not simulated here."""
+    """Log a beat, packet or credit of a link that is traced or leads to a node outside."""
     at = s.registers[LOGGED]
     if at == s.log.size:
         s.registers[FAULT] = LOG_FULL

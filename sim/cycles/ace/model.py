@@ -72,7 +72,7 @@ class Note:
 
 
 def check_ring(config: AceConfig, ring: RingSettings, *, max_nodes: int | None = None) -> int:
-    """FSMs in use of a ring of these engines.
+    """Number of FSMs that a ring of these engines uses.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def check_ring(config: AceConfig, ring: RingSettings, *, max_nodes: int | None =
 def partition_of(
     config: AceConfig, ring: RingSettings, elements: int, *, block: int | None = None
 ) -> Partition:
-    """How these engines cut a vector of *elements*; *block* as in ``Command``."""
+    """Partition of a vector of *elements* by these engines; *block* as in ``Command``."""
     return Partition.plan(
         elements, ring.nodes, queues=config.fsms if ring.fsms is None else ring.fsms,
         lanes=config.lanes, packet_elements=config.packet_elements,
@@ -127,7 +127,7 @@ class EngineModel:
     commands : sequence of Command
         All collectives of the run, in the order in which every node starts them.
     scripts : sequence of sequences of Step
-        What the host of each node does.
+        Steps of the host of each node.
     latencies : Latencies or None
         None: those measured on the RTL.
     external : sequence of int
@@ -217,7 +217,7 @@ class EngineModel:
         self.events = 0
 
     def _flits(self, part: Partition) -> int:
-        """More flits than a node sends for a command, READY packets included."""
+        """Upper bound of the flits that a node sends for a command, READY packets included."""
         packets = -(-part.block // self.config.packet_elements)
         steps = 2 * (part.nodes - 1)
         payload = part.stride * ELEMENT_BYTES // FLIT_BYTES
@@ -337,7 +337,7 @@ class EngineModel:
         post(self.state, cycle + int(self.state.c["credit"][0]), CREDIT, rank, port)
 
     def take_log(self) -> Iterator["Note"]:
-        """What was sent to nodes outside since the last call, in order for each port."""
+        """Yield what was sent to nodes outside since the last call, in order for each port."""
         from sim.cycles.ace.events import LOGGED
         from sim.cycles.ace.link import LOG_BEAT, LOG_CREDIT, OUTSIDE
         from sim.cycles.ace.words import packet_fields
@@ -357,7 +357,7 @@ class EngineModel:
 
     @property
     def done(self) -> bool:
-        """Whether every script has been completed."""
+        """True when every script has been completed."""
         s = self.state
         return bool((s.node["op"] == s.node["op_end"]).all())
 
@@ -376,7 +376,7 @@ class EngineModel:
         return {}
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
-        """What a port has sent; its series and single beats are empty without *trace*."""
+        """Traffic that a port has sent; series and single beats are empty without *trace*."""
         from sim.cycles.ace.events import LOGGED
         from sim.cycles.ace.link import LOG_BEAT
 
@@ -422,7 +422,7 @@ def completion_cycles(
     *,
     starts: Sequence[int] | None = None,
 ) -> NDArray[np.int64]:
-    """When each rank has completed one collective.
+    """Cycle in which each rank has completed one collective.
 
     Parameters
     ----------
@@ -430,7 +430,7 @@ def completion_cycles(
     ring : RingSettings
     collective : CollectiveKind
     size_bytes : int
-        Of the whole vector, a multiple of 4.
+        Bytes of the whole vector, a multiple of 4.
     starts : sequence of int or None
         Cycle in which the host of each rank begins to write the registers of its engine; None: 0.
 

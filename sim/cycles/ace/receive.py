@@ -31,7 +31,7 @@ def arrive(s, node, p, now):
 
 @compiled
 def look(s, node, p, now):
-    """The header in front: READY goes to its FSM, of DATA the FSM is asked what to do."""
+    """Handle the header in front: give READY to its FSM, ask the FSM what to do with DATA."""
     r = s.port[node, p]
     if r.looked == r.arrived:
         return
@@ -75,7 +75,7 @@ def _code(s, node, word):
 
 @compiled
 def _startable(s, node, p, now):
-    """Whether the answer for the next packet is here and the packet before it is through."""
+    """True if the next packet has its answer, the one before is through, and a flight is free."""
     r = s.port[node, p]
     return (
         r.asked > 0
@@ -87,7 +87,7 @@ def _startable(s, node, p, now):
 
 @compiled
 def _gets_alu(s, node, p, now):
-    """Whether the ALU is free and it is this port's turn among those that want it."""
+    """True if the ALU is free and it is this port's turn among those that want it."""
     c = s.c[0]
     alu = s.port[node, p % c.alus]
     if alu.alu_until > now:

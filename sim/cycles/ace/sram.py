@@ -1,4 +1,4 @@
-"""The banked SRAM: what its readers and writers ask for. See ``sim.cycles.ace.crossbar``."""
+"""The banked SRAM: requests of its readers and writers. See ``sim.cycles.ace.crossbar``."""
 
 
 from sim.cycles.ace.events import BANKS, post

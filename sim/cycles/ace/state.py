@@ -1,4 +1,4 @@
-"""What the cycle model of the engine keeps: a record per block of ``hw/ace``, in arrays."""
+"""State of the engine's cycle model: a record per block of ``hw/ace``, in arrays."""
 
 from typing import Any, NamedTuple
 
@@ -143,7 +143,7 @@ _DMA = np.dtype(
         )
     ]
     + [(name, np.int64, (8,)) for name in ("writes", "acknowledged", "ends")]
-    # Of the channels of the memory port: TX DMA address and data; RX DMA address, data, answer.
+    # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
     + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
 )

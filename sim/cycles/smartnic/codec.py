@@ -20,7 +20,7 @@ __all__ = ["collect", "decode", "decoded", "encode"]
 
 @compiled
 def _gear_ready(g, i_units, o_units, whole, o_ready):
-    """Whether a gearbox takes a beat in this cycle."""
+    """True if a gearbox takes a beat in this cycle."""
     if i_units <= o_units:
         return g.valid == 0 or o_ready
     if not _gear_valid(g, i_units, o_units, whole):
@@ -46,7 +46,7 @@ def _gear_last(g, i_units, o_units, whole):
 
 @compiled
 def _gather(g, o_units, whole, units, last, o_ready):
-    """A cycle of a gearbox that collects narrow beats; whether it changed."""
+    """Simulate a cycle of a gearbox that collects narrow beats; True if it changed."""
     if g.valid and not o_ready:
         return False
     ending = g.ending != 0
@@ -66,7 +66,7 @@ def _gather(g, o_units, whole, units, last, o_ready):
 
 @compiled
 def _cut(g, o_units, whole, units, last, o_ready):
-    """A cycle of a gearbox that steps along a wide beat; whether it changed."""
+    """Simulate a cycle of a gearbox that steps along a wide beat; True if it changed."""
     ready = _gear_ready(g, o_units + 1, o_units, whole, o_ready)
     valid = _gear_valid(g, o_units + 1, o_units, whole)
     final = _gear_last(g, o_units + 1, o_units, whole)
@@ -91,7 +91,7 @@ def _cut(g, o_units, whole, units, last, o_ready):
 
 @compiled
 def _gear_step(g, i_units, o_units, whole, units, last, o_ready):
-    """A cycle of a gearbox that is offered *units* units, if any; whether it changed."""
+    """Simulate a cycle of a gearbox that is offered *units* units, if any; True if it changed."""
     if i_units <= o_units:
         return _gather(g, o_units, whole, units, last, o_ready)
     return _cut(g, o_units, whole, units, last, o_ready)
@@ -99,7 +99,7 @@ def _gear_step(g, i_units, o_units, whole, units, last, o_ready):
 
 @compiled
 def encode(c, e, x, now):
-    """Sums to the wire: to the next node, or, complete, to the gathering."""
+    """Send sums to the next node, or complete ones to the gathering."""
     pack_in, pack_out = c.pack_in, c.pack_out
     packed_taken = False
     if there(e, x, ORDER, now):
@@ -144,7 +144,7 @@ def encode(c, e, x, now):
 
 @compiled
 def _compress(c, e, x, now, o_ready, offered, last):
-    """A cycle of encoder and packer; whether they take a beat."""
+    """Simulate a cycle of encoder and packer; True if they take a beat."""
     if c.pack_in == 0:
         return False
     held = e.encoding
@@ -187,7 +187,7 @@ def collect(c, e, x, flow, now, last, compress):
 
 @compiled
 def decoded(c, e, x, flow, now):
-    """Whether a decoder offers a beat."""
+    """True if a decoder offers a beat."""
     if not there(e, x, LEAVING + flow, now):
         return False
     if front(e, x, LEAVING + flow) & COMPRESS:
@@ -198,7 +198,7 @@ def decoded(c, e, x, flow, now):
 
 @compiled
 def decode(c, e, x, flow, now, o_ready, offered, last):
-    """A cycle of a decoder; whether it takes the beat that may be *offered*."""
+    """Simulate a cycle of a decoder; True if it takes the beat that may be *offered*."""
     taken = o_ready and decoded(c, e, x, flow, now)
     unpacked = False
     if there(e, x, LEAVING + flow, now):
@@ -230,7 +230,7 @@ def decode(c, e, x, flow, now, o_ready, offered, last):
 
 @compiled
 def _decompress(c, e, x, flow, now, o_ready, offered, last, beats):
-    """A cycle of unpacker and decoder; whether they take a beat."""
+    """Simulate a cycle of unpacker and decoder; True if they take a beat."""
     if c.unpack_in == 0:
         return False
     d = e.decoder[flow]
@@ -260,7 +260,7 @@ def _decompress(c, e, x, flow, now, o_ready, offered, last, beats):
     if offered:
         units = c.unpack_in
         if last:
-            # Of the last beat, the bytes that hold a bit of the block.
+            # The last beat counts with the bytes that hold a bit of the block.
             bits = beats // c.granule_beats * c.granule_bits % c.wire_bits
             units = c.unpack_in if bits == 0 else 8 * ((bits + 7) // 8) // c.unit
     if _gear_step(d.gear, c.unpack_in, c.unpack_out, True, units, last != 0, taken):

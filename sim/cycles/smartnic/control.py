@@ -21,7 +21,7 @@ _ACCESS = 2  # cycles from the start of a register access to its answer
 _JUDGED = 4  # from the start of a command's write to its acceptance
 _PLANNED = 2 + DIVISION_CYCLES  # from the planner taking a descriptor to offering the job
 
-_READING, _POLLING, _WAITING = 1, 2, 3  # what a host does in the middle of an operation
+_READING, _POLLING, _WAITING = 1, 2, 3  # states of a host in the middle of an operation
 _IDLE, _START, _SELECT, _WALK, _END = range(5)
 
 
@@ -36,7 +36,7 @@ def _answered(s, node, cycle):
 
 @compiled
 def host(s, node, now):
-    """Operations of a script follow each other; each starts the cycle after the one before it."""
+    """Run the operation of a script that is due; the next starts in the cycle after its end."""
     n = s.node[node]
     if n.op == n.op_end:
         n.op_at = NEVER
@@ -128,7 +128,7 @@ def _hand_out(s, node, now):
 
 @compiled
 def sequence(c, e, x, commands, place, flow, now):
-    """Blocks of an all-reduce, one a cycle: of the reduction, or of the gathering.
+    """Cut an all-reduce into blocks, one a cycle: those of the reduction, or of the gathering.
 
     *place* counts the engines of all nodes.
     """

@@ -15,8 +15,8 @@ __all__ = ["run_until"]
 def run_until(s, now, end):
     """Simulate from cycle *now* to before cycle *end*; returns the cycle that was reached.
 
-    That is earlier than *end* when nothing can happen any more (then nodes all sleep forever), or
-    when the log is to be emptied.
+    That is earlier than *end* when nothing can happen any more (all nodes sleep forever), or when
+    the log must be emptied.
     """
     c = s.c[0]
     while now < end:
@@ -26,7 +26,7 @@ def run_until(s, now, end):
         if first == NEVER:
             return now
         now = max(now, first)
-        # Within the latency of a link, nodes do not hear of each other.
+        # Within the latency of a link, nodes do not affect each other.
         stop = min(end, now + c.latency)
         if s.logged[0] + 2 * s.engine.size * (stop - now) > s.log.size:
             return now
@@ -50,7 +50,7 @@ def _advance(s, node, now, stop):
 
 @compiled
 def _cycle(s, node, now):
-    """One cycle of a node; whether something moved in it."""
+    """Simulate one cycle of a node; True if something moved in it."""
     c, n, x = s.c[0], s.node[node], s.slots
     if n.op_at <= now:
         host(s, node, now)

@@ -1,4 +1,4 @@
-"""Host memory, the AXI masters, and what fetches and stores blocks: `fetch.py`, `store.py`."""
+"""Host memory, the AXI masters, and the units that move blocks: `fetch.py`, `store.py`."""
 
 from sim.cycles.queues import front, pop, push, push_at, room, there
 from sim.cycles.smartnic.state import (
@@ -198,5 +198,5 @@ def _store_beat(c, e, x, now):
 
 @compiled
 def bandwidth_free(c, n, now):
-    """Whether the memory of a node may move beats in this cycle, through any port."""
+    """True if the memory of a node may move beats in this cycle, through any port."""
     return c.host_pace == 0 or free_at(n.memory_free, now)

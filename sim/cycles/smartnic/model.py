@@ -49,8 +49,8 @@ _MOST = NEVER >> 1
 class Beat:
     """A beat that a link has taken in *cycle*.
 
-    Of engine *engine* of *rank*, on *link* 0 to the next rank or 1 to the previous one. *token*
-    says what it is, see ``sim.cycles.smartnic.words``.
+    Sent by engine *engine* of *rank*, on *link* 0 to the next rank or 1 to the previous one. Its
+    content is packed into *token*, see ``sim.cycles.smartnic.words``.
     """
 
     rank: int
@@ -64,7 +64,7 @@ class NicModel:
     """Smart NICs of one configuration on a ring; cycles only, no data.
 
     Every part of ``hw/smartnic`` is there with its queues, their depths and latencies; each cycle
-    is simulated, as registers have it. Random stalls of links, memories and hosts are those that
+    is simulated, register by register. Random stalls of links, memories and hosts are those that
     the co-simulation draws for the same seed.
 
     Parameters
@@ -74,7 +74,7 @@ class NicModel:
     commands : sequence of Command
         All-reduces of the run, in the order in which every node starts them.
     scripts : sequence of sequences of Step
-        What the host of each rank does.
+        Steps of the host of each rank.
     external : sequence of int
         Ranks that are not simulated here but outside.
     start_cycle : int
@@ -210,7 +210,7 @@ class NicModel:
         s.node["sleep"][rank] = min(int(s.node["sleep"][rank]), seen)
 
     def take_log(self) -> Iterator[Beat]:
-        """What was sent to nodes outside since the last call, in order for each link."""
+        """Yield what was sent to nodes outside since the last call, in order for each link."""
         engines = self.config.engines
         watched = self.state.engine["watched"]
         for entries in self._sent:
@@ -231,7 +231,7 @@ class NicModel:
 
     @property
     def done(self) -> bool:
-        """Whether every script has been completed."""
+        """True when every script has been completed."""
         node = self.state.node
         return bool(((node["op"] == node["op_end"]) & (node["op_at"] >= NEVER)).all())
 
@@ -250,9 +250,10 @@ class NicModel:
         return {}
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
-        """What a port has sent: for engine *e*, 2 *e* leads to the next rank, 2 *e* + 1 back.
+        """Traffic that a port has sent: port 2 *e* of engine *e* leads to the next rank, 2 *e* + 1
+        back.
 
-        Headers are told as the co-simulation counts them: two flits of a frame are no payload.
+        Headers count as in the co-simulation: two flits of a frame are no payload.
         """
         if not 0 <= port < 2 * self.config.engines:
             raise ValueError(
@@ -287,7 +288,7 @@ class NicModel:
 
 
 def _operations(script: Sequence[Step]) -> list[tuple[int, int]]:
-    """What a host does: two operations to issue a command, one for any other step."""
+    """Operations of a host: two to issue a command, one for any other step."""
     operations = []
     for step in script:
         match step:
@@ -303,7 +304,7 @@ def _operations(script: Sequence[Step]) -> list[tuple[int, int]]:
 
 
 def _settings(config: SmartNicConfig, ring: RingSettings) -> dict[str, int]:
-    """What the compiled code knows of NIC and ring."""
+    """Settings of NIC and ring for the compiled code."""
     c = config
     settings = {
         "nodes": ring.nodes, "engines": c.engines, "block_beats": c.block_beats,

@@ -20,13 +20,13 @@ from sim.native.mark import compiled
 
 __all__ = ["OUTSIDE", "TRACED", "deliver", "receive", "transmit"]
 
-OUTSIDE, TRACED = 1, 2  # what `watched` says of a link
+OUTSIDE, TRACED = 1, 2  # values of `watched`: a link leads outside, or is traced
 _EXAMINATION = 2  # cycles from a frame's last beat under examination to its first at a flow
 
 
 @compiled
 def transmit(c, e, x, now):
-    """Header, then payload; and meanwhile the choice of the next frame.
+    """Send a header, then its payload, and meanwhile choose the next frame.
 
     Returns the beat that a link takes in this cycle, or 0.
     """
@@ -53,7 +53,8 @@ def transmit(c, e, x, now):
 
 @compiled
 def _choose(c, e, x, now):
-    """Credit frames first; else the flows take turns, as far as the next node has room."""
+    """Choose the next frame: a credit frame first, else of the flows in turn, if the next node has
+    room."""
     e.chosen = 0
     # Beats freed in this cycle count in the next one.
     reduced = e.head[RX] - int(e.popped[RX] == now)
@@ -81,7 +82,7 @@ def _choose(c, e, x, now):
 
 @compiled
 def _cross(c, e, x, now):
-    """The beat that a link takes, or 0: data to the next node, credits to the previous one."""
+    """Return the beat that a link takes, or 0: data to the next node, credits to the previous."""
     if not there(e, x, OUT, now):
         return 0
     e.moved = now
@@ -104,7 +105,7 @@ def _cross(c, e, x, now):
 
 @compiled
 def deliver(s, u, now, token):
-    """A beat that a link has taken is on its way, here or to those outside."""
+    """Put a beat that a link has taken on its way, and into the log if the link is watched."""
     e = s.engine[u]
     link = 1 if kind_of(token) == CREDIT else 0
     watched = e.watched[link]
@@ -123,7 +124,7 @@ def deliver(s, u, now, token):
 
 @compiled
 def receive(e, x, now):
-    """The switch's exit, where frames of both neighbours take turns, and what becomes of them."""
+    """Take beats from the switch's exit, where frames of both neighbours take turns."""
     if e.examined >= 0:
         _examine(e, x, now)
         e.examined = -1

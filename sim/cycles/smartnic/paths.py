@@ -24,7 +24,7 @@ __all__ = ["gather", "reduce"]
 
 @compiled
 def _take_item(c, e, x, flow, now):
-    """An item goes to the datapath of its flow, and to its decoder unless nothing is received."""
+    """Pass an item to the datapath of its flow, and to its decoder unless nothing is received."""
     if not there(e, x, PATH + flow, now) or not room(e, x, WORK + flow, now):
         return
     item = front(e, x, PATH + flow)
@@ -40,7 +40,7 @@ def _take_item(c, e, x, flow, now):
 
 @compiled
 def reduce(c, e, x, now):
-    """Local beats, with what was received after the first block of a round, to the encoder."""
+    """Send local beats to the encoder; after the first block of a round, add received ones."""
     adds = False
     if there(e, x, WORK, now) and there(e, x, INPUT, now) and room(e, x, SUM, now):
         item = front(e, x, WORK)
@@ -64,7 +64,7 @@ def reduce(c, e, x, now):
 
 @compiled
 def gather(c, e, x, now):
-    """Own results and what was received, to host memory and on to the next node."""
+    """Send own and received results to host memory, and on to the next node."""
     offered = False
     onward = False
     source, last, compress = RESULTS, 0, 0

@@ -1,4 +1,4 @@
-"""What the cycle model of the smart NIC keeps: registers as records, queues in arrays."""
+"""State of the smart NIC's cycle model: registers as records, queues in arrays."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from sim.cycles.queues import NEVER
 __all__ = ["OP_COMMAND", "OP_COUNT", "OP_DELAY", "OP_IRQ", "OP_WRITE", "State", "allocate"]
 
 OP_WRITE, OP_COMMAND, OP_DELAY, OP_IRQ, OP_COUNT = range(5)
-"""What a host does: so many register writes, the write of a command, and waiting."""
+"""Operations of a host: a number of register writes, the write of a command, and waiting."""
 
 # Queues of an engine, by the part that takes from them. Those of two flows stand side by side,
 # reduce before gather.
@@ -137,7 +137,7 @@ def _depths(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
         return depth, 2 if depth >= BLOCK_MEMORY_DEPTH else 1
 
     skid, bursts, inside = (2, 1), (c.outstanding_bursts, 1), (BLOCKS_INSIDE, 1)
-    # What is on the wire, and what the switch holds then; the latter is never full.
+    # Beats on the wire, and those that the switch then holds; it is never full.
     wire = 2 * latency + 4 * c.receive_beats + 2 * c.frame_beats, latency + 2
     return [
         (c.descriptors, 1),

@@ -1,4 +1,4 @@
-"""What the queues of the model carry, packed into integers."""
+"""Contents of the model's queues, packed into integers."""
 from sim.native.mark import compiled
 
 __all__ = [
@@ -32,11 +32,11 @@ def valid_of(item):
 
 @compiled
 def row_of(item):
-    """Place of its first beat within a burst."""
+    """Place of a block's first beat within a burst."""
     return item >> _ROW
 
 
-# A beat on the network: flags, then what its frame is and brings. Counts of freed beats are sent
+# A beat on the network: flags, then kind and contents of its frame. Counts of freed beats are sent
 # as the hardware sends them, modulo 2**16.
 HEADER, TAIL, BLOCK_END = 1, 2, 4
 REDUCE, GATHER, CREDIT = 1, 2, 3

@@ -1,9 +1,9 @@
-"""Ordinary traffic between endpoints, beside what is reduced.
+"""Ordinary traffic between endpoints, beside reductions.
 
 Every link of an endpoint is offered packets at random times, as many as a *load* asks for, for one
-other endpoint each. They wait there for as long as it takes: a source is never held up by the
-network. They travel as partials do, to one endpoint, in one of two classes; at their goal nothing
-keeps them waiting, but packets of their class on the same link may be in front of them.
+other endpoint each. They wait there for as long as it takes: the network never holds up a source.
+They travel as partials do, to one endpoint, in one of two classes. Their receiver takes them at
+once, but packets of their class on the same link may be in front of them.
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ _WHEN, _WHERE = 0, 1  # channels that are drawn from
 
 
 def prepare(s: "State", given: Background, packet_cycles: int) -> None:
-    """Packets from the first cycle on that is simulated; each takes so many cycles of a link."""
+    """Set up packets from the first simulated cycle on; each takes *packet_cycles* of a link."""
     c, source = s.c[0], s.source
     endpoint, link = s.lane["endpoint"], s.lane["link"]
     c["ordinary_kind"] = _KINDS[given.kind]

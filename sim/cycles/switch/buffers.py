@@ -1,6 +1,6 @@
 """Whole packets in buffers, and outputs that take them: `send_buffer.py`, `output_port.py`.
 
-What comes back after a time (credits, room) is a *pool*: so many are there, and more are due.
+Credits and room, which come back after a time, are kept in *pools*: some are there, more are due.
 """
 
 from hw.switch.packet import MOST_PASSED, REOPENING_CYCLES, STOPPED_CYCLES
@@ -19,7 +19,7 @@ _STOPPED, _REOPENING = STOPPED_CYCLES, REOPENING_CYCLES
 
 @compiled
 def has(s, pool, now):
-    """Whether a pool gives one: it is not empty, or was not for long."""
+    """True if a pool can give one: it is not empty, and has reopened if it was empty for long."""
     _collect(s, pool, now)
     p = s.pool[pool]
     return p.level > 0 and now >= p.opens_at
@@ -27,7 +27,7 @@ def has(s, pool, now):
 
 @compiled
 def stopped(s, pool, now):
-    """Whether a pool has been empty for long: `StopDetector`."""
+    """True if a pool has been empty for long: `StopDetector`."""
     _collect(s, pool, now)
     p = s.pool[pool]
     if p.level > 0:
@@ -49,13 +49,13 @@ def _collect(s, pool, now):
 
 @compiled
 def take(s, pool):
-    """One of a pool that has some."""
+    """Take one of a pool that has some."""
     s.pool[pool].level -= 1
 
 
 @compiled
 def give(s, pool, cycle):
-    """One will be there from *cycle* on. Cycles do not decrease."""
+    """Give one back, which is there from *cycle* on. Cycles do not decrease."""
     p = s.pool[pool]
     s.due[pool, p.free & s.due.shape[1] - 1] = cycle
     p.free += 1
@@ -69,7 +69,7 @@ def length(s, word):
 
 @compiled
 def enter(s, b, committed, word, low, high, targets):
-    """A packet for a buffer, of which the last flit is stored in cycle *committed*."""
+    """Enter a packet into a buffer; its last flit is stored in cycle *committed*."""
     k = word & 3
     u = s.buffer[b]
     slot = u.free[k] & s.held.shape[2] - 1
@@ -83,7 +83,7 @@ def enter(s, b, committed, word, low, high, targets):
 
 @compiled
 def ask(s, b, now, first, second, third, late_second, late_third):
-    """The class of which a buffer asks for outputs, of those available for each; -1 for none.
+    """The class for which a buffer requests outputs, of those available to each; -1 for none.
     *late_...*: outputs that have stopped."""
     u = s.buffer[b]
     if u.busy > now:
@@ -100,7 +100,7 @@ def ask(s, b, now, first, second, third, late_second, late_third):
 
 @compiled
 def _limit(s, u, b, k, late):
-    """Outputs that packets of a class may ask for: those of all, or of the oldest."""
+    """Outputs that a class may request: those of all its packets, or of the oldest alone."""
     if u.seen[k] > u.first[k] and _waits(s, u, b, k, late):
         return s.held[b, k, u.first[k] & s.held.shape[2] - 1, 4]
     return u.rest[k]
@@ -108,7 +108,8 @@ def _limit(s, u, b, k, late):
 
 @compiled
 def _waits(s, u, b, k, late):
-    """Whether all packets of a class wait for the oldest, of which an output has not stopped."""
+    """True if a class waits for its oldest packet, passed often enough, as not all of its outputs
+    have stopped."""
     if u.passed[k] < _MOST_PASSED:
         return False
     return s.held[b, k, u.first[k] & s.held.shape[2] - 1, 4] & ~late != 0
@@ -116,14 +117,14 @@ def _waits(s, u, b, k, late):
 
 @compiled
 def _end(s, u, k):
-    """Behind the last packet of a class that may ever ask."""
+    """End of the packets of a class that may request: behind all, or behind the oldest."""
     return u.seen[k] if s.c[0].passing >> k & 1 else min(u.seen[k], u.first[k] + 1)
 
 
 @compiled
 def offer(s, b, k, free, late):
-    """Which of the outputs that are free a class asks for: those of the oldest packet that is the
-    next for any of them, and may pass older ones."""
+    """The free outputs that a class requests: those of the oldest packet that is next for any of
+    them; it may pass older ones."""
     u = s.buffer[b]
     older = 0
     end = _end(s, u, k)
@@ -141,7 +142,7 @@ def offer(s, b, k, free, late):
 
 @compiled
 def serve(s, b, k, granted, now):
-    """Outputs take the packet that asked; it leaves when all have."""
+    """Outputs take the packet that requested them; it leaves when all of its outputs have."""
     u = s.buffer[b]
     mask = s.held.shape[2] - 1
     place = u.first[k] + u.chosen
@@ -167,7 +168,7 @@ def serve(s, b, k, granted, now):
 
 @compiled
 def move_up(s, b, now):
-    """Packets that have been committed ask from the next cycle on."""
+    """Let packets that have been committed request outputs from the next cycle on."""
     u = s.buffer[b]
     for k in range(3):
         while u.seen[k] < u.free[k]:
@@ -181,7 +182,7 @@ def move_up(s, b, now):
 
 @compiled
 def send(s, o, b, k, now):
-    """Output *o* takes the packet that asked. Returns its slot in the buffer."""
+    """Output *o* takes the packet that requested it. Returns its slot in the buffer."""
     out = s.output[o]
     slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
     flits = length(s, s.held[b, k, slot, 1])

@@ -1,4 +1,4 @@
-"""A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
+"""A switch: requests and grants of its ports in a cycle (`switch.py`, `ingress.py`)."""
 
 from hw.switch.packet import MOST_YOUNGER
 from sim.cycles.switch.buffers import ask, enter, has, move_up, offer, send, serve, stopped
@@ -28,7 +28,7 @@ __all__ = ["TAKEN_AT_ONCE", "arrive", "land", "switch"]
 _MOST_YOUNGER = MOST_YOUNGER
 
 TAKEN_AT_ONCE = 1 << 3
-"""Behind a receiver's queues of each class: what is for none of them."""
+"""Target behind a receiver's queues of each class, of packets that are for none of them."""
 
 
 @compiled
@@ -102,10 +102,10 @@ def switch(s, w, now):
 
 @compiled
 def _request(s, w, now):
-    """Which outputs are free and have credits, and who asks for them."""
+    """Find the outputs that are free and have credits, and enter requests for them."""
     n = s.c[0].ports
     first = second = third = ways = late_second = late_third = late_ways = 0
-    by_units = 0  # columns that are the units'
+    by_units = 0  # columns in use by units
     for p in range(n):
         out = s.output[w * n + p]
         if out.open_at <= now and out.peer >= 0:
@@ -170,8 +170,8 @@ def _request(s, w, now):
 
 @compiled
 def _oldest_first(s, o, requests, allowed):
-    """Who gets a link, of those with operands only the one with the oldest: `OldestFirst`; nobody,
-    if none of those that ask is *allowed* to."""
+    """The input that is granted a link, -1 if none of the requests is *allowed*. Of those with
+    operands only the one with the oldest competes: `OldestFirst`."""
     out, n = s.output[o], s.c[0].ports
     operands = 0
     for k in range(n):
@@ -204,7 +204,7 @@ def _oldest_first(s, o, requests, allowed):
 
 @compiled
 def _waits_for_older(s, operands, k):
-    """Whether another input that asks has an older operand than input *k*."""
+    """True if another requesting input has an older operand than input *k*."""
     c = s.c[0]
     own = _number_at(s, k)
     for j in range(c.ports):
@@ -228,7 +228,7 @@ def _word_at(s, k):
 
 @compiled
 def _operand(s, number, b, k, slot, now):
-    """A packet on its way to a reduction unit."""
+    """Pass a packet on to a reduction unit."""
     u = s.unit[number]
     _pass_on(s, s.operand, number, u.free, b, k, slot, now + s.c[0].operand_latency)
     u.free += 1
@@ -236,7 +236,7 @@ def _operand(s, number, b, k, slot, now):
 
 @compiled
 def _load(s, number, b, k, slot, now):
-    """A load on its way to a reduction unit."""
+    """Pass a load on to a reduction unit."""
     u = s.unit[number]
     _pass_on(s, s.load, number, u.load_free, b, k, slot, now + s.c[0].load_latency)
     u.load_free += 1
@@ -244,7 +244,7 @@ def _load(s, number, b, k, slot, now):
 
 @compiled
 def _pass_on(s, queue, number, place, b, k, slot, cycle):
-    """A packet of a buffer that a unit's queue has from *cycle* on."""
+    """Copy a packet of a buffer into a unit's queue, where it is there from *cycle* on."""
     place &= queue.shape[1] - 1
     queue[number, place, 0] = cycle
     for word in range(1, 4):
@@ -253,7 +253,7 @@ def _pass_on(s, queue, number, place, b, k, slot, cycle):
 
 @compiled
 def arrive(s, o, b, k, slot, now):
-    """A packet of a buffer on a link."""
+    """Put a packet of a buffer on a link."""
     word = s.held[b, k, slot, 1]
     low, high = s.held[b, k, slot, 2], s.held[b, k, slot, 3]
     if s.output[o].leaves:
@@ -264,7 +264,7 @@ def arrive(s, o, b, k, slot, now):
 
 @compiled
 def land(s, o, word, low, high, now):
-    """What output *o* takes: into the buffer at the other end, with the outputs that it is for."""
+    """Enter a packet of output *o* into the buffer at the other end, with its target outputs."""
     c = s.c[0]
     out = s.output[o]
     k = word & 3
@@ -281,7 +281,7 @@ def land(s, o, word, low, high, now):
             if s.local[w, home]:
                 targets <<= c.ports
         elif kind == LOAD:
-            # In place of operands: how many the answer of this switch has, and two flags.
+            # In place of operands: the number that this switch's answer has, and two flags.
             first = s.local[w, home_of(word)]
             back = 1 if first and count_of(word) == s.expected[region] else 0
             low = count_of(word) if first else s.expected[region] - s.behind[w, region, p]

@@ -1,4 +1,4 @@
-"""Where switches and endpoints are, and what software writes into the tables of the switches."""
+"""Places of switches and endpoints, and the tables that software writes into the switches."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ class Fabric:
     Parameters
     ----------
     places : list of list of Spot
-        Of each endpoint, where each of its links ends; link *k* in plane *k*.
+        For each endpoint, the port where each of its links ends; link *k* in plane *k*.
     cables : list of (Spot, Spot)
-        Between switches.
+        Links between switches.
     trees : list of list of sequences of int
-        Of each region and switch, the ports of the region's tree.
+        For each region and switch, the ports of the region's tree.
     homes : list of sequences of int
-        Of each region, the home endpoints of successive blocks, at the leaves by turns.
+        For each region, the home endpoints of successive blocks, leaf after leaf in turn.
     routes : list of list of int
-        Of each switch and endpoint of its plane, the port that leads there; -1 for none.
+        For each switch and endpoint of its plane, the port that leads there; -1 for none.
     """
 
     places: list[list[Spot]]
@@ -42,12 +42,12 @@ class Fabric:
         return len(self.routes)
 
     def behind(self) -> Callable[[int, Spot], int]:
-        """Of a region and a port: how many endpoints the link leads to, in the region's tree."""
+        """Function of region and port: number of endpoints behind the link in the region's tree."""
         reached = self.reached()
         return lambda region, spot: len(reached(region, spot))
 
     def reached(self) -> Callable[[int, Spot], Sequence[int]]:
-        """Of a region and a port: which endpoints the link leads to, in the region's tree."""
+        """Function of region and port: the endpoints behind the link in the region's tree."""
         peers = {a: b for cable in self.cables for a, b in (cable, cable[::-1])}
         ends = {spot: rank for rank, spots in enumerate(self.places) for spot in spots}
 
@@ -164,6 +164,6 @@ class Fabric:
 
 
 def _by_turns(endpoints: Iterable[int], leaf: int) -> list[int]:
-    """One of each leaf, then the next of each. Operands of successive blocks go to different leaves
-    so, and where switches have fewer rows than there are homes, the rows name all leaves."""
+    """One endpoint of each leaf, then the next of each. So operands of successive blocks go to
+    different leaves, and where switches have fewer rows than homes, the rows name all leaves."""
     return sorted(endpoints, key=lambda e: (e % leaf, e // leaf))

@@ -19,8 +19,8 @@ from sim.endpoint.switch_system import SwitchSystem
 __all__ = ["COMMAND_CYCLES", "Assembly", "SwitchHosts"]
 
 COMMAND_CYCLES = 21
-"""From a host's first register access to the cycle in which the links begin, less those from
-completion to the interrupt: as measured on the RTL."""
+"""From a host's first register access to the cycle in which the links begin, less the cycles from
+completion to the interrupt; as measured on the RTL."""
 
 _ISSUE_CYCLES = 18  # six register writes
 _READ_CYCLES = 3  # a register read
@@ -30,7 +30,7 @@ _SAMPLES = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class Assembly:
-    """Switches and endpoints where a description has them.
+    """Switches and endpoints as a description places them.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class Assembly:
     fabric : Fabric
     links : sequence of sequences of (int, sequence of Spot or int)
         By rank, the links of the described network that are counted with it: the number of each,
-        and what sends on it: ports of switches, or the k-th link of all endpoints.
+        and its senders: ports of switches, or the k-th link of all endpoints.
     router_cycles : int
-        That a packet is delayed by before each switch, beside the switch's own.
+        Delay of a packet before each switch, beside the switch's own.
     """
 
     system: SwitchSystem
@@ -50,7 +50,7 @@ class Assembly:
 
 
 class _Host:
-    """One host: the step that it is at, the cycle in which that begins, ends of those before."""
+    """One host: its present step, the cycle in which that begins, and the ends of earlier steps."""
 
     def __init__(self, script: Sequence[Step], start_cycle: int) -> None:
         self.script = script
@@ -63,11 +63,11 @@ class _Host:
 
     @property
     def issues(self) -> bool:
-        """Whether there are commands to come."""
+        """True if there are commands to come."""
         return any(isinstance(step, Issue) for step in self.script[len(self.ends) :])
 
     def go_on(self, done_at: NDArray[np.int64], given_at: NDArray[np.int64]) -> None:
-        """All steps that can be taken, by what is complete."""
+        """Take all steps that present completions allow."""
         while not self.done:
             step = self.script[len(self.ends)]
             if isinstance(step, Compute):
@@ -102,12 +102,12 @@ class SwitchHosts:
     commands : sequence of Command
         All-reduces.
     scripts : sequence of sequences of Step
-        What the host of each endpoint does.
+        Steps of the host of each endpoint.
     external : sequence of int
-        Endpoints, and behind their numbers those of switches, that are simulated elsewhere.
+        Endpoints, and switches (numbered behind them), that are simulated elsewhere.
     start_cycle : int
     trace : bool
-        Keep what links carry over time.
+        Record the traffic of links over time.
 
     Raises
     ------
@@ -185,7 +185,7 @@ class SwitchHosts:
 
     @property
     def done(self) -> bool:
-        """Whether every script has been completed."""
+        """True when every script has been completed."""
         return all(host.done for host in self.hosts)
 
     def run(self, until: int = NEVER) -> float:
@@ -215,7 +215,7 @@ class SwitchHosts:
                 progress, moved_at = carried, model.now
             elif not self._mixed and model.now - moved_at > model.patience:
                 raise RuntimeError(f"nothing moves before cycle {model.now}")
-            # What follows a completion is given so many cycles after it, at least.
+            # A command after a completion is given at least so many cycles later.
             busy = any(host.issues for host in self.hosts)
             window = COMMAND_CYCLES if busy else self._interval if self._trace else NEVER
             model.run(min(until, model.now + window))
@@ -226,13 +226,13 @@ class SwitchHosts:
         return time.perf_counter() - began
 
     def _skip(self, until: int) -> None:
-        """While all that was given is complete, nothing moves."""
+        """Skip to the next command while all that were given are complete: nothing moves."""
         waiting = self._given[self._done_at < 0].min(initial=NEVER)
         if waiting > self.model.now and waiting < NEVER:
             self.model.skip(min(until, int(waiting)))
 
     def _sample(self) -> None:
-        """What links have carried by now; where there are many samples, half of them are enough."""
+        """Sample the flits of links so far; where there are many samples, drop half of them."""
         self._samples.append((self.model.now, self._carried()))
         if len(self._samples) > _SAMPLES:
             self._samples = self._samples[::2]
@@ -264,7 +264,7 @@ class SwitchHosts:
         return {**counts.units, **counts.lanes, **ordinary}
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
-        """What the *port*-th link that is counted with a rank has carried.
+        """Traffic of the *port*-th link that is counted with a rank.
 
         Its series are interpolated between samples, at most 2048 of them in a run.
         """

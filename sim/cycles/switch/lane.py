@@ -56,12 +56,12 @@ _COMMANDS = 2  # results of which the write has not begun
 _RECEIVED = 3  # cycles from a grant in the receiver to a header at the home store or results
 _GIVEN = 2  # cycles from the choice of a sum to the header of its result
 _PUSHES, _FINISHED, _LOADS, _ANSWERS, _OTHERS = 0, 1, 3, 4, 5  # sources of what is sent
-_CLASS = (0, 2, 2, 0, 1)  # of each but the last; the third one, notices, is not modelled
+_CLASS = (0, 2, 2, 0, 1)  # of each source but the last; the third, notices, is not modelled
 
 
 @compiled
 def done(e):
-    """Whether a lane has done its part of the job."""
+    """True if a lane has done its part of the job."""
     return (
         e.running and not e.active and e.waves_under_way == 0 and not e.result_within
         and e.under_way == 0 and e.walked == e.number
@@ -70,7 +70,7 @@ def done(e):
 
 @compiled
 def begin(e, job):
-    """A job begins."""
+    """Begin a job."""
     e.running = e.active = e.contract = 1
     e.pull, e.agreed_at = job.pull, NEVER
     e.block = e.link
@@ -93,7 +93,7 @@ def lane(s, n, now):
     begins = read(c, e, x, now, ready)
     loads = walk(s, e, n, now)
     _count(s, e, n, wave, begins, arrived)
-    use = -1  # of the operand that is read and sent now, or could be
+    use = -1  # of the operand that is, or could be, sent now
     if e.left:
         use = use_of(e.sending)
     elif there(e, x, HEADERS, now):
@@ -109,7 +109,7 @@ def lane(s, n, now):
 
 @compiled
 def _count(s, e, n, wave, begins, arrived):
-    """Wave counters: a block is begun, and one is done (or -1)."""
+    """Update wave counters: *begins*, if a block is begun; *arrived*, the one done, or -1."""
     c = s.c[0]
     if arrived >= 0:
         of = (arrived >> e.size_log2) & (c.waves - 1)
@@ -135,7 +135,7 @@ def _count(s, e, n, wave, begins, arrived):
 
 @compiled
 def _there(s, e, n, q, now):
-    """Whether the next flit of a queue of packets can be taken."""
+    """True if the next flit of a queue of packets can be taken."""
     return (
         e.in_first[q] < e.in_free[q]
         and s.incoming[n, q, e.in_first[q] & 1, 0] + e.in_place[q] <= now
@@ -144,8 +144,8 @@ def _there(s, e, n, q, now):
 
 @compiled
 def _is_subtotal(s, e, n, q):
-    """Whether the first packet of a queue is a sum for all members; or, if it is complete, such as
-    all members have by themselves."""
+    """True if the first packet of a queue is a partial sum for all members, or a complete one that
+    all members make by themselves from such."""
     return kind_of(s.incoming[n, q, e.in_first[q] & 1, 1]) == SUBTOTAL
 
 
@@ -173,7 +173,7 @@ def _put(s, e, n, q, at, word, low, high):
 
 @compiled
 def _result(s, e, x, n, now):
-    """A flit of a result, from the link or from the home store; the block that is done, or -1."""
+    """Take a flit of a result, from the link or the home store; returns the block done, or -1."""
     c = s.c[0]
     e.moved_flit = 0
     held = e.tail[COMMANDS] - e.head[COMMANDS]
@@ -186,7 +186,7 @@ def _result(s, e, x, n, now):
         and not _is_subtotal(s, e, n, RESULTS)
     ):
         offered = 1
-    # The transmitter has begun it, so that results never wait for room there.
+    # Only what the transmitter has begun, so that results never wait for room there.
     begun = e.in_place[HOME] or e.has_sent or _is_subtotal(s, e, n, HOME)
     if _there(s, e, n, HOME, now) and not e.has_stored and begun:
         offered |= 2
@@ -221,7 +221,7 @@ def _result(s, e, x, n, now):
 
 @compiled
 def _head(s, e, n, q):
-    """The header of a result: the number of its block, -1 if it is not waited for."""
+    """Take the header of a result; returns the number of its block, -1 if nothing waits for it."""
     c = s.c[0]
     slot = e.in_first[q] & 1
     word = s.incoming[n, q, slot, 1]
@@ -251,7 +251,7 @@ def _head(s, e, n, q):
 
 @compiled
 def _fork(s, e, n, sent, stored, now):
-    """A flit of the home store's results goes to the link, if others need it, and to the results
+    """Pass a flit of the home store's results to the link, if others need it, and to the results
     here."""
     if not sent and not stored:
         return
@@ -265,13 +265,13 @@ def _fork(s, e, n, sent, stored, now):
 
 @compiled
 def _class_of(c, source):
-    """The class of what a source sends."""
+    """Class of the packets of a source."""
     return c.ordinary_kind & 3 if source == _OTHERS else _CLASS[source]
 
 
 @compiled
 def _fill(s, e, x, n, now, use, loads):
-    """A flit into the buffer of what is sent; whether it is one of the home store."""
+    """Put a flit into the send buffer; True if it is one of the home store."""
     c = s.c[0]
     b = s.c[0].send_buffer + n
     offered = 1 << _LOADS if loads else 0
@@ -344,7 +344,7 @@ def _operand(c, e, use):
 
 @compiled
 def _low(e):
-    """The operand of this endpoint alone, as a set of two words."""
+    """Low word of the set that has this endpoint's operand alone; `_high`: the other word."""
     return 1 << e.endpoint if e.endpoint < 64 else 0
 
 
@@ -355,7 +355,7 @@ def _high(e):
 
 @compiled
 def _merge(s, e, x, n, now, use):
-    """What comes and own operands, packet by packet, into the register before the home store.
+    """Take packets from links, and own operands, in turn into the register before the home store.
 
     The flits of a packet follow its header from the cycle on in which the home store takes it.
     """
@@ -427,7 +427,7 @@ def _home(s, e, x, n, now):
 
 @compiled
 def _add(s, e, x, n, now, word, low, high):
-    """Operands become part of a sum."""
+    """Add operands to a sum."""
     c = s.c[0]
     number = number_of(word) * c.spread + region_of(word)
     place = number & c.sums - 1
@@ -454,7 +454,7 @@ def _add(s, e, x, n, now, word, low, high):
 
 @compiled
 def transmit(s, n, now):
-    """The output of the link."""
+    """Simulate the output of the link."""
     b, o = s.c[0].send_buffer + n, s.c[0].lane_output + n
     out = s.output[o]
     if out.open_at <= now:
@@ -470,7 +470,7 @@ def transmit(s, n, now):
 
 @compiled
 def _receive(s, e, n, now):
-    """From the receive buffer to the queues of loads, of the home store and of the results."""
+    """Move a packet from the receive buffer to the queue of loads, home store or results."""
     b = s.c[0].receive_buffer + n
     pools = s.c[0].lane_pool + 4 * n
     loads = 1 if has(s, pools + LOADS, now) else 0

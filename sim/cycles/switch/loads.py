@@ -1,4 +1,4 @@
-"""Pull: which blocks an endpoint loads, and which loads of others it answers: `loads.py`."""
+"""Pull: the blocks that an endpoint loads, and the loads of others that it answers: `loads.py`."""
 
 from sim.cycles.switch.buffers import give
 from sim.cycles.switch.memory import ANSWER, OWN, item_of
@@ -11,8 +11,8 @@ __all__ = ["walk"]
 
 @compiled
 def walk(s, e, n, now):
-    """Walk over the blocks that were begun, and judge a load that came; whether one is to be sent.
-    """
+    """Walk over the blocks that were begun, and judge a load that came; True if a load is to be
+    sent."""
     c = s.c[0]
     walking = e.walked != e.number
     own = (

@@ -14,9 +14,9 @@ __all__ = ["run_until"]
 
 @compiled
 def run_until(s, now, end):
-    """Simulate from cycle *now* to before *end*, or until all is done; returns the cycle
-    that was reached. What is done, is it when ordinary packets have come, too; when all else is,
-    no more are sent. With switches or endpoints elsewhere all cycles are simulated."""
+    """Simulate from cycle *now* to before *end*, or until all jobs are done and all ordinary
+    packets have arrived; returns the cycle that was reached. Ordinary sources stop when the jobs
+    are done. With switches or endpoints elsewhere all cycles are simulated."""
     _admit(s)
     while now < end:
         left = 0
@@ -40,9 +40,9 @@ def run_until(s, now, end):
 
 @compiled
 def _endpoint(s, endpoint, now):
-    """One cycle of an endpoint; whether it has jobs to do.
+    """Simulate one cycle of an endpoint; returns 1 if it has jobs to do, else 0.
 
-    What jobs begin and end with is looked at as it was when the cycle began.
+    Conditions for the begin and end of a job are read as they were when the cycle began.
     """
     links = s.c[0].links
     p = s.endpoint[endpoint]
@@ -69,7 +69,7 @@ def _endpoint(s, endpoint, now):
 
 @compiled
 def _admit(s):
-    """What comes from elsewhere."""
+    """Take in packets and credits from elsewhere."""
     for n in range(s.c[0].admitted):
         row = s.inbox[n]
         if row[0] == PACKET:

@@ -28,9 +28,9 @@ __all__ = [
 
 CONTRACT, ENDS = 1, 2  # of an item: no data; the last block of the vector
 FOR_PUSH, ANSWER, OWN = range(3)
-"""What an operand is read for: to be pushed, for a load of another, for an own load."""
+"""Uses of an operand that is read: to be pushed, for a load of another, for an own load."""
 
-_FLAGS = 2  # bits before what it is for
+_FLAGS = 2  # bits before the use
 _NUMBER = 10  # bits between, up to the number
 
 _AR, _AW, _W, _R, _B = range(5)  # channels, as in memory.hpp
@@ -38,25 +38,25 @@ _AR, _AW, _W, _R, _B = range(5)  # channels, as in memory.hpp
 
 @compiled
 def item_of(number, use, requester):
-    """What is to be known of an operand: its block, what it is for, who asked for it."""
+    """Word of an operand: its block, its use, and its requester."""
     return number << _NUMBER | requester << 2 | use
 
 
 @compiled
 def use_of(item):
-    """What it is for."""
+    """Use of an operand."""
     return item & 3
 
 
 @compiled
 def requester_of(item):
-    """Who asked for it."""
+    """Requester of an operand."""
     return item >> 2 & 255
 
 
 @compiled
 def block_of(item):
-    """Number of its block on the link."""
+    """Number of an operand's block on the link."""
     return item >> _NUMBER
 
 
@@ -105,8 +105,8 @@ def memory(c, e, x, now):
 
 @compiled
 def read(c, e, x, now, ready):
-    """An item and a read for each block that is pushed, as waves permit, or that is asked for;
-    whether one is begun."""
+    """Enter an item and a read for each block that is pushed, as waves permit, or that is asked
+    for; True if a block is begun."""
     idle = e.reading == 0
     if e.reading and not e.ar_valid and room(e, x, UNDER_READ, now):
         beats = min(e.reading, c.burst_beats - e.read_row % c.burst_beats)
@@ -152,7 +152,8 @@ def _ask(c, e, x, now, item, block):
 
 @compiled
 def gather(c, e, x, now):
-    """Payloads of what was read, of contracts and of zeros; a header when one is complete."""
+    """Form payloads of data read, of contracts and of zeros; enter a header when one is complete.
+    """
     if not there(e, x, ITEMS, now):
         return
     item = front(e, x, ITEMS)
@@ -174,7 +175,7 @@ def gather(c, e, x, now):
 
 @compiled
 def write(c, e, x, now):
-    """Addresses and beats of the results to memory."""
+    """Write the results to memory: their addresses and beats."""
     idle = e.writing == 0
     if e.writing and not e.aw_valid and room(e, x, UNDER_WRITE, now):
         beats = min(e.writing, c.burst_beats - e.write_row % c.burst_beats)

@@ -48,7 +48,7 @@ def ring_program(endpoints: int, size_bytes: int, *, channels: int, chunk_bytes:
     *endpoints* chunks of at most *chunk_bytes*."""
     p, program = endpoints, Program()
     for part in _pieces(size_bytes, -(-size_bytes // channels)):
-        last: list[int] = []  # by target: what ends its round
+        last: list[int] = []  # by target: the message that ends its round
         for piece in _pieces(part, p * chunk_bytes):
             chunk = -(-piece // p)
             at = [program.send(r, (r + 1) % p, chunk, *last[r : r + 1]) for r in range(p)]
@@ -71,7 +71,7 @@ def tree_program(
         for node in order:
             order += children[node]
         shapes.append((parent, children, order))
-    came: list[list[list[int]]] = []  # by piece and endpoint: what brought it down
+    came: list[list[list[int]]] = []  # by piece and endpoint: the messages that brought it down
     for number, piece in enumerate(_pieces(size_bytes, chunk_bytes)):
         parent, children, order = shapes[number % 2]
         down: list[list[int]] = [[] for _ in range(endpoints)]
@@ -105,9 +105,9 @@ class MessageModel(Network):
     fence : bool
         Data, then a flag that is sent when all data were acknowledged; else data bring their flag.
     share : float
-        Of a packet's data that is the message; the rest are flags.
+        Part of a packet's data that is the message; the rest are flags.
     work_cycles : int
-        From the arrival of a message to the first packet of one that waits for it.
+        Cycles from the arrival of a message to the first packet of one that waits for it.
     """
 
     def __init__(
@@ -141,12 +141,12 @@ class MessageModel(Network):
 
     @property
     def done(self) -> bool:
-        """Whether all messages have come."""
+        """True when all messages have arrived."""
         return not self.state.endpoint["missing"].any()
 
     @property
     def cycles(self) -> int:
-        """Cycles until all had come."""
+        """Cycles until all messages had arrived."""
         return self._now
 
     def bytes_sent(self) -> NDArray[np.int64]:

@@ -32,13 +32,13 @@ from sim.native.binding import bind
 __all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel", "Transit"]
 
 MODES = ("push", "pull", "whole")
-"""How operands are reduced; ``whole``: pull for which own operands travel, too."""
+"""Modes of reduction; ``whole``: pull for which own operands travel, too."""
 
 _MOST_ENDPOINTS = 128
 _TO_SWITCH, _TO_LANE = 6, 5  # cycles from the grant of a flit to its place at the other end
 _LEFT, _RETURNED = 2, 5  # from the last flit's grant: room in the buffer; a credit at its sender
 _RECEIVED = 2  # packets between the receiver and what follows
-_LATE = 1  # what the RTL's memory does in a cycle, the model's does so many later
+_LATE = 1  # cycles by which the model's memory acts later than the RTL's
 _NOTICES = 2  # among the sources of what a lane sends
 _SLICE = 100_000  # cycles in one call of compiled code, which no signal interrupts
 
@@ -63,34 +63,34 @@ class AllReduceJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What is around switches and endpoints.
+    """Links, memories and settings around switches and endpoints.
 
     Parameters
     ----------
     latency_cycles : int
-        Of every link.
+        Latency of every link.
     router_cycles : int
-        That packets take before a switch beside the link and the switch's own cycles; credits take
+        Delay of packets before a switch, beside the link and the switch's own cycles; credits have
         none.
     timeout_cycles : int
         Period of the time-out of entries, 0 for never.
     read_latency_cycles : int or sequence of int
-        Of the memory of every endpoint, or of each.
+        Latency of the memory of all endpoints, or of each.
     write_latency_cycles : int
     stalls : float
-        Chance that a channel of a memory port does nothing in a cycle.
+        Probability that a channel of a memory port stalls in a cycle.
     seed : int
     wave_log2, waves : int or None
-        Settings of all endpoints; None: what their configuration has.
+        Settings of all endpoints; None: those of their configuration.
     acknowledged : bool
-        Beside each packet with data, a link carries the header that acknowledges one of the other
-        direction, as the published system has it. Our RTL has no such packets.
+        Beside each packet with data, a link carries a header that acknowledges one of the other
+        direction, as in the published system. Our RTL has no such packets.
     operands_pass : bool
-        At an input of the crossbar operands pass those for other outputs, as answers do. Those of
-        the RTL keep their order.
+        At an input of the crossbar operands pass those for other outputs, as answers do. In the RTL
+        they keep their order.
     buffer_packets : int or None
-        Packets of each class that buffers at links hold, and their senders have credits for; more
-        than can be built, to see what packets wait for. None: what the configurations have.
+        Packets of each class that buffers at links hold, and their senders have credits for; may be
+        more than can be built, to see what packets wait for. None: as configured.
     """
 
     latency_cycles: int = 3
@@ -124,7 +124,7 @@ class Surroundings:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What was counted: by the units of all switches, and by all endpoints."""
+    """Counts of events: in the units of all switches, and in all endpoints."""
 
     units: dict[str, int] = field(default_factory=dict)
     lanes: dict[str, int] = field(default_factory=dict)
@@ -132,12 +132,12 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Transit:
-    """Packets of one kind on their way, in cycles on average.
+    """Mean times of the packets of one kind, in cycles.
 
     ``travel``: from the cycle in which an endpoint or a table begins to send one to that in which a
-    table or an endpoint takes it, of this ``held`` in buffers; ``queued``: before an endpoint
-    begins to send one that is complete; of ordinary packets, since they are there to be sent. A
-    multicast is as many ``packets`` as it has receivers.
+    table or an endpoint takes it; ``held``: the part of it in buffers; ``queued``: from when a
+    packet is complete, or an ordinary one is there to be sent, until an endpoint begins to send it.
+    A multicast is as many ``packets`` as it has receivers.
     """
 
     packets: int
@@ -147,17 +147,17 @@ class Transit:
 
 
 class Network(ABC):
-    """Switches of one configuration with the links of endpoints: what all models of them share.
+    """Switches of one configuration with the links of endpoints: the base of all their models.
 
     Parameters
     ----------
     switch : SwitchConfig
     dma : SwitchDmaConfig
-        Of the endpoints: their links and buffers.
+        Configuration of the endpoints' links and buffers.
     fabric : Fabric
     around : Surroundings
     start_cycle : int
-        The first that is simulated; a period of the time-out begins in it.
+        The first simulated cycle; a period of the time-out begins in it.
     sizes : dict
         Further parameters of `allocate`.
 
@@ -224,7 +224,7 @@ class Network(ABC):
         s.pool["watched"][s.output["pool"][units : 2 * units]] = 1
 
     def _program(self, s: State) -> None:
-        """The tables of the switches."""
+        """Write the tables of the switches."""
         fabric = self.fabric
         behind = fabric.behind()
         s.timeout[:] = self.around.timeout_cycles
@@ -241,7 +241,7 @@ class Network(ABC):
                 s.local[w, endpoint] = 1
 
     def _connect(self, s: State) -> None:
-        """Links."""
+        """Connect the links."""
         ports, links = self.switch.ports, self.dma.links
         c = s.c[0]
         latency = self.around.latency_cycles
@@ -312,7 +312,7 @@ class Network(ABC):
         return time.perf_counter() - began
 
     def skip(self, until: int) -> None:
-        """Go on in cycle *until*; nothing is under way before."""
+        """Skip to cycle *until*; nothing is in flight before."""
         self._now = max(self._now, until)
 
     def count_periods(self, begin: int) -> None:
@@ -326,7 +326,7 @@ class Network(ABC):
 
     @property
     def patience(self) -> int:
-        """In so many cycles something moves, if anything ever will."""
+        """Cycles within which something moves, if anything ever will."""
         given = self.state.job["given_at"]
         last = int(given[given < NEVER].max(initial=0))
         around = self.around
@@ -347,11 +347,11 @@ class Network(ABC):
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Whether all is done."""
+        """True when all is done."""
 
     @property
     def waits(self) -> bool:
-        """Whether something must move before long."""
+        """True if something must move before long."""
         return not self.done
 
     def flits(self) -> NDArray[np.int64]:
@@ -362,8 +362,8 @@ class Network(ABC):
 
 
 class SwitchModel(Network):
-    """Endpoints that push or pull, and switches of one configuration; cycles, and which operands a
-    sum has.
+    """Endpoints that push or pull, and switches of one configuration; cycles, and the operands of
+    each sum.
 
     Every part of ``hw/switch`` and ``hw/switch_dma`` that an all-reduce without a fault uses is
     there, with its queues and latencies, in the order of arbitration of the hardware. Instead of
@@ -375,17 +375,17 @@ class SwitchModel(Network):
         See `Network`. With several regions, block *n* of a link is in region ``n % regions``, which
         the RTL's endpoint cannot do: an all-reduce is in one region.
     jobs : sequence of AllReduceJob
-        What every endpoint does, one after the other. Own operands travel in all that pull, or in
+        Jobs of every endpoint, one after the other. Own operands travel in all that pull, or in
         none; with ``acknowledged`` all push, or all pull.
     given : sequence of sequences of int
-        Of each endpoint, the cycle from which each job is there.
+        For each endpoint, the cycle from which each job is there.
     elsewhere : sequence of int
-        Endpoints, and behind their numbers those of switches, that are not simulated here. What
-        crosses links to them is noted (`take_notes`), what they send is given (`put_notes`).
+        Endpoints, and switches (numbered behind them), that are not simulated here. Packets and
+        credits to them are noted (`take_notes`), those from them are given (`put_notes`).
     most_cycles : int
-        Between two calls of `take_notes`, with some *elsewhere*.
+        Most cycles between two calls of `take_notes`, with some *elsewhere*.
     background : Background, optional
-        Ordinary packets beside, until all jobs are done; those that are under way then, arrive.
+        Ordinary packets beside, until all jobs are done; those then in flight still arrive.
     """
 
     def __init__(
@@ -460,15 +460,15 @@ class SwitchModel(Network):
                     s.buffer["sender"][int(c["result_buffer"]) + peer] = o + 1
 
     def take_notes(self) -> NDArray[np.int64]:
-        """What happened since the last call (`sim.cycles.switch.notes`), in the order in which the
-        parts of the model did it."""
+        """Notes of what happened since the last call (`sim.cycles.switch.notes`), in the order in
+        which the parts of the model wrote them."""
         c = self.state.c[0]
         found = self.state.outbox[: int(c["noted"])].copy()
         c["noted"] = 0
         return found
 
     def put_notes(self, notes: Sequence[Sequence[int]]) -> None:
-        """Packets and credits that come from elsewhere; they are in time for the next cycle."""
+        """Enter packets and credits from elsewhere, in time for the next cycle."""
         c, count = self.state.c[0], len(notes)
         if count:
             before = int(c["admitted"])
@@ -478,16 +478,16 @@ class SwitchModel(Network):
             c["admitted"] = before + count
 
     def output_of_switch(self, switch: int, port: int) -> int:
-        """Number of an output, as notes have it."""
+        """Number of an output of a switch, as in notes."""
         return switch * self.switch.ports + port
 
     def output_of_lane(self, endpoint: int, link: int) -> int:
-        """Of a link of an endpoint, likewise."""
+        """Number of the output of an endpoint's link, as in notes."""
         return int(self.state.c["lane_output"][0]) + endpoint * self.dma.links + link
 
     def joined(self) -> None:
-        """Arbiters as they are when all endpoints have joined, by notices on all their links, and
-        switches were reset since then."""
+        """Set arbiters as they are when all endpoints have joined, by notices on all their links,
+        and switches were reset since then."""
         self.state.lane["turn"][:] = after(_NOTICES)
 
     def _give(self, s: State, number: int, job: AllReduceJob) -> None:
@@ -500,14 +500,14 @@ class SwitchModel(Network):
 
     @property
     def done(self) -> bool:
-        """Whether all jobs are complete, and no ordinary packets under way; never if some are
-        elsewhere."""
+        """True when all jobs are complete and no ordinary packets are in flight; never if some
+        endpoints or switches are elsewhere."""
         c = self.state.c[0]
         return self._jobs_done and not c["ordinary_under_way"] and not c["mixed"]
 
     @property
     def waits(self) -> bool:
-        """Whether something must move before long."""
+        """True if something must move before long."""
         return not self.state.c["mixed"][0] and not self.done
 
     @property
@@ -515,8 +515,8 @@ class SwitchModel(Network):
         return bool((self.state.job["done_at"] >= 0).all())
 
     def progress(self) -> int:
-        """Flits that have left any output; while there are jobs, those of ordinary packets apart,
-        which come and go even if no job gets on."""
+        """Flits that have left any output; while there are jobs, without those of ordinary packets,
+        which come and go even if no job makes progress."""
         flits = super().progress()
         if self.background is None or self._jobs_done:
             return flits
@@ -536,14 +536,14 @@ class SwitchModel(Network):
 
 
     def transits(self) -> dict[Kind, Transit]:
-        """How long packets were under way, by kind, once all jobs are done."""
+        """Mean times of packets on their way, by kind, once all jobs are done."""
         if not self.done:
             raise RuntimeError("packets are under way: there are jobs that are not done")
         found = {kind: self._transit(kind.value) for kind in Kind}
         return {kind: each for kind, each in found.items() if each is not None}
 
     def ordinary(self) -> Transit | None:
-        """How long ordinary packets were under way, once all have come; None if there were none."""
+        """Mean times of ordinary packets, once all have arrived; None if there were none."""
         if not self.done:
             raise RuntimeError("packets are under way: there are jobs that are not done")
         return self._transit(int(self.state.c["ordinary_kind"][0]))
@@ -561,7 +561,7 @@ class SwitchModel(Network):
 
 
 def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: int) -> None:
-    """Raise a ``ValueError`` for what does not fit."""
+    """Raise a ``ValueError`` if the configurations do not fit each other or the fabric."""
     if not 2 <= members <= min(_MOST_ENDPOINTS, switch.endpoints, dma.endpoints):
         most = min(_MOST_ENDPOINTS, switch.endpoints, dma.endpoints)
         raise ValueError(f"endpoints must be from 2 to {most}, not {members}")

@@ -1,8 +1,8 @@
-"""Notes of what crosses links to switches and endpoints that are simulated elsewhere, and of what
-becomes part of a sum: from it follows what is in a packet, since the model knows no data.
+"""Notes of packets and credits on links to switches and endpoints that are simulated elsewhere, and
+of additions to sums: they tell the contents of a packet, since the model has no data.
 
-A note is what it is of, where, a cycle, a header, the operands in the packet as a set of two words,
-and, of a sum, those that were in it before.
+A note has a kind, a place, a cycle, a header, the operands in the packet as a set of two words,
+and, for a sum, those that were in it before.
 """
 
 from sim.native.mark import compiled
@@ -10,16 +10,17 @@ from sim.native.mark import compiled
 __all__ = ["CREDIT", "MERGE", "NOTE_WORDS", "PACKET", "note"]
 
 PACKET, CREDIT, MERGE = range(3)
-"""A packet, by an output that takes it in the cycle; a credit of the class that stands for the
-header, for an output, from a buffer that a packet has left before the cycle (or, if it comes, that
-is there from the cycle on); an operand that a unit adds, or behind all units a lane."""
+"""Kinds. A packet: its place is the output that takes it in the cycle. A credit, with its class for
+a header: its place is the output that it is for; a packet has left the buffer before the cycle, or,
+if the credit comes in, it is there from the cycle on. An operand that is added: its place is the
+unit, or, behind all units, the lane."""
 
 NOTE_WORDS = 8
 
 
 @compiled
 def note(s, what, where, cycle, word, low, high, low_before, high_before):
-    """Something happened."""
+    """Write a note."""
     row = s.outbox[s.c[0].noted]
     row[0], row[1], row[2], row[3] = what, where, cycle, word
     row[4], row[5], row[6], row[7] = low, high, low_before, high_before

@@ -9,7 +9,7 @@ from sim.native.mark import compiled
 
 __all__ = ["deliver", "inject", "ordinary"]
 
-_ALL = 1 << 32  # what a draw is below
+_ALL = 1 << 32  # number of values of a draw
 
 
 @compiled
@@ -22,7 +22,7 @@ def _born(s, t, cycle):
 
 @compiled
 def ordinary(s, n, now):
-    """Whether a packet of link *n* is there to be sent, or is being stored."""
+    """True if a packet of link *n* is there to be sent, or is being stored."""
     if not s.c[0].ordinary_on:
         return s.source[n].place > 0
     t = s.source[n]
@@ -33,7 +33,7 @@ def ordinary(s, n, now):
 
 @compiled
 def inject(s, n, now):
-    """A flit of the packet that link *n* sends is stored; its header when it is the last, else 0.
+    """Store a flit of the packet that link *n* sends; returns its header with the last one, else 0.
     """
     c, t, e = s.c[0], s.source[n], s.lane[n]
     if t.place == 0:
@@ -48,7 +48,7 @@ def inject(s, n, now):
         goal = np.int64(spread // np.uint64(_ALL))
         if goal >= e.endpoint:
             goal += 1
-    # What `from_link` counts begins with the last flit's store; it waited since it was born.
+    # `from_link` counts from the last flit's store on; the packet has waited since it was born.
     s.transit[c.ordinary_kind, QUEUED] += now + READY - t.born
     t.born = _born(s, t, t.born + 1)
     t.sent += 1
@@ -59,7 +59,7 @@ def inject(s, n, now):
 
 @compiled
 def deliver(s, n, word, now):
-    """A packet has come: the next one that the same link of its source sent here, or it is wrong.
+    """Take a packet; it is wrong if it is not the next that the same link of its source sent here.
     """
     c, e = s.c[0], s.lane[n]
     source = count_of(word)

@@ -1,6 +1,6 @@
 """Endpoints whose software sends messages: the network is the same, packets go to one endpoint.
 
-A message is so many packets on every link. With *fence*, data are followed by a flag that the
+A message is a number of packets on every link. With *fence*, data are followed by a flag that the
 sender may send only when all data were acknowledged; without, the data bring their flag.
 """
 
@@ -12,13 +12,13 @@ from sim.native.mark import compiled
 
 __all__ = ["software"]
 
-_DATA, _LAST, _ACKNOWLEDGED, _FLAG = range(4)  # what a packet says, where counts are
-_CLASS = 1  # of all of them
+_DATA, _LAST, _ACKNOWLEDGED, _FLAG = range(4)  # kinds of packets, in place of the count
+_CLASS = 1  # of all packets
 
 
 @compiled
 def software(s, endpoint, now):
-    """One cycle of an endpoint; messages that are to reach it."""
+    """Simulate one cycle of an endpoint; returns 1 if messages are still to reach it, else 0."""
     c = s.c[0]
     p = s.endpoint[endpoint]
     while p.woken < p.arrived and s.arrived[endpoint, p.woken, 0] <= now:
@@ -47,7 +47,7 @@ def _release(s, message):
 
 @compiled
 def _fill(s, endpoint, n, now):
-    """The next packet into the buffer of what is sent: notes first, then messages in turn."""
+    """Put the next packet into the send buffer: notes first, then messages in turn."""
     c, e = s.c[0], s.sender[n]
     b = c.send_buffer + n
     if now < e.open_at or not has(s, s.buffer[b].pool + _CLASS, now):
@@ -76,7 +76,7 @@ def _fill(s, endpoint, n, now):
 
 @compiled
 def _note(s, n, to, what, number):
-    """A packet without data is to be sent."""
+    """Note a packet without data that is to be sent."""
     e = s.sender[n]
     if e.noted - e.told == s.note.shape[1]:
         s.c[0].wrong += 1
@@ -112,7 +112,7 @@ def _receive(s, endpoint, n, now):
 
 @compiled
 def _arrive(s, number, now):
-    """A message is there, flag and all; the software sees it after a time."""
+    """A message has arrived, with its flag; the software sees it some cycles later."""
     target = s.message[number].target
     p = s.endpoint[target]
     s.arrived[target, p.arrived, 0] = now + s.c[0].work

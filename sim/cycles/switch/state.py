@@ -1,12 +1,12 @@
-"""What the cycle model of the in-switch reduction keeps: registers as records, packets in slots.
+"""State of the cycle model of in-switch reduction: registers as records, packets in slots.
 
 A *lane* is a link of an endpoint with all behind it (`hw.switch_dma.lane`). A *packet* is four
-words: the cycle from which it is seen, what its header says (`sim.cycles.switch.words`), and the
-set of the operands in it, a bit per member, in two words.
+words: the cycle from which it is seen, its header (`sim.cycles.switch.words`), and the set of the
+operands in it, a bit per member, in two words.
 
-Buffers stand in this order: those of the ports of all switches, those of their units, those from
-which lanes send, those into which lanes receive. Outputs: the links of all switches, the ways of
-operands to their units, those of loads, the links of lanes.
+Buffers stand in this order: those of the ports of all switches, of their units, and of results at
+the ports; those from which lanes send; those into which lanes receive. Outputs: the links of all
+switches, the ways of operands to their units, the ways of loads, the links of lanes.
 
 Switches and endpoints may be *elsewhere*: they are not simulated, and what crosses their links
 comes from and goes to whoever simulates them (`sim.cycles.switch.notes`).
@@ -68,14 +68,14 @@ PACKET = 4
 QUEUES = 15
 
 UNDER_WAY, UNANSWERED = 1, 2
-"""Of a block: it was begun; since then no load of it was answered."""
+"""Bits of a block: it was begun; since then no load of it was answered."""
 
 # Packets of a lane between the receiver and what follows, by class; from the home store.
 LOADS, PARTIALS, RESULTS, HOME = range(4)
 _INCOMING = 4
 
 EVENTS = ("completed", "evicted", "expired", "stalled", "bypassed", "passed")
-"""What a reduction unit counts."""
+"""Counters of a reduction unit."""
 
 _CHANNELS = 5  # of a memory port that stall by themselves
 _MOST_WAVES = 32
@@ -93,10 +93,10 @@ def _arrays(length: int, *names: str) -> list[tuple[str, Any]]:
 
 _SETTINGS = np.dtype(
     _integers(
-        # Of the switches (SwitchConfig); whether partials are for all members.
+        # Switches (SwitchConfig); `multicast`: partials are for all members.
         "switches", "ports", "entries", "flits", "multicast", "homes", "operand_latency",
         "sum_latency", "load_latency", "age_bits",
-        # Of the endpoints (SwitchDmaConfig).
+        # Endpoints (SwitchDmaConfig).
         "links", "waves", "blocks_under_way", "sums", "burst_beats", "payload",
         # Surroundings; operands of all members.
         "passing",  # classes of which packets pass older ones, a bit each
@@ -108,26 +108,27 @@ _SETTINGS = np.dtype(
         "messages", "fence", "work",
         "mixed", "noted", "admitted",  # whether some are elsewhere; notes taken, notes to be read
         "wrong",  # operands that came twice, and results that lack some
-        # Ordinary packets: what they are; whether there are more to come; on their way; at a wrong
-        # place or turn.
+        # Ordinary packets: kind; 1 while sources are on; number in flight; number that came to a
+        # wrong place or out of order.
         "ordinary_kind", "ordinary_on", "ordinary_under_way", "astray",
     )
     + [("memory_below", np.uint64), ("ordinary_below", np.uint64)]
 )
 
 _POOL = np.dtype(_integers("level", "first", "free", "watched", "emptied", "opens_at"))
-"""What comes back, see `sim.cycles.switch.buffers`. ``watched``: a `StopDetector` does;
-``emptied``: the cycle in which the last one was taken; ``opens_at``: when it was found that
-there had been none for long, the cycle from which some are taken again."""
+"""Credits or room, see `sim.cycles.switch.buffers`. ``watched``: by a `StopDetector`;
+``emptied``: the cycle in which the last one was taken; ``opens_at``: when the pool was found to
+have been empty for long, the cycle from which some are taken again."""
 
 _BUFFER = np.dtype(
     _integers("busy", "turn", "pool", "refund", "chosen", "sender")
     + _arrays(CLASSES, "rest", "first", "seen", "free", "passed")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
-may ask, and that were entered. ``chosen``: packets of the class that are older than the one which
-asks; ``passed``: how often in a row the oldest was. A packet that leaves returns one to a pool:
-room, or a credit. ``sender``: one more than the output that sends to it, if that is elsewhere."""
+may request, and that were entered. ``chosen``: packets of the class that are older than the
+requesting one; ``passed``: times in a row that the oldest was passed. A packet that leaves returns
+one to a pool: room, or a credit. ``sender``: one more than the output that sends to the buffer, if
+that is elsewhere."""
 
 _OUTPUT = np.dtype(
     _integers(
@@ -136,9 +137,9 @@ _OUTPUT = np.dtype(
     )
 )
 """An `OutputPort`, with the buffer at the other end of its link; ``beside``: kinds of packets, a
-bit each, beside which goes an acknowledgement; ``ordinary``: how many of its flits are; ``leaves``:
-the buffer is elsewhere. Of a link: ``own``: its packet comes by the column that it shares with the
-unit; ``column_turn``: 1 if that goes first."""
+bit each, beside which goes an acknowledgement; ``ordinary``: its flits of ordinary packets;
+``leaves``: the buffer is elsewhere. Of a link: ``own``: its packet comes by the column that it
+shares with the unit; ``column_turn``: 1 if the unit goes first."""
 
 _UNIT = np.dtype(
     _integers(
@@ -164,18 +165,19 @@ _JOB = np.dtype(
 _ENDPOINT = np.dtype(
     _integers("job", "running", "ready", "arrived", "woken", "missing", "elsewhere")
 )
-"""Of software: messages that may be sent, that have come, that it has seen, that are to come."""
+"""With software: ``ready``: messages that may be sent; ``arrived``, ``woken``: messages that have
+come, and that the software has seen; ``missing``: messages to come."""
 
 _MESSAGE = np.dtype(
     _integers("source", "target", "packets", "waits", "shares", "follow_at", "follow_end")
 )
-"""``packets`` on every link; ``waits``: for so many messages; ``shares``: links that are done."""
+"""``packets``: on every link; ``waits``: messages to wait for; ``shares``: links that are done."""
 
 _SOURCE = np.dtype(
     _integers("partner", "born", "place", "sent") + [("when", np.uint64), ("where", np.uint64)]
 )
-"""Of ordinary packets of a link: the cycle from which the next one is there, and its flits that are
-stored; ``partner``: whom all are for, -1 if they are for any endpoint."""
+"""Source of a link's ordinary packets. ``born``: the cycle from which the next one is there;
+``place``: its flits that are stored; ``partner``: receiver of all, -1 if it is any endpoint."""
 
 _SENDER = np.dtype(_integers("open_at", "message", "sent", "noted", "told"))
 
@@ -183,7 +185,7 @@ COUNTED = (
     "operands", "loads", "answers", "partials", "finished", "results", "unknown", "wave_wait",
     "barrier",
 )
-"""What a lane counts."""
+"""Counters of a lane."""
 
 _LANE = np.dtype(
     _integers(
@@ -231,7 +233,7 @@ class State(NamedTuple):
     unit: NDArray[Any]  # switches * ports
     entry: NDArray[Any]  # units, entries
     operand: NDArray[np.int64]  # units, room: packets
-    load: NDArray[np.int64]  # units, room: packets; for operands, those that make the answer, flags
+    load: NDArray[np.int64]  # units, room: packets; for operands: size of the answer, and flags
     leaving: NDArray[np.int64]  # units, classes, room: packets
     timeout: NDArray[np.int64]  # switches
     period_at: NDArray[np.int64]  # the same: a cycle in which a period begins
@@ -256,8 +258,8 @@ class State(NamedTuple):
     asked: NDArray[np.int64]  # classes for which they do
     granted: NDArray[np.int64]
     elsewhere: NDArray[np.int64]  # switches: 1 for those that are not simulated here
-    outbox: NDArray[np.int64]  # what happened, as notes
-    inbox: NDArray[np.int64]  # what comes from elsewhere, likewise
+    outbox: NDArray[np.int64]  # notes that were written
+    inbox: NDArray[np.int64]  # notes from elsewhere
 
 
 def _fifo(depth: int) -> tuple[int, int]:
@@ -286,8 +288,8 @@ def allocate(
     messages: int = 0, follow: int = 0, most: int = 0, buffer_packets: int = 0, notes: int = 0,
 ) -> State:
     """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint. Buffers
-    have room for *buffer_packets*, or as many as the configurations say if these are more; notes
-    are taken, and read, between two calls at most *notes*."""
+    have room for *buffer_packets*, or as many as the configurations say if these are more. At most
+    *notes* are taken, and read, between two calls."""
     units, lanes = switches * switch.ports, endpoints * dma.links
     buffers, outputs = 3 * units + 2 * lanes, 3 * units + lanes
     pools = CLASSES * (buffers + outputs + units) + _INCOMING * lanes

@@ -1,6 +1,6 @@
-"""How long packets are under way, by kind: sums over all of them.
+"""Times of packets in flight, by kind: sums over all of them.
 
-A packet is under way from the cycle in which its sender, an endpoint or a table, is granted the
+A packet is in flight from the cycle in which its sender, an endpoint or a table, is granted the
 link, to the one in which a table or an endpoint takes its header. Each copy of a multicast counts.
 All that were sent have been taken when the jobs are done; so sums of cycles will do.
 """
@@ -14,15 +14,15 @@ __all__ = [
 ]
 
 COLUMNS = TAKEN, TRAVEL, HELD, SENT, QUEUED = range(5)
-"""Packets taken, cycles under way, of these in buffers of switches, their units, and receivers;
-packets of endpoints, cycles before their output took them."""
+"""Packets taken; cycles in flight; cycles of these in buffers of switches, their units, and
+receivers; packets of endpoints; cycles before their output took them."""
 
 READY = 2  # cycles from the last flit's store to a request
 
 
 @compiled
 def from_link(s, word, stored, now):
-    """An endpoint sends a packet."""
+    """Count a packet that an endpoint sends."""
     copies = 1
     if kind_of(word) == RESULT:
         copies = s.c[0].members - 1
@@ -36,20 +36,20 @@ def from_link(s, word, stored, now):
 
 @compiled
 def from_table(s, word, copies, now):
-    """A reduction unit sends a packet by a link that leads to so many of its receivers."""
+    """Count a packet that a reduction unit sends by a link to *copies* of its receivers."""
     if kind_of(word) != LOAD:  # it only passes
         s.transit[kind_of(word), TRAVEL] -= copies * now
 
 
 @compiled
 def waited(s, word, stored, now):
-    """A packet leaves a buffer that it had to enter as a whole."""
+    """Count the time of a packet in a buffer that it had to enter as a whole."""
     s.transit[kind_of(word), HELD] += now - stored - READY
 
 
 @compiled
 def taken(s, word, now):
-    """A packet is where it was sent to."""
+    """Count a packet that has reached its receiver."""
     of = s.transit[kind_of(word)]
     of[TAKEN] += 1
     of[TRAVEL] += now

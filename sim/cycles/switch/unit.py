@@ -52,8 +52,8 @@ def unit(s, w, p, now):
 
 @compiled
 def _accept(s, u, number, now, waits):
-    """A header enters the pipeline; or what stands for an entry that is to leave: it is overdue, or
-    it is a sum that was pushed, and a load waits for its place."""
+    """Take a header into the pipeline, or a placeholder for an entry to be evicted: an overdue one,
+    or a pushed sum for whose place a load waits."""
     leaving = first_of(u.valid & u.late, 0)
     u.yields = 1 if leaving < 0 else 0
     if leaving < 0 and waits:
@@ -119,7 +119,7 @@ def _load(s, u, number, between, full, waits, now):
 
 @compiled
 def _decide(s, u, w, number, now):
-    """The third stage: what becomes of a packet; it waits for room where it adds to a queue."""
+    """The third stage: decide about a packet, which waits for room where it goes into a queue."""
     c = s.c[0]
     hit = u.found >= 0
     where = u.found if hit else _place(s, u, number)
@@ -199,8 +199,8 @@ def _keep(s, u, number, where, word, count, expected, low, high):
 
 @compiled
 def _leave(s, u, number, where, now):
-    """An entry goes to its home endpoint, all members or its requester, incomplete, if there is
-    room."""
+    """Send an incomplete entry to its home endpoint, all members or its requester; False if there
+    is no room."""
     e = s.entry[number, where]
     kind = RESPONSE
     if kind_of(e.header) != RESPONSE:
@@ -216,7 +216,7 @@ def _leave(s, u, number, where, now):
 
 @compiled
 def _put(s, u, number, k, now, word, low, high):
-    """What leaves the table, behind the adders, in the queue of its class."""
+    """Put a packet that leaves the table, behind the adders, into the queue of its class."""
     slot = u.out_free[k] & s.leaving.shape[2] - 1
     s.leaving[number, k, slot, 0] = now + s.c[0].sum_latency
     s.leaving[number, k, slot, 1] = word
@@ -227,7 +227,7 @@ def _put(s, u, number, k, now, word, low, high):
 
 @compiled
 def _fill(s, u, w, p, number, now):
-    """From the queues to the buffer, packet by packet in turn, as there is room."""
+    """Move packets from the queues to the buffer, one by one in turn, as there is room."""
     c = s.c[0]
     b = s.c[0].unit_buffer + number
     requests = 0
@@ -262,7 +262,7 @@ def _fill(s, u, w, p, number, now):
 
 @compiled
 def _request(s, u, w, p, number, now):
-    """A load goes on: to all members but those that it came from, and back if these are asked."""
+    """Forward a load to all members but those that it came from, and back if these are asked."""
     b = s.c[0].unit_buffer + number
     slot = u.load_first & s.load.shape[1] - 1
     word, flags = s.load[number, slot, 1], s.load[number, slot, 3]

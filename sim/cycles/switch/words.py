@@ -29,8 +29,8 @@ _REGION, _HOME, _COUNT, _NUMBER = KIND_BITS, 11, 19, 28
 
 @compiled
 def header(kind, region, home, count, number):
-    """A packet of *kind*: region, home endpoint or requester, operands in it or asked for, number
-    of the block."""
+    """Header of a packet of *kind*: region, home endpoint or requester, operands in it or asked
+    for, number of the block."""
     return kind | region << _REGION | home << _HOME | count << _COUNT | number << _NUMBER
 
 
@@ -66,13 +66,13 @@ def number_of(word):
 
 @compiled
 def alike(word, other):
-    """Whether two operands belong to one sum."""
+    """True if two operands belong to one sum."""
     return (word ^ other) & ~(511 << _COUNT) == 0
 
 
 @compiled
 def first_of(requests, preferred):
-    """As `RoundRobinArbiter`: who is granted; -1 without a request."""
+    """The request that is granted, as by `RoundRobinArbiter`; -1 without a request."""
     if requests == 0:
         return -1
     candidates = requests & preferred
@@ -87,5 +87,5 @@ def first_of(requests, preferred):
 
 @compiled
 def after(number):
-    """Who is preferred from now on: those behind *number*."""
+    """Mask of the requests that are preferred from now on: those behind *number*."""
     return -(2 << number)
