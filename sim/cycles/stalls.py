@@ -84,7 +84,7 @@ def free_at(next_free, cycle):
 
 @compiled
 def used(next_free, cost, cycle):
-    """When a paced resource is next free after a use in *cycle*, in 1/65536 cycle."""
+    """Time, in 1/65536 cycle, at which a paced resource is next free after a use in *cycle*."""
     if cost == 0:
         return next_free
     return max(next_free, cycle << 16) + cost

@@ -74,7 +74,7 @@ class CalibratedEndpoint:
 
     @property
     def concurrency_of(self) -> Callable[[Sequence[Dimension]], int] | None:
-        """Chunks under way by dimensions; None if the endpoint does not say."""
+        """Chunks in flight by dimensions; None if the endpoint does not say."""
         return getattr(self.endpoint, "concurrency_of", None)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:

@@ -29,7 +29,7 @@ PLACES = ("every", "home")
 REDUCING = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 
 LEAST_CHUNKS = 8
-"""Chunks under way, at least: fewer would be far from what the window has room for."""
+"""Chunks in flight, at least: fewer would leave much of the window unused."""
 MEMORY_BYTES = float(1 << 60)
 MEMORY_BYTES_PER_S = 900e9
 """Memory bandwidth of the NPU: Volta's, as in ISCA 2021 Table V."""
@@ -168,7 +168,7 @@ class InSwitchEndpoint:
         return self.wave_bytes * (_members(dimensions) if all_at_once else 1)
 
     def concurrency_of(self, dimensions: Sequence[Dimension]) -> int:
-        """Chunks under way."""
+        """Chunks in flight."""
         if self.in_switch != PULL_TURNS:
             return self.outstanding
         limit = self.outstanding * self.wave_of(dimensions)

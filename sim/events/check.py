@@ -1,4 +1,4 @@
-"""Conservation: what a run must have done if nothing was lost, doubled or left behind."""
+"""Conservation: checks after a run that nothing was lost, doubled or left behind."""
 
 import math
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ Indices = NDArray[np.int64]
 
 
 def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None:
-    """None if everything balances; else what does not.
+    """Return None if everything balances, else a text that names what does not.
 
     The kernel itself compares, when a chunk has ended on all nodes, the messages that each node
-    got in each phase with those that the programs of the others send. Here, after the run: every
-    link has carried the bytes of the messages whose routes lead over it, per class of messages
-    (call and phase) as many messages were sent as the programs say, no link was busy for longer
-    than the run, and every queue, room, virtual channel and record is free again.
+    got in each phase with those that the programs of the others send. Checked here, after the run:
+    every link has carried the bytes of the messages whose routes lead over it, each call has sent
+    as many messages in each phase as its programs say, no link was busy for longer than the run,
+    and every queue, room, virtual channel and record is free again.
     """
     s = lowered.state
     busiest = int(s.link["busy"].max(initial=0))
@@ -75,7 +75,7 @@ def messages_due(network: Network, lowered: Lowered) -> Indices:
 
 
 def _phases_of_chunks(lowered: Lowered) -> Iterator[tuple[np.void, int, int, Phase]]:
-    """Every phase of every kind of chunk: the chunk, how many there are, number and phase."""
+    """Every phase of every kind of chunk: the chunk, number of such chunks, row and phase."""
     chunks = lowered.state.chunks[: lowered.chunks.sum()]
     kinds, times = np.unique(chunks[["call", "phase", "phases", "size_bytes"]], return_counts=True)
     for kind, number in zip(kinds, times.tolist()):
@@ -109,7 +109,7 @@ def _link_bytes_due(network: Network, lowered: Lowered) -> Indices:
 
 
 def _sends(network: Network, phase: Phase) -> Iterator[tuple[Send, Indices, int]]:
-    """Every send of a phase, the nodes or switches that make it, and how often."""
+    """Every send of a phase, the nodes or switches that make it, and the times that they do."""
     role = np.zeros(network.nodes, np.int64) if phase.role is None else phase.role
     for number, program in enumerate(phase.programs):
         for segment in program.segments:

@@ -1,31 +1,31 @@
-"""Chunks and places that nobody has stated: what size, links, endpoint and algorithm ask for.
+"""Default chunks and places, by size, links, endpoint and algorithm, where nobody has stated them.
 
 A collective is pipelined twice: its chunks overlap in the phases, and within a phase the steps of
 one chunk wait for the links' latency while others use the links. The first wants many chunks; the
 second wants bytes under way, as many as a link carries in the time that a step waits.
 
-**Chunks.** `MOST_CHUNKS` at most, and none smaller than `LEAST_BYTES` where it is largest: what an
-all-gather ends with, not what it starts from. An endpoint that works on few chunks at a time
-(`EndpointModel.contexts`), or takes its time for every message however small, gets none that
+**Chunks.** `MOST_CHUNKS` at most, and none smaller than `LEAST_BYTES` where it is largest: at the
+end of an all-gather, not at its start. An endpoint that works on few chunks at a time
+(`EndpointModel.contexts`), or has a fixed time for every message however small, gets none that
 starts smaller. Where chunks lie in buffers (`EndpointModel.rooms`) they do not grow with the
 collective before there are `ALL_CHUNKS`, and `ROOM_CHUNKS` fit into each.
 
 **Places.** In a step a chunk needs the links for a time t, and waits for l beside. Where the step
 needs a unit of the endpoint, which all queues share, for longer than the links, t is that time.
-Chunks pass a queue in the order in which they come, so those under way are about as far as each
-other, and 1 + l/t of them keep the links busy in that step; with n places fewer, links idle for
-(1 + l/t)/n - 1 of t. Phases that wait apart for the same links share what these need. Queues have
-the fewest places, from `LEAST_PLACES`, with which links idle for at most `IDLE` of all that they
-work: many for small chunks, few for large ones. Those that wait outside do not crowd the first
-phase, so no more than `SHARE` of all that pass a phase may be in it. All queues have as many
-places: with fewer in some, others would get ahead, and leave links idle later.
+Chunks pass a queue in the order in which they come, so those in flight are about as far as each
+other, and 1 + l/t of them keep the links busy in that step; with n places, fewer than that, links
+idle for (1 + l/t)/n - 1 of t. Phases that wait apart for the same links share the places that these
+need. Queues have the fewest places, from `LEAST_PLACES`, with which links idle for at most `IDLE`
+of their busy time: many for small chunks, few for large ones. Chunks that wait outside do not crowd
+the first phase, so no more than `SHARE` of all that pass a phase may be in it. All queues have
+equally many places: with fewer in some, others would get ahead, and leave links idle later.
 
 Where there is but one phase and links decide, there is nothing to crowd: there are
-`ONE_PHASE_PLACES` at least, but for `SHARE` of the chunks, so that a collective of higher priority
-finds some waiting, and as many rounds of chunks as fill the last one. Places are never more than a
-queue's part of the contexts and buffers of the endpoint.
+`ONE_PHASE_PLACES` at least, or `SHARE` of the chunks if these are fewer, so that a collective of
+higher priority finds some waiting, and so many that chunks fill the last round. Places are never
+more than a queue's part of the contexts and buffers of the endpoint.
 
-All of this is a matter of one collective, so what else a job does changes nothing.
+All of this depends on one collective alone, so other parts of a job change nothing.
 """
 
 import math
@@ -46,23 +46,24 @@ from sim.units import FS_PER_S
 __all__ = ["PhaseTimes", "Step", "Use", "chunk_bytes", "chunk_size", "places", "times_of"]
 
 MOST_CHUNKS = 4096
-"""Of a collective; more are more to simulate, and change nothing that can be seen."""
+"""Chunks of a collective; more take longer to simulate, and change nothing that can be seen."""
 LEAST_BYTES = 65536
-"""Of a chunk (ACE v1, Table 4)."""
+"""Bytes of a chunk (ACE v1, Table 4)."""
 ALL_CHUNKS = 1 << 20
-"""Of a job with very many collectives: half of what the simulator can number."""
+"""Chunks of a job with very many collectives: half of those that the simulator can number."""
 ROOM_CHUNKS = 2
-"""That fit into a buffer: one that is at work and one that comes, or goes."""
+"""Chunks that fit into a buffer: one that is at work and one that comes, or goes."""
 LEAST_PLACES = 8
-"""Of a queue (ASTRA-sim, normal injection)."""
+"""Places of a queue (ASTRA-sim, normal injection)."""
 ONE_PHASE_PLACES = 32
-"""Of a queue of collectives of one phase. Chunks that exchange with changing partners wait for each
-other now and then: on 64 nodes of a fat tree 8 places reach 93 % of the bound, 32 reach 99 %."""
+"""Places of a queue of one-phase collectives. Chunks that exchange with changing partners wait for
+each other now and then: on 64 nodes of a fat tree 8 places reach 93 % of the bound, 32 reach 99 %.
+"""
 SHARE = 0.5
-"""Of the chunks that pass a phase, which may be in it at a time, so that they come to the next one
-while others are still there. Where not even all of them keep the links busy, all may."""
+"""Share of the chunks that pass a phase which may be in it at a time, so that they come to the next
+one while others are still there. Where not even all of them keep the links busy, all may."""
 IDLE = 0.005
-"""Share of their time for which links may wait for want of places."""
+"""Share of their busy time for which links may idle for want of places."""
 
 
 # ---- Chunks.
@@ -71,14 +72,14 @@ IDLE = 0.005
 def chunk_size(
     size_bytes: float, calls: int, *, growth: float = 1.0, most: int = MOST_CHUNKS
 ) -> float:
-    """Bytes of a chunk of a collective of *size_bytes*, of which there are at *most* so many, in a
-    job of so many *calls*; its data grow by a factor on their way."""
+    """Bytes of a chunk of a collective of *size_bytes*, with at most *most* chunks, in a job of so
+    many *calls*; its data grow by the factor *growth* on their way."""
     most = max(1, min(most, ALL_CHUNKS // max(1, calls)))
     return max(1.0, LEAST_BYTES / growth, math.ceil(size_bytes / most))
 
 
 def chunk_bytes(size_bytes: float, calls: int, plan: Plan, model: EndpointModel) -> float:
-    """The same, for what a plan makes of it in an endpoint."""
+    """`chunk_size` for a collective by its plan and endpoint."""
     growth = 1.0
     if model.contexts is None and not _costs_by_message(model):
         phases = [phase for variant in plan.variants for phase in variant.phases]
@@ -104,7 +105,7 @@ def _costs_by_message(model: EndpointModel) -> bool:
 class Step:
     """``times`` steps in which a chunk of b bytes needs ``link_s_per_byte * b`` of the links, waits
     for ``wait_s + wait_s_per_byte * b / messages`` beside, and needs units of the endpoint: name,
-    seconds for a message and for a byte, over the servers that there are."""
+    seconds for a message and for a byte, both divided by the number of servers."""
 
     times: int
     link_s_per_byte: float
@@ -113,7 +114,7 @@ class Step:
     units: tuple[tuple[str, float, float], ...]
 
     def unit_s(self, size_bytes: float, messages: int) -> float:
-        """Of the unit that needs most."""
+        """Seconds in the busiest unit."""
         return max(
             (fixed_s * messages + per_byte * size_bytes for _, fixed_s, per_byte in self.units),
             default=0.0,
@@ -122,8 +123,8 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseTimes:
-    """What a chunk needs in a phase. ``messages``: that a node sends, were each step one;
-    ``latency_s``: of the links on their way, in the mean."""
+    """Times of a chunk in a phase. ``messages``: those that a node sends if each send is one;
+    ``latency_s``: mean latency of the links on their way."""
 
     steps: tuple[Step, ...]
     messages: int
@@ -132,9 +133,9 @@ class PhaseTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """``chunks`` of ``size_bytes`` that each pass a phase, of a plan's variant the ``index``-th and
-    maybe the ``last``, in so many ``messages``, and for it a queue of a ``group`` with places in
-    common."""
+    """``chunks`` of ``size_bytes`` that each pass a phase, the ``index``-th of its variant (and the
+    ``last`` one, if so), each send in so many ``messages``, through a queue of ``group``; queues of
+    a group share places."""
 
     group: int
     index: int
@@ -149,13 +150,14 @@ class Use:
 def times_of(
     network: Network, phase: Phase, model: EndpointModel, *, software: bool
 ) -> PhaseTimes:
-    """Of a phase in a network, or its view. *software*: nodes on the way receive and send again."""
-    # Nodes of a tree differ, and wait for those below them; who sends most is busiest.
+    """Times of a phase in a network, or its view. *software*: nodes on the way receive and resend.
+    """
+    # Nodes of a tree differ, and wait for those below them; the one that sends most is busiest.
     program = max(phase.programs, key=lambda each: _carried(each))
     dimensions = phase.group or (phase.dimension,)
     members = math.prod(network.shape[each] for each in dimensions)
     depth = 1 if phase.role is None else math.ceil(math.log2(max(2, members)))
-    # Queues are of rings, which share what a node can send.
+    # Each ring has a queue; rings share the rate at which a node can send.
     rate = sum(network.injection_bytes_per_s(each) for each in dimensions)
     rate /= rings_of(network, phase.dimension)
     physical = [network.physical(each) for each in dimensions]
@@ -206,8 +208,8 @@ def _carried(program: Program) -> float:
 
 
 def _way(network: Network, send: Send) -> tuple[int, float]:
-    """Links on the way of the first node that sends, and their latency; through switches that
-    reduce as far as there is one way."""
+    """Number and latency of the links on the way of the first node that sends; through switches
+    that reduce, as far as there is a single way."""
     peer = send.channel.peer
     node = 0 if peer[0] >= 0 else int(np.argmax(peer >= 0))
     links = send.channel.links[:, node]
@@ -226,7 +228,8 @@ def _stages(send: Send, model: EndpointModel) -> tuple[Stage, ...]:
 def _wait(
     send: Send, times: int, latency_s: float, model: EndpointModel
 ) -> tuple[float, float]:
-    """Of a message, from its send to the next one that waits for it, beside its time on links."""
+    """Seconds, fixed and per byte of the chunk, from a message's send to the next send that waits
+    for it, beside its time on links."""
     stages = _stages(send, model)
     here_s = model.receive_delay_s + _fixed_s(stages)
     per_byte = send.fraction * sum(stage.s_per_byte for stage in stages)
@@ -238,7 +241,7 @@ def _fixed_s(stages: Iterable[Stage]) -> float:
 
 
 def _units(sends: Sequence[Send], model: EndpointModel) -> tuple[tuple[str, float, float], ...]:
-    """What messages of a step need of units, those that are sent and as many that come."""
+    """Time of a step's messages in units, as in `Step`: those sent, and as many that come."""
     servers = {each.name: each.servers for each in model.units}
     found: dict[str, tuple[float, float]] = {}
     for send in sends:
@@ -256,7 +259,7 @@ def _units(sends: Sequence[Send], model: EndpointModel) -> tuple[tuple[str, floa
 
 
 def places(uses: Sequence[Use], model: EndpointModel) -> int:
-    """Of each queue, for a collective whose chunks use the phases like that."""
+    """Places of each queue, for a collective with these *uses* of phases."""
     # Loading chunks and storing them are phases, too.
     one_phase = not (model.load or model.store or any(each.index for each in uses))
     chunks = max(_chunks_at(uses).values(), default=1)
@@ -271,7 +274,7 @@ def places(uses: Sequence[Use], model: EndpointModel) -> int:
 
 
 def _chunks_at(uses: Sequence[Use]) -> Counter[tuple[int, int]]:
-    """Of each queue and phase."""
+    """Chunks by group of queues and phase."""
     found: Counter[tuple[int, int]] = Counter()
     for each in uses:
         found[each.group, each.index] += each.chunks
@@ -279,12 +282,12 @@ def _chunks_at(uses: Sequence[Use]) -> Counter[tuple[int, int]]:
 
 
 def _ring(use: Use) -> tuple[int, int]:
-    """Whose links a phase uses; phases of a ring may have queues of their own."""
+    """The ring whose links a phase uses; phases of a ring may have queues of their own."""
     return use.phase.dimension, use.phase.ring
 
 
 def _links_decide(uses: Sequence[Use], model: EndpointModel) -> bool:
-    """Whether no unit of the endpoint has more to do than the busiest links."""
+    """True if no unit of the endpoint has more to do than the busiest links."""
     links: dict[int, float] = {}
     units: dict[str, float] = {}
     for use in uses:
@@ -306,7 +309,7 @@ def _links_decide(uses: Sequence[Use], model: EndpointModel) -> bool:
 def _fewest(
     uses: Sequence[Use], model: EndpointModel, least: int, *, share: float
 ) -> int:
-    """Places, from *least* on, with which links and units do not idle."""
+    """Fewest places, from *least* on, with which links and units idle for at most `IDLE`."""
     needs = []
     at = _chunks_at(uses)
     queues = len({each.group for each in uses})
@@ -334,7 +337,7 @@ def _fewest(
 
 
 def _most(uses: Sequence[Use], model: EndpointModel) -> int:
-    """What a queue has of contexts and buffers that it shares with others."""
+    """Places of a queue in the contexts and buffers that it shares with others."""
     most = math.inf
     for use in uses if model.contexts is not None or model.rooms else ():
         queues = len({each.group for each in uses if each.index == use.index})

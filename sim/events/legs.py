@@ -34,7 +34,7 @@ def chains_of(network: Network, channel: Channel) -> list[list[Channel]]:
         while left.any():
             chosen = left.copy()
             for leg in range(1, length):
-                # Of those that meet at a node the first one stays in this chain.
+                # Of messages that meet at a node the first one stays in this chain.
                 sources = np.flatnonzero(chosen)
                 starts = network.link_source[_first_link(channel.links, legs, leg)[sources]]
                 _, firsts = np.unique(starts, return_index=True)

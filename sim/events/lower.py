@@ -26,16 +26,16 @@ from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
 __all__ = ["Lowered", "job_network", "lower"]
 
 _Cut = tuple[list[tuple[float, int, int]], tuple[list[float], list[float]]]
-"""Of a call: size, first phase record and number of phases of each chunk; by column of phases the
-mean latency of a message, and by buffer the bytes that a chunk takes."""
+"""A call in chunks: size, first phase record and number of phases of each; the mean latency of a
+message by column of phases, and the bytes that a chunk takes by buffer."""
 
 MOST_LEVELS = 4096
-"""Of priorities: ranks of chunks, which have their level in the upper bits, are 64-bit."""
+"""Levels of priority: the rank of a chunk is 64-bit, with its level in the upper bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lowered:
-    """What :func:`sim.events.simulate.simulate` needs beside the state."""
+    """The kernel's state, and what :func:`sim.events.simulate.simulate` needs beside it."""
 
     state: tables.State
     packets: PacketState | None
@@ -127,7 +127,7 @@ def lower(
     first_transfer = len(chunk_rows)
     if transfers:
         low.transfers(transfers, len(calls), chunk_rows)
-        # An NPU of ASTRA-sim 2.x, which has one collective under way, also sends one message.
+        # An NPU of ASTRA-sim 2.x, which runs one collective at a time, also sends one message.
         stream = 0 if scheduler.collectives == "one" else -1
         call_rows.append((first_transfer, 0, 0, 0, 0, 0, stream))
     if len(chunk_rows) >= constants.LIMITS["chunks"]:
@@ -144,7 +144,7 @@ def lower(
     state.numbers[constants.CHECK] = check
     state.numbers[constants.TOGETHER] = scheduler.together
     state.numbers[constants.SHARED_LINKS] = shared_links
-    # Alone, a message takes its length once and every latency: its first byte goes ahead.
+    # A message alone takes its length once, plus every latency: its first byte goes ahead.
     ahead = not shared_links or any(model.cut_through for model in low.models.values())
     state.numbers[constants.CUT_THROUGH_BYTES] = int(ahead)
     return Lowered(
@@ -180,7 +180,7 @@ def lower(
 
 
 def _table(rows: Sequence[Sequence[float]], columns: int) -> np.ndarray:
-    """Rows of up to so many columns; nought where they are shorter."""
+    """An array of the rows with so many columns; 0 where rows are shorter."""
     made = np.zeros((len(rows), columns))
     for number, row in enumerate(rows):
         made[number, : len(row)] = row[:columns]
@@ -215,9 +215,10 @@ def job_network(network: Network, job: Job) -> Network:
 
 
 def _choose_queues(low: Lowering, job: Job, graph_of: np.ndarray, *, waits: bool) -> None:
-    """Queues of dimensions for the plans whose groups are in step, whatever else the job does.
+    """Choose queues of dimensions for plans whose groups are in step, whatever else the job does,
+    and queues of phases for others.
 
-    The same whether it is folded or not: folding is exact.
+    The choice is the same whether the job is folded or not: folding is exact.
     """
     in_step: dict[tuple[int, ...] | None, bool] = {}
     for (_, dimensions), plan in low.plans.items():
@@ -230,7 +231,7 @@ def _choose_queues(low: Lowering, job: Job, graph_of: np.ndarray, *, waits: bool
 def _in_step(
     network: Network, job: Job, graph_of: np.ndarray, dimensions: tuple[int, ...] | None
 ) -> bool:
-    """Whether the members of every group over *dimensions* do the same, calls of other groups
+    """True if the members of every group over *dimensions* do the same, calls of other groups
     aside."""
     if len(job.graphs) == 1:
         return True
@@ -247,8 +248,8 @@ def _in_step(
 def _without_others(
     graph: TaskGraph, dimensions: tuple[int, ...] | None
 ) -> tuple[object, ...]:
-    """What collectives over *dimensions* wait for, and what computes beside them, without
-    collectives over others."""
+    """The tasks that collectives over *dimensions* wait for, and all computations, without
+    collectives over other dimensions."""
     ours = [task.call is not None and task.call.dimensions == dimensions for task in graph.tasks]
     needed: set[int] = set()
     for number, task in reversed(list(enumerate(graph.tasks))):
@@ -347,7 +348,7 @@ def _chunk_rows(
     size: float,
     calls: int,
 ) -> _Cut:
-    """The chunks of one of so many calls."""
+    """Cut a call, one of so many, into chunks."""
     plan = low.plans[kind, dimensions]
     if size == 0 or not any(v.phases for v in plan.variants):
         return [], ([], [])
@@ -384,8 +385,8 @@ def _as_cut(low: Lowering, plan: Plan, pieces: Sequence[tuple[int, float]]) -> _
 
 
 def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:
-    """The longest times of the endpoint by name; refuses what is so slow that times, 64-bit
-    femtoseconds, would run over at once. What adds up is seen when it does."""
+    """The longest times of the endpoint by name; refuses rates so slow that times, 64-bit
+    femtoseconds, would overflow at once. Sums that overflow are found during the run."""
     size_bytes = sum(sizes)
     within = f"must handle the collectives within {MOST_TIME_S:g} s of simulated time"
     for number, dim in enumerate(low.network.dimensions):
@@ -427,7 +428,7 @@ def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:
 
 
 def _levels(priorities: Sequence[int]) -> dict[int, int]:
-    """Priorities, which may be any integers, by their order; 0, that of sends, stays 0."""
+    """Levels of priorities, which may be any integers, by their order; 0, for sends, stays 0."""
     ordered = sorted({0, *priorities})
     levels = {priority: level - ordered.index(0) for level, priority in enumerate(ordered)}
     if len(levels) > MOST_LEVELS:
@@ -439,7 +440,7 @@ def _levels(priorities: Sequence[int]) -> dict[int, int]:
 
 
 def _rank(scheduler: Scheduler, policy: str | None, priority: int, call: int) -> int:
-    """Lower goes first. FIFO calls among LIFO ones line up behind them."""
+    """Rank of a call's chunks; lower goes first. FIFO calls among LIFO ones line up behind them."""
     newest_first = (policy or scheduler.policy) == "lifo"
     place = -call if newest_first else call + (1 << 20)
     return -priority * (1 << 50) + place * (1 << 22)

@@ -65,7 +65,7 @@ class Lowering(SendTables):
         self.queue_group: list[int] = []
         self.groups: dict[tuple[object, ...], int] = {}
         self.queue_limit: list[int] = []  # places of each group, for chunks that find most
-        self.chosen_bytes: set[float] = set()  # of chunks, and places, by the rule
+        self.chosen_bytes: set[float] = set()  # of chunks, by the rule; the next: places, likewise
         self.chosen_places: set[int] = set()
         self.phase_times: dict[tuple[int, int], defaults.PhaseTimes] = {}
         self.pool_limit: list[int] = []  # contexts of the phases of that index
@@ -74,7 +74,7 @@ class Lowering(SendTables):
         self.queues_of: dict[int, str] = {}  # of plans
         self.program_at: dict[tuple[int, int], int] = {}
         self.variant_rows: dict[tuple[object, ...], tuple[int, int]] = {}
-        self.phases_left: dict[int, set[int]] = {}  # with which links of a channel are used
+        self.phases_left: dict[int, set[int]] = {}  # of messages, by the links of a channel
         self.width = 1
         self.relay_width = 0
         self.columns = 1
@@ -82,7 +82,7 @@ class Lowering(SendTables):
 
     @property
     def wire_factor(self) -> float:
-        """Of the endpoint's models, the same for all."""
+        """Wire factor of the endpoint's models, the same for all."""
         factors = {model.wire_factor for model in self.models.values()} or {1.0}
         if len(factors) > 1:
             raise ValueError(
@@ -122,11 +122,11 @@ class Lowering(SendTables):
         return self.plans[key]
 
     def fold(self) -> None:
-        """One node stands for all from now on."""
+        """Let one node stand for all from now on."""
         self.folded, self.rows = True, 1
 
     def why_not_alike(self, plan: Plan) -> str | None:
-        """Why a plan is not the same at all nodes; None if it is."""
+        """Reason why a plan is not the same at all nodes; None if it is."""
         channels = {}
         for variant in plan.variants:
             for phase in variant.phases:
@@ -145,8 +145,8 @@ class Lowering(SendTables):
         return reason
 
     def share_rooms(self) -> None:
-        """Buffers and contexts are those of the collective with the largest groups, of equal ones
-        the first: what smaller groups do beside it does not divide them otherwise."""
+        """Divide buffers and contexts as the collective with the largest groups does, of equal ones
+        the first: collectives of smaller groups beside it do not change that."""
         shape = self.network.shape
 
         def members(key: tuple[CollectiveKind, tuple[int, ...] | None]) -> int:
@@ -163,8 +163,8 @@ class Lowering(SendTables):
     def rows_of(
         self, plan: Plan, variant: int, size: float, places: int
     ) -> tuple[int, int]:
-        """First phase record and number of phases of a variant for chunks of a size, which find so
-        many places in a queue."""
+        """First phase record and number of phases of a variant for chunks of *size* bytes, which
+        find so many *places* in a queue."""
         phases = plan.variants[variant].phases
         model = self.models[id(plan)]
         counts = [self._messages(phase, model, size) for phase in phases]
@@ -204,7 +204,7 @@ class Lowering(SendTables):
                 )
             )
             self.phase_of_row.append(phase)
-            # Links of an engine that cuts by itself know no phases.
+            # Links of an engine that cuts by itself do not tell phases apart.
             self._note_phases_left(phase, 1 if model.cut else len(phases) - index)
             offset += count * width
             relays += count * len(behind) * self.network.vertices
@@ -214,7 +214,8 @@ class Lowering(SendTables):
         return first, len(phases)
 
     def _note_phases_left(self, phase: Phase, left: int) -> None:
-        """Messages of a phase, with which a chunk has *left* to go, use the links of its sends."""
+        """Note that the links of a phase's sends carry messages of chunks with *left* phases to go.
+        """
         for channel in _channels(phase):
             for way in self._ways(channel):
                 for leg in way:
@@ -277,16 +278,16 @@ class Lowering(SendTables):
     # ---- Chunks and places that nobody has stated.
 
     def chunk_bytes(self, plan: Plan, size_bytes: float, calls: int) -> float:
-        """Of a chunk, where the scheduler does not say: as the endpoint cuts collectives, or by
-        the rule."""
+        """Bytes of a chunk where the scheduler does not say: as the endpoint cuts collectives, or
+        by the rule."""
         own = getattr(self.endpoint, "chunk_of", None)
         if own is not None:
             return float(own(self.network.dimensions))
         return defaults.chunk_bytes(size_bytes, calls, plan, self.models[id(plan)])
 
     def places(self, plan: Plan, uses: Sequence[defaults.Use]) -> int:
-        """How many chunks of a call may be in a queue at a time: as stated, or as many as the
-        endpoint has under way, or by the rule."""
+        """Chunks of a call that may be in a queue at a time: as stated, or as many as the endpoint
+        has in flight, or by the rule."""
         by_endpoint = (
             getattr(self.endpoint, "chunk_of", None) is not None
             or self.models[id(plan)].cut is not None
@@ -307,7 +308,7 @@ class Lowering(SendTables):
         return limit
 
     def note_choices(self) -> None:
-        """A note on what nobody has stated."""
+        """Add a note on the chunks and places that nobody has stated."""
         said = []
         if self.chosen_bytes:
             said.append(f"chunks of {_range(self.chosen_bytes)} bytes (scheduler.chunk_bytes)")
@@ -343,8 +344,8 @@ class Lowering(SendTables):
         return found
 
     def means_of(self, uses: Sequence[defaults.Use]) -> tuple[list[float], list[float]]:
-        """Of the chunks of a call: by column of its phases, the latency of links on the way of a
-        message, and by buffer the bytes that a chunk takes."""
+        """Means over the chunks of a call: by column of its phases, the link latency on the way of
+        a message, and by buffer the bytes that a chunk takes."""
         latency_s, messages = [0.0] * self.columns, [0.0] * self.columns
         taken = [0.0] * (self.columns + 1)
         total = sum(use.chunks for use in uses if use.index == 0)
@@ -358,7 +359,7 @@ class Lowering(SendTables):
         return [each / max(1.0, sent) for each, sent in zip(latency_s, messages)], taken
 
     def _pool(self, index: int, model: EndpointModel) -> int:
-        """The contexts that the queues of the phases of an index share; -1 for no bound."""
+        """Number of the contexts that the queues of all phases of an index share; -1: no bound."""
         if not _shares(model):
             return -1
         contexts = model.contexts or (1 << 30,)
@@ -408,7 +409,7 @@ class Lowering(SendTables):
         return self.program_at[key]
 
     def _expected(self, phase: Phase) -> int:
-        """Where the counts of messages stand that every node must have got, if they are checked."""
+        """Index of the counts of messages that every node must have got, if they are checked."""
         first = sum(part.size for part in self.expected)
         if not self.check:
             return first
@@ -467,7 +468,7 @@ class Lowering(SendTables):
 
 
 def _channels(phase: Phase) -> Iterator[Channel]:
-    """Of all sends of a phase, also those of switches."""
+    """Channels of all sends of a phase, also those of switches."""
     for program in phase.programs:
         for segment in program.segments:
             for step in segment.sends:
@@ -485,5 +486,5 @@ def _range(numbers: Collection[float]) -> str:
 
 
 def _shares(model: EndpointModel) -> bool:
-    """Whether chunks of different queues need the same contexts or buffers."""
+    """True if chunks of different queues need the same contexts or buffers."""
     return model.contexts is not None or bool(model.rooms)

@@ -77,8 +77,8 @@ def _check(name: str, given: int | Sequence[int]) -> None:
 
 
 def _along(network: Network, links: Indices) -> tuple[Indices, Indices]:
-    """Dimension of links (-1 where there is none), and by how much a coordinate grows along those
-    of rings that have a dateline, of three members or more; 0 elsewhere."""
+    """Dimension of links (-1 where there is none), and the step of a coordinate along links of
+    rings of three members or more, which may have a dateline; 0 elsewhere."""
     real = links >= 0
     source, target = network.link_source[links], network.link_target[links]
     dimension = np.where(real, network.link_dimension[links], -1)
@@ -127,9 +127,9 @@ def packet_state(
     routes
         Links of every channel, (hops, nodes), as :class:`~sim.network.network.Channel` has them.
     route_of_entry
-        Which of them each entry of the programs uses.
+        The route that each entry of the programs uses.
     link_class
-        Where one node stands for all: the class of each link (``Network.link_classes``).
+        Class of each link (``Network.link_classes``), where one node stands for all.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def packet_state(
 
 
 def _places(network: Network, options: PacketOptions) -> Indices:
-    """How many whole packets of each dimension fit into a virtual channel; 1 for longer ones."""
+    """Whole packets of each dimension that fit into a virtual channel; 1 for longer ones."""
     sizes = options.per_dimension("packet_bytes", len(network.dimensions))
     flits = [max(1, ceil(size / options.flit_bytes)) for size in sizes]
     return np.array([max(1, options.buffers_per_vc // each) for each in flits], np.int64)

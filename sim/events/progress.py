@@ -1,4 +1,4 @@
-"""How far a run has got, seen from outside while the kernel works on its arrays."""
+"""Progress of a run, seen from outside while the kernel works on its arrays."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ EVERY_S = 0.25
 
 
 def share_done(network: Network, lowered: Lowered) -> Callable[[], float]:
-    """What tells the share of all messages that have been sent, of collectives and transfers."""
+    """Function that tells the share of all messages, of collectives and transfers, sent so far."""
     state = lowered.state
     transfers = state.chunks[int(state.numbers[constants.FIRST_TRANSFER]) :]
     due = int(messages_due(network, lowered).sum())
@@ -29,7 +29,7 @@ def share_done(network: Network, lowered: Lowered) -> Callable[[], float]:
 
 @contextmanager
 def reported(network: Network, lowered: Lowered, report: Report | None) -> Iterator[None]:
-    """Reports from a thread of its own while the kernel, which holds no lock, runs."""
+    """Report from a thread of its own while the kernel, which holds no lock, runs."""
     if report is None:
         yield
         return

@@ -17,11 +17,11 @@ __all__ = ["Admission", "CallPhases", "RunRecord"]
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """What bounds the chunks of a node that are under way.
+    """Bounds on the chunks of a node that are in flight.
 
     ``places``: of each scheduling queue; ``contexts``: of the phases of each index; ``rooms``: name
-    and bytes of each buffer, and ``held_bytes``: (calls, rooms), what a chunk of a call takes there
-    in the mean. Queues without a bound are not among the places. ``ready``: whether the dispatcher
+    and bytes of each buffer, and ``held_bytes``: (calls, rooms), the mean that a chunk of a call
+    takes there. Queues without a bound are not among the places. ``ready``: True if the dispatcher
     holds chunks back.
     """
 
@@ -34,7 +34,7 @@ class Admission:
 
 @dataclass(frozen=True, kw_only=True)
 class CallPhases:
-    """What became of the chunks and messages of each collective call, phase by phase.
+    """Times and numbers of the chunks and messages of each collective call, phase by phase.
 
     ======================  ==========================================================
     array                   shape and meaning
@@ -60,7 +60,7 @@ class CallPhases:
     messages: NDArray[np.int64]
 
     def of(self, calls: Sequence[int]) -> "CallPhases":
-        """Those of the calls of these numbers alone."""
+        """The same for the calls of these numbers alone."""
         rows = np.asarray(calls, dtype=np.int64)
         arrays = {
             each.name: getattr(self, each.name)[rows]
@@ -71,10 +71,10 @@ class CallPhases:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """What happened, at whatever level it was run.
+    """A run, at whatever level.
 
     Where ``folded``, one node stands for all ``nodes`` and the arrays over nodes have one row,
-    those over links only the links of that node. What a level cannot know is None or empty:
+    those over links only the links of that node. Fields that a level cannot know are None or empty:
     ``events``, ``call_phases`` and ``admission`` are known to event simulations only.
 
     ======================  ==========================================================
@@ -95,14 +95,14 @@ class RunRecord:
     link_series_fs          (dimensions, buckets): busy time of all links of a dimension
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
-    admission               what bounded the chunks under way
-    receive_fs              what passes at a node after every message, beside its stages
+    admission               bounds on the chunks in flight
+    receive_fs              delay at a node after every message, beside its stages
     spans_left_out          intervals for which the trace had no room
-    network_reduces         switches reduce and multicast, which lower bounds must know
-    wire_factor             size of data on the links over that in memory; link_bytes has it
+    network_reduces         True: switches reduce and multicast, which lower bounds must know
+    wire_factor             size of data on the links over that in memory; link_bytes includes it
     shared_links            False: every message found its links free, so bounds do not hold
     counts                  events of reduction tables by name; empty where there are none
-    endpoint_rates          what the endpoints can do at best, for the lower bounds; or None
+    endpoint_rates          best rates of the endpoints, for the lower bounds; or None
     ======================  ==========================================================
     """
 

@@ -1,4 +1,4 @@
-"""How collectives are cut into chunks and which chunk goes first."""
+"""The scheduler: cuts collectives into chunks, and orders the chunks."""
 
 from dataclasses import dataclass
 
@@ -32,8 +32,8 @@ class Scheduler:
         chunks share the links of the first phase and none gets to the second early. ``auto``: as
         many as keep the links busy (:mod:`sim.events.defaults`).
     together : bool
-        The places of a queue are given anew when all of them are free: ``concurrency`` chunks run
-        together, and then the next ones.
+        The places of a queue are given again only when all of them are free: ``concurrency`` chunks
+        run together, and then the next ones.
     queues : str
         ``dimension``: a queue for every ring of every dimension, shared by the phases there, as in
         ASTRA-sim's released code; ``phase``: one for every ring of every phase. Then chunks of
@@ -42,7 +42,7 @@ class Scheduler:
         ``auto``: ``dimension`` for collectives whose members all do the same at the same time,
         calls of other groups aside, else ``phase``.
     collectives : str
-        Which collectives of a node run at a time: ``all`` that are issued, ``one``, or
+        Collectives of a node that run at a time: ``all`` that are issued, ``one``, or
         ``one_per_group`` of those over the same dimensions. Others wait in the order in which
         they could begin. With ``one`` messages to single nodes take turns with collectives.
     """
@@ -81,11 +81,11 @@ class Scheduler:
 
     @property
     def cuts(self) -> bool:
-        """Whether it says itself how collectives are cut."""
+        """True if the scheduler itself says how collectives are cut."""
         return self.splits is not None or self.chunk_bytes is not None
 
     def chunks(self, size_bytes: float, variants: int, otherwise_bytes: float) -> int:
-        """How many chunks a collective of that size is cut into; of *otherwise_bytes* where it is
+        """Number of chunks of a collective of that size; chunks have *otherwise_bytes* where it is
         not the scheduler that `cuts`."""
         count = self.splits
         if count is None:

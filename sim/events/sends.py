@@ -18,7 +18,7 @@ Row: TypeAlias = tuple[float, ...]
 """One record of the kernel; integers are floats to the type checker."""
 
 ORDINARY = 0.0, -1, 0
-"""Of a message: it asks for nothing, needs no credits, and nothing waits until it has left."""
+"""Last fields of an ordinary message: no headers that ask, no class of credits, no operand read."""
 
 
 def _before(send: Send, otherwise: Sequence[Stage], model: EndpointModel) -> Sequence[Stage]:
@@ -26,8 +26,8 @@ def _before(send: Send, otherwise: Sequence[Stage], model: EndpointModel) -> Seq
 
 
 def _headed(send: Send, model: EndpointModel) -> tuple[float, int, int]:
-    """What the headers that ask for data are worth, in data; the class whose credits are needed;
-    whether an operand is read for it."""
+    """Last fields of a send: headers that ask for data, as a fraction of data; the class whose
+    credits are needed; 1 if an operand is read for it."""
     if model.tables is None:
         return ORDINARY
     return send.asks * model.tables.ask_share, send.traffic, int(send.reads)
@@ -145,7 +145,7 @@ class SendTables:
                 if relay.adds is not None:
                     adds = self._relay(relay.adds, model)
             for send in relay.sends:
-                # Members that pass a message on do what its step says.
+                # Members that forward a message pass the stages of its step.
                 source = model.stages_before(send.source) if send.step else ()
                 before = _before(send, source, model)
                 if send.relay is not None:

@@ -75,8 +75,9 @@ def simulate(
     endpoint, scheduler, algorithms (one choice, or one for each kind of collective)
         Default to an ideal endpoint, chunks in LIFO order whose size and number under way follow
         the collective (:mod:`sim.events.defaults`), and multi-colour collectives.
-        The endpoint may be a name of `sim.endpoint.kinds`. What it takes from training is not
-        applied to *job*, whose times stay, with a note; descriptions apply it (`foldwire.run`).
+        The endpoint may be a name of `sim.endpoint.kinds`. The resources that it takes from
+        training do not change the times of *job*, and a note says so; descriptions apply them
+        (`foldwire.run`).
     granularity : str
         ``message``: messages travel whole, links are queues; ``packet``: they are cut into
         packets and flits that need buffers (:mod:`sim.events.kernel.packets`).
@@ -98,13 +99,13 @@ def simulate(
         ``auto``: simulate one node for all where that is exact (:mod:`sim.network.symmetry`);
         ``on``: refuse to run otherwise; ``off``.
     stragglers : mapping of node to factor
-        By which the node's computations take longer.
+        Factors by which the nodes' computations take longer.
     bucket_s, buckets
         Width and number of the intervals of the utilisation over time; width 0 records none.
     spans : int
         Record up to that many intervals of links and chunks for a trace.
     share_applied : bool
-        The times of *job* are those with what the endpoint leaves: no note.
+        The times of *job* are already those with the resources that the endpoint leaves: no note.
     report : callable or None
         Called from another thread, a few times a second, with the share of the work that is done.
 
@@ -155,7 +156,8 @@ def simulate(
 def _checked(
     network: object, job: object, endpoint: object, scheduler: object, algorithms: object
 ) -> Endpoint:
-    """The endpoint; whatever is of the wrong kind is named, before anything asks it for a field."""
+    """Return the endpoint; refuse arguments of a wrong type by name, before their fields are used.
+    """
     if endpoint is None or isinstance(endpoint, str):
         endpoint = named_endpoint("ideal" if endpoint is None else endpoint)
     check_type("network", network, "a Network", isinstance(network, Network))

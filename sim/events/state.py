@@ -18,20 +18,20 @@ __all__ = ["make_state"]
 
 LEAST_EVENTS, MOST_EVENTS = 1 << 24, (1 << 31) - (1 << 21)
 EVENT_SHARE, SLOT_SHARE = 0.5, 0.25
-"""Of the memory that the machine has to spare, for events and for chunks in flight."""
+"""Shares of the memory that the machine has to spare: for events, and for chunks in flight."""
 EVENT_BYTES = EVENT.itemsize + (BUCKET.itemsize + 4) / 4
-"""A quarter as many buckets as events, and a place in the heap for each."""
+"""Bytes of an event, with a quarter as many buckets as events, and a place in the heap for each."""
 NEVER_BUSY = -(1 << 62)
-"""When units are free at first: those that work in advance have done so."""
+"""Time from which units are free at first: those that work ahead have done so."""
 
 Arrays = dict[str, np.ndarray]
 """Members of the state, by name."""
 
 
 def event_room(spare_bytes: int, waits: bool) -> int:
-    """How many events in flight there is room for; memory that they do not need is not touched.
+    """Number of events in flight that fit in memory; memory that they do not need is not touched.
 
-    *waits*: messages may wait in line; there is room for as many as for events.
+    *waits*: messages may wait in line; as many of them fit as events.
     """
     each = EVENT_BYTES + waits * tables.WAITER.itemsize
     return max(LEAST_EVENTS, min(MOST_EVENTS, int(EVENT_SHARE * spare_bytes / each)))
@@ -56,15 +56,15 @@ def make_state(
     low, chunk_rows, call_rows:
         Records of plans and transfers; chunks of calls come first, then those of transfers.
     calls:
-        Of each, graph and task of its users.
+        Graph and task of the users of each call.
     graph_of:
-        Of each node, the graph that it works at.
+        The graph that each node runs.
     stragglers:
-        By how much longer some nodes compute.
+        Factors by which some nodes compute longer.
     bucket_fs, buckets:
-        Of the series of what links have carried.
+        Width and number of the intervals of link utilisation over time.
     spans:
-        Most that are recorded; 0: none are.
+        Most spans that are recorded; 0: none.
     """
     spare = available_bytes()
     in_calls = sum(int(row[1]) for row in call_rows)
@@ -109,7 +109,7 @@ def make_state(
 
 
 def _slots(low: Lowering, chunks: int, spare_bytes: int) -> int:
-    """How many of all chunks of calls may be in flight at a time."""
+    """Number of calls' chunks that may be in flight at a time."""
     each = low.rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize) + 4 * low.relay_width
     return max(1, min(chunks, int(SLOT_SHARE * spare_bytes) // max(1, each)))
 
@@ -120,7 +120,7 @@ def _event_arrays(room: int) -> Arrays:
 
 
 def _program_arrays(low: Lowering) -> Arrays:
-    """What chunks do, step by step, and where it takes their messages."""
+    """Programs of chunks, step by step, and the ways of their messages."""
     return {
         "steps": _steps(low.segments),
         "programs": _records(low.programs, tables.PROGRAM),
@@ -135,7 +135,7 @@ def _program_arrays(low: Lowering) -> Arrays:
 
 
 def _steps(segments: list[Row]) -> np.ndarray:
-    """The steps of segments, which are steps that are alike."""
+    """Expand segments, which are runs of similar steps, into steps."""
     columns = np.array(segments or np.zeros((0, 8)), np.int64).T
     counts, slot, slot_stride, count, count_stride, entry, entry_stride, entries = columns
     which = np.repeat(np.arange(len(counts)), counts)
@@ -159,7 +159,7 @@ def _relay_arrays(low: Lowering, slots: int) -> Arrays:
 
 
 def _unit_arrays(low: Lowering) -> Arrays:
-    """Units of endpoints, and how long each of their servers has been at work."""
+    """Units of endpoints: from when on each server is free, and time and bytes that they served."""
     count = max(1, len(low.units) * low.rows)
     base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * low.rows)])
     return {
@@ -173,7 +173,7 @@ def _unit_arrays(low: Lowering) -> Arrays:
 def _chunk_arrays(
     low: Lowering, chunk_rows: list[Row], call_rows: list[Row], slots: int
 ) -> Arrays:
-    """Calls and their chunks, and what nodes know of those that are in flight."""
+    """Calls and their chunks, and the state at each node of those in flight."""
     rows = low.rows
     return {
         "calls": _records(call_rows, tables.CALL),
@@ -186,7 +186,7 @@ def _chunk_arrays(
 
 
 def _queue_arrays(low: Lowering) -> Arrays:
-    """Where chunks wait for places, partitions and contexts, and how many of these are taken."""
+    """Queues of chunks that wait for places, partitions and contexts, and the parts in use."""
     rows, queues = low.rows, _queues(low)
     return {
         "queue_group": np.array(low.queue_group or [0], np.int32),
@@ -226,7 +226,7 @@ def _nodes(rows: int, chunks: int) -> np.ndarray:
 
 
 def _transfer_arrays(low: Lowering, most_tasks: int, in_calls: int) -> Arrays:
-    """Messages of tasks, and of each task that receives one, its chunk."""
+    """Messages of tasks, and for each task that sends one, its chunk."""
     task_transfer = np.full(low.rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
     for number, row in enumerate(low.transfer_rows):
         task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
@@ -237,7 +237,7 @@ def _transfer_arrays(low: Lowering, most_tasks: int, in_calls: int) -> Arrays:
 
 
 def _task_arrays(tasks: int) -> Arrays:
-    """How far tasks of nodes have come, and when; -1: not yet."""
+    """Progress of the tasks of nodes, and its times; -1: not yet."""
     return {
         "task_waits": np.zeros(tasks, np.int32),
         "task_next": np.zeros(tasks, np.int32),
@@ -246,7 +246,8 @@ def _task_arrays(tasks: int) -> Arrays:
 
 
 def _time_arrays(low: Lowering, calls: int) -> Arrays:
-    """Sums of what calls spend their time with, by phase, and of how long endpoints work."""
+    """Sums of delays, times and messages of calls, by phase, and of the working time of endpoints.
+    """
     names = ("queue_delay", "phase_time", "network_delay", "bus_delay", "messages")
     return {
         "engine_busy": np.zeros(low.rows, np.int64),
@@ -255,7 +256,7 @@ def _time_arrays(low: Lowering, calls: int) -> Arrays:
 
 
 def _numbers(low: Lowering) -> np.ndarray:
-    """Sizes and limits that the kernel reads, those that *low* alone decides about."""
+    """Sizes and limits that the kernel reads, as far as they follow from *low* alone."""
     numbers = np.zeros(constants.NUMBERS, np.int64)
     numbers[constants.NODES] = low.rows
     numbers[constants.QUEUES] = _queues(low)
@@ -282,7 +283,7 @@ def _numbers(low: Lowering) -> np.ndarray:
 
 
 def _tables(low: Lowering) -> Tables | None:
-    """What the switches hold, if relays use it."""
+    """Tables and buffers of the switches, if relays use them."""
     found = [model.tables for model in low.models.values() if model.tables is not None]
     return found[0] if found and low.relay_tables else None
 
@@ -299,7 +300,7 @@ def _pool_arrays(low: Lowering, held: Tables | None) -> Arrays:
     network = low.network
     count, rate = len(network.link_source), 1 / network.link_fs_per_byte
     down = network.link_target < network.nodes
-    # Links of the rate of the members' that one stands for.
+    # Number of links of the members' rate that each link stands for.
     slowest = np.array([rate[network.link_dimension == d].min() for d in range(
         len(network.dimensions))])
     lanes = np.maximum(1, np.rint(rate / slowest[network.link_dimension])).astype(np.int64)
@@ -338,7 +339,7 @@ def _pool_arrays(low: Lowering, held: Tables | None) -> Arrays:
 
 
 def _node_scale(nodes: int, rows: int, stragglers: dict[int, float]) -> np.ndarray:
-    """By how much longer each node computes."""
+    """Factor by which each node computes longer."""
     scale = np.ones(rows)
     for node, factor in stragglers.items():
         if not 0 <= node < nodes:
@@ -348,7 +349,7 @@ def _node_scale(nodes: int, rows: int, stragglers: dict[int, float]) -> np.ndarr
 
 
 def _links(low: Lowering) -> np.ndarray:
-    """All links; of a system that is folded, the first of each class."""
+    """All links; in a folded system, the first of each class."""
     network = low.network
     numbers = np.arange(len(network.link_source))
     if low.folded:
@@ -370,7 +371,7 @@ def _links(low: Lowering) -> np.ndarray:
 
 
 def _starts(low: Lowering, job: Job, calls: list[list[tuple[int, int]]]) -> list[float]:
-    """What the endpoint does once for each call, in seconds."""
+    """Seconds that the endpoint takes once for each call."""
     made = []
     for users in calls:
         graph, task = users[0]

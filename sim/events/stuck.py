@@ -1,4 +1,4 @@
-"""What a run that got stuck is waiting for, and what one that takes too long takes long for."""
+"""Diagnosis of a run that got stuck, and of one that takes too long."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ SHOWN = 6
 
 
 def why_stuck(job: Job, lowered: Lowered) -> str | None:
-    """None if every task has ended; else which node waits for what."""
+    """Return None if every task has ended, else a text that says which node waits for what."""
     s = lowered.state
     ends = s.task_end.reshape(lowered.rows, -1)
     tasks = np.array([len(graph.tasks) for graph in job.graphs])[s.node_graph]
@@ -83,7 +83,7 @@ def _reasons(job: Job, lowered: Lowered) -> Iterator[str]:
 
 
 def _chunk(lowered: Lowered, call: int, chunk: int, what: str) -> Iterator[str]:
-    """Nodes that wait for messages of a chunk, beside those that have not got so far."""
+    """Nodes that wait for messages of a chunk, and those that have not yet come to it."""
     s, rows = lowered.state, lowered.rows
     slot = int(s.chunks[chunk]["slot"])
     state = s.slot_state[slot * rows : (slot + 1) * rows]

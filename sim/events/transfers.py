@@ -1,4 +1,4 @@
-"""SEND and RECEIVE tasks: which belong together."""
+"""Matching of SEND and RECEIVE tasks."""
 
 from collections import defaultdict
 from collections.abc import Sequence

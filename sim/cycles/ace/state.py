@@ -23,14 +23,14 @@ __all__ = [
 NEVER = 1 << 40
 """A cycle that does not come."""
 
-# Host operations: what `sim.rtl` does one register access at a time.
+# Host operations, which `sim.rtl` does one register access at a time.
 OP_WRITE, OP_COMMAND, OP_DELAY, OP_IRQ, OP_ACK, OP_COUNT = range(6)
 
 EVENTS = 16  # of one unit that an FSM has not taken yet
 FLIGHTS = 8  # packets between issue and outcome
 REQUESTS = 32  # beats that a client of the SRAM has asked for
-WINDOW = 8  # questions of a receive unit under way
-OUTSTANDING, BURST = OUTSTANDING_BURSTS, BURST_BEATS  # bursts under way per direction; beats
+WINDOW = 8  # outstanding questions of a receive unit
+OUTSTANDING, BURST = OUTSTANDING_BURSTS, BURST_BEATS  # outstanding bursts per direction; beats
 QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
 UNDER_WAY = 16  # bursts and runs of segments without beats
 

@@ -222,7 +222,7 @@ class SwitchHosts:
             if self._trace and model.now >= self._samples[-1][0] + self._interval:
                 self._sample()
         if background and self.done:
-            model.run()  # ordinary packets that are under way come, too
+            model.run()  # until ordinary packets in flight have arrived, too
         return time.perf_counter() - began
 
     def _skip(self, until: int) -> None:

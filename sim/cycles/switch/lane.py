@@ -55,7 +55,7 @@ _WRITES = 64  # results that are being stored
 _COMMANDS = 2  # results of which the write has not begun
 _RECEIVED = 3  # cycles from a grant in the receiver to a header at the home store or results
 _GIVEN = 2  # cycles from the choice of a sum to the header of its result
-_PUSHES, _FINISHED, _LOADS, _ANSWERS, _OTHERS = 0, 1, 3, 4, 5  # sources of what is sent
+_PUSHES, _FINISHED, _LOADS, _ANSWERS, _OTHERS = 0, 1, 3, 4, 5  # sources of packets to send
 _CLASS = (0, 2, 2, 0, 1)  # of each source but the last; the third, notices, is not modelled
 
 

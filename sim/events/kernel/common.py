@@ -1,9 +1,9 @@
-"""What all handlers use: the event at hand, work still to be done, and the two kinds of resources.
+"""Tools of all handlers: the event at hand, work still to be done, and the two kinds of resources.
 
 Handlers share these names: *s* is the :class:`~sim.events.kernel.tables.State`, *c* its
-:class:`Constants`, *e* the :class:`Event`. ``local`` indexes what a node has of a chunk or a task,
-``row`` a phase of a chunk, ``column`` the statistics of a phase of a call. Handlers that leave work
-behind return the depth of the stack of work.
+:class:`Constants`, *e* the :class:`Event`. ``local`` indexes the state of a chunk or a task at a
+node, ``row`` a phase of a chunk, ``column`` the statistics of a phase of a call. Handlers that
+leave work behind return the depth of the stack of work.
 """
 
 from typing import Any, NamedTuple
@@ -57,7 +57,7 @@ __all__ = [
 
 
 class Constants(NamedTuple):
-    """Entries of ``State.numbers`` that do not change, where the compiler sees that."""
+    """Entries of ``State.numbers`` that do not change, kept where the compiler sees that."""
 
     nodes: Any
     width: Any
@@ -91,10 +91,10 @@ class Event(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A message of every step of a chunk's phase: what is the same for it at all nodes.
+    """A message of every step of a chunk's phase: the data that are the same at all nodes.
 
-    One is at hand from event to event: most are of the one before. Its numbers are those of the
-    chunk as long as the chunk lives.
+    One is kept from event to event, as most events are of the same one as the event before. Its
+    numbers hold as long as the chunk lives.
     """
 
     key: Any  # of its messages, without their entry
@@ -109,7 +109,7 @@ class Part(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A message of a part by one of its entries: what is the same for it at all nodes."""
+    """A message of a part by one of its entries: the data that are the same at all nodes."""
 
     key: Any  # -1: of none
     amount: Any
@@ -121,14 +121,14 @@ class Way(NamedTuple):
 
 @inlined
 def no_part():
-    """In place of a part where there has been none."""
+    """Placeholder for a part where there has been none."""
     none = np.int64(-1)
     return Part(none, none, none, none, none, none, none, none, none)
 
 
 @inlined
 def no_way():
-    """In place of a way where there has been none."""
+    """Placeholder for a way where there has been none."""
     none = np.int64(-1)
     return Way(none, none, none, none, none, none)
 
@@ -142,7 +142,7 @@ def key_of(s, c, node, chunk, message):
 
 @inlined
 def part_of(s, c, part, key):
-    """The part of messages with that key; *part*, if it is that."""
+    """The part of messages with that key: *part* itself, if it has the key."""
     if part.key != key:
         chunk = key >> CHUNK_AT
         row = s.chunks[chunk].phase + ((key >> PHASE_AT) & PHASE_MASK)
@@ -190,7 +190,7 @@ def enter_event(s, time, key, node):
 
 @inlined
 def later(s, depth, work, subject, piece=0):
-    """Note work at this node for now, to be done before what is noted already."""
+    """Push work at this node and time, to be done before the work that is on the stack already."""
     s.work[3 * depth] = work
     s.work[3 * depth + 1] = subject
     s.work[3 * depth + 2] = piece
@@ -199,13 +199,13 @@ def later(s, depth, work, subject, piece=0):
 
 @inlined
 def column_of(s, c, chunk, row):
-    """Where the statistics of a chunk's phase are kept."""
+    """Index of the statistics of a chunk's phase."""
     return s.chunks[chunk].call * c.columns + s.phases[row].column
 
 
 @inlined
 def counters_of(s, c, chunk, row, node, message):
-    """Where the step of a message's program is kept, before its counters of arrivals."""
+    """Index of the step of a message's program; its counters of arrivals follow there."""
     base = (s.chunks[chunk].slot * c.width + s.phases[row].state) * c.nodes
     return base + (node * s.phases[row].messages + message) * s.phases[row].width
 
@@ -242,7 +242,7 @@ def serve_unit(s, c, index, node, now, size, column):
 
 @inlined
 def time_on_link(s, link, amount):
-    """For how long *amount* bytes keep a link busy."""
+    """Time for which *amount* bytes keep a link busy."""
     return max(np.int64(amount * s.link[link].fs_per_byte + 0.5), 1)
 
 
@@ -275,8 +275,8 @@ def serve_link(s, c, link, now, amount):
 
 @inlined
 def reception(s, c, entry):
-    """With which event a message reaches its node, with or without stages there, and how long after
-    its last link."""
+    """Kind of the event with which a message reaches its node, with or without stages there, and
+    its delay after the last link."""
     stages = s.entries[entry].after < s.entries[entry].after_end
     relayed = s.entries[entry].slot == RELAYED
     kind = AFTER if stages and not relayed else ARRIVE

@@ -1,4 +1,4 @@
-"""Numbers that the kernel shares with what prepares and reads its arrays."""
+"""Constants that the kernel shares with the code that prepares and reads its arrays."""
 
 # Kinds of events, the lowest bits of the key. Above them: stage, entry, message, phase, chunk
 # (or task), so that of two things at one time the older chunk's comes first.
@@ -18,7 +18,7 @@ LIMITS = {
 
 # Work at one node and time.
 ADVANCE, PHASE_END, REQUEST, ADMIT, BEGIN, CHUNK_END, TASK_DONE, TASK_READY, DISPATCH = range(9)
-ADMIT_ANY = 9  # of all queues, the chunk that goes first, again and again
+ADMIT_ANY = 9  # the chunk that goes first in all queues, again and again
 STACK = 1 << 16
 
 MOST_BEGUN = 64  # chunks of a queue that some nodes have begun and others have not
@@ -38,13 +38,13 @@ LINK_SPAN, PHASE_SPAN = 0, 1
 # The counter of an entry whose peer is a switch, which relays.
 RELAYED = -2
 
-# What relays do with tables, as in :class:`sim.collectives.program.RelayKind`; what is counted.
+# Uses of tables by relays, as in :class:`sim.collectives.program.RelayKind`; counted events.
 PASS, WAIT, TRY, ADD, OWN, HOME, STORE = range(7)
 COUNTED = ("evicted", "stalled", "bypassed")
 EVICTED, STALLED, BYPASSED = range(3)
 WITHOUT = 1 << 24  # added to the arrivals at a switch that adds without an entry, or has lost it
-STORED = 1 << 20  # of the tables of a switch for what is pushed, parts of an entry
-CLASSES = 4  # of what is held on a link: credits of three classes of traffic, places to read into
+STORED = 1 << 20  # parts of an entry, in the tables of a switch for pushed operands
+CLASSES = 4  # windows of a link: credits of three classes of traffic, places to read into
 PARTIAL, READS = 1, 3
 
 # Phases of a chunk at a node when it is in none, and whether it has been admitted to its phase.

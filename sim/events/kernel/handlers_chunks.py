@@ -98,8 +98,8 @@ def admit(s, c, now, node, queue, forced, depth):
     """Admit the first chunk of a queue if there is a place and memory; *forced* needs neither. The
     next one comes when it has begun: chunks begin in the order in which they are admitted.
 
-    What other nodes have begun goes before what none has: a chunk needs all of them, so places that
-    nodes give to different chunks are lost until they have caught up.
+    Chunks that other nodes have begun go before chunks that none has: a chunk needs all nodes, so
+    places that nodes give to different chunks are lost until they have caught up.
     """
     head = node * (c.queues + 1) + queue
     group = s.queue_group[queue]
@@ -123,7 +123,7 @@ def admit(s, c, now, node, queue, forced, depth):
 
 @compiled
 def _note_begun(chunks, begun, begun_count, n_nodes, queue, chunk, phase):
-    """A node has admitted a chunk: the first one begins it, with the last one it is done."""
+    """Note that a node has admitted a chunk: the first adds a record, the last one removes it."""
     first = queue * MOST_BEGUN
     count = begun_count[queue]
     for index in range(first, first + count):
@@ -172,7 +172,7 @@ def _begun_to_front(
 
 @compiled
 def _moved_to_head(chunks, slot_state, queue_head, queue_tail, n_nodes, head, node, chunk):
-    """Whether the chunk is in the queue, and now at its head."""
+    """Move a chunk to the head of the queue; False if it is not in the queue."""
     before = np.int64(-1)
     here = np.int64(queue_head[head])
     while here >= 0 and here != chunk:
@@ -193,8 +193,8 @@ def _moved_to_head(chunks, slot_state, queue_head, queue_tail, n_nodes, head, no
 
 @inlined
 def admit_any(s, c, now, node, depth):
-    """Admit what goes first of all queues while anything fits: what the queues share (contexts,
-    memory) goes to the chunk of lowest rank, of these to the one that has waited for longest."""
+    """Admit the first chunk of all queues while any fits: what queues share (contexts, memory) goes
+    to the chunk of lowest rank, of equals to the one that has waited longest."""
     queue = _first_that_fits(
         s.chunks, s.phases, s.slot_state, s.queue_head, s.queue_group, s.queue_taken, s.queue_limit,
         s.partition_used, s.partition_limit, s.pool_used, s.pool_limit, c.nodes, c.queues,
@@ -258,7 +258,7 @@ def _has_room(
     chunks, phases, partition_used, partition_limit, pool_used, pool_limit, partitions, pools,
     chunk, row, starts,
 ):
-    """Whether there are a context and the memory that a phase needs."""
+    """True if there are a context and the memory that a phase needs."""
     size = chunks[chunk].size_bytes
     pool = phases[row].pool
     into = phases[row].partition_in
@@ -278,7 +278,7 @@ def _has_room(
 
 @inlined
 def _enter_phase(s, c, now, node, queue, chunk, row, starts, depth):
-    """The head of a queue takes what its phase needs, and is loaded or begins."""
+    """Give the head of a queue the resources that its phase needs, and load or begin it."""
     head = node * (c.queues + 1) + queue
     local = s.chunks[chunk].slot * c.nodes + node
     size = s.chunks[chunk].size_bytes
@@ -324,8 +324,8 @@ def begin_phase(s, c, node, chunk, depth):
 
 @inlined
 def advance(s, c, now, node, part, way, depth):
-    """Go on with the program of a part's message, as far as what has arrived allows; returns also
-    the way of the last send."""
+    """Advance the program of a part's message as far as arrivals allow; returns also the way of the
+    last send."""
     at = part.program
     steps = part.steps
     if part.roles >= 0:
@@ -358,7 +358,8 @@ def advance(s, c, now, node, part, way, depth):
 
 @inlined
 def end_phase(s, c, now, node, chunk, depth):
-    """All messages of a phase have come to an end: give back, and let others and the chunk on."""
+    """End a phase whose messages have all ended: free its resources, let others and the chunk on.
+    """
     local = s.chunks[chunk].slot * c.nodes + node
     phase = s.slot_state[local].phase
     row = s.chunks[chunk].phase + phase
@@ -380,7 +381,7 @@ def end_phase(s, c, now, node, chunk, depth):
     if s.phases[row].pool >= 0:
         s.pool_used[node * c.pools + s.phases[row].pool] -= 1
     if c.pools > 0:
-        # Memory or a context may be what chunks of any queue wait for.
+        # Chunks of any queue may wait for the memory or the context.
         depth = later(s, depth, ADMIT_ANY, 0)
     elif s.phases[row].partition_in >= 0:
         for other in range(c.queues):
@@ -404,9 +405,9 @@ def end_phase(s, c, now, node, chunk, depth):
 
 @inlined
 def end_chunk(s, c, now, node, chunk, depth):
-    """A chunk has left a node; the last one of a call ends the task there.
+    """End a chunk at a node; the last one of a call ends the task there.
 
-    Returns also whether, if that is asked for, every node has got all messages of the chunk.
+    Returns also the status: WRONG_COUNT if counts are checked and a node's messages are not right.
     """
     status = DONE
     local = s.chunks[chunk].slot * c.nodes + node
@@ -447,7 +448,7 @@ def end_chunk(s, c, now, node, chunk, depth):
 
 @compiled
 def _counts_agree(chunks, phases, counters, expected, n_nodes, width, chunk):
-    """Whether every node has got exactly the messages of a chunk that ended."""
+    """True if every node has got exactly the messages of a chunk that ended."""
     for row in range(chunks[chunk].phase, chunks[chunk].phase + chunks[chunk].phases):
         slots = phases[row].width - 1
         for node in range(n_nodes):

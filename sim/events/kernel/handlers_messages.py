@@ -48,12 +48,12 @@ from sim.native.mark import inlined
 
 __all__ = ["arrive", "hop", "link_free", "packet", "send", "stage_of_chunk", "stage_of_message"]
 
-LOOK = (1 << 63) - 1  # its kind is LINK_FREE: after all that may ask for the link at that time
+LOOK = (1 << 63) - 1  # its kind is LINK_FREE: after all requests for the link at that time
 
 
 @inlined
 def _way_of(s, c, part, way, entry):
-    """The way of a part's messages by an entry; *way*, if it is that."""
+    """The way of a part's messages by an entry: *way* itself, if it is that one."""
     key = part.key | (np.int64(entry) << ENTRY_AT)
     if way.key != key:
         kind, pause = reception(s, c, entry)
@@ -75,7 +75,7 @@ def send(s, c, now, node, part, way, entry, goal):
     way = _way_of(s, c, part, way, entry)
     s.messages[part.column] += 1
     if way.direct > 0:
-        # One link and nothing before it: it is asked for here, without an event.
+        # One link and nothing before it: it is requested here, without an event.
         link = s.links[way.links + node]
         phase = (way.key >> PHASE_AT) & PHASE_MASK
         if must_wait(s, c, link, now, way.key >> CHUNK_AT, phase, way.amount, node):
@@ -98,11 +98,11 @@ def _go(s, c, now, since, part, way, link, goal):
 
 @inlined
 def _send_by_events(s, c, now, node, part, way, entry):
-    """Start a message that has more than a link before it."""
+    """Start a message by events: it has more than a single link ahead."""
     before = s.entries[entry].before
     before_end = s.entries[entry].before_end
     if c.tables and s.entries[entry].hops == 0 and s.entries[entry].slot == RELAYED:
-        # What the node itself waits for as a relay.
+        # The node itself is the relay that waits for it.
         enter_event(s, now, way.key | (ARRIVE if before == before_end else BEFORE), node)
     elif before == before_end:
         push_event(s, now, way.key | c.first_hop, node)
@@ -180,7 +180,8 @@ def hop(s, c, e, node):
 
 @inlined
 def _wait(s, c, link, now, key, node):
-    """A message waits for a link; the first one has the link looked after when it is free."""
+    """Line a message up for a link; the first in line schedules a look at the link when it is free.
+    """
     keeps = np.int64(keeps_turn(s, c, node))
     if line_up(s.registers, s.waiters, s.link, s.chunks, link, now, key, node, keeps):
         enter_event(s, s.link[link].free, np.int64(LOOK), link)
@@ -188,7 +189,7 @@ def _wait(s, c, link, now, key, node):
 
 @inlined
 def link_free(s, c, now, part, way, link):
-    """A link is free: the first of the messages that wait for it goes; returns its part and way."""
+    """Let the first of the messages that wait for a free link go; returns its part and way."""
     key, node, since = next_in_line(s.registers, s.waiters, s.link, link)
     entry = (key >> ENTRY_AT) & ENTRY_MASK
     part = part_of(s, c, part, key & PART_KEY)
@@ -267,7 +268,7 @@ def packet(s, p, c, e, node):
 def arrive(s, c, e, part, node):
     """A message has passed all stages of the node it was sent to.
 
-    Returns whether the program of its part may go on there, the depth, and the part at hand.
+    Returns True if the program of its part may go on there, the depth, and the part at hand.
     """
     goes = False
     depth = 0
@@ -288,7 +289,7 @@ def arrive(s, c, e, part, node):
 
 @inlined
 def _pass_on(s, c, e, node):
-    """The node sends the message on to the next one of its way."""
+    """Forward the message to the next node of its way."""
     row = s.chunks[e.chunk].phase + e.phase
     s.messages[column_of(s, c, e.chunk, row)] += 1
     onward = np.int64(s.entries[e.entry].onward)

@@ -50,7 +50,7 @@ def enter_first_tasks(s):
 
 @inlined
 def start_task(s, c, now, node, task, depth):
-    """A task waits for nothing any more. Returns also whether there was room for its chunks."""
+    """Start a task that waits for nothing any more. Returns also whether its chunks found room."""
     record = s.graph_first[s.node_graph[node]] + task
     local = node * c.max_tasks + task
     if s.task_ready[local] < 0:
@@ -86,8 +86,8 @@ def start_task(s, c, now, node, task, depth):
 
 @inlined
 def _takes_turn(s, c, node, task, call):
-    """Whether the stream of a collective or of messages is free, or has been handed to it; else it
-    lines up."""
+    """Take the stream of a collective or of messages if it is free or has been handed to the task,
+    and return True; else line up."""
     stream = s.calls[call].stream
     if stream < 0:
         return True
@@ -107,7 +107,7 @@ def _takes_turn(s, c, node, task, call):
 
 @inlined
 def _pass_stream(s, c, node, call, depth):
-    """What has waited for longest gets the stream of a collective or message that has ended."""
+    """Hand the stream of a collective or message that has ended to the task that waited longest."""
     stream = s.calls[call].stream
     if stream >= 0:
         at = node * c.streams + stream
@@ -121,7 +121,7 @@ def _pass_stream(s, c, node, call, depth):
 
 @inlined
 def _queue_computation(s, c, node, task, local):
-    """Into the list of ready computations, in the order of numbers."""
+    """Insert a task into the list of ready computations, in the order of numbers."""
     before = np.int32(-1)
     after = s.nodes[node].task_head
     while after >= 0 and after < task:
@@ -160,7 +160,7 @@ def _issue_chunks(s, c, now, node, call):
 
 @inlined
 def _take_slot(s, c, chunk):
-    """The first node that issues a chunk gives it a slot, at rest on all nodes."""
+    """Give a chunk a slot, at rest on all nodes, when the first node issues it."""
     s.numbers[FREE_SLOTS] -= 1
     slot = s.free_slots[s.numbers[FREE_SLOTS]]
     s.chunks[chunk].slot = slot

@@ -1,12 +1,12 @@
 """Messages that wait for a link: collectives take turns in order of time, and a turn of a
 collective goes to the message of the chunk with most phases to go.
 
-What a chunk still has to do after a message is a part of the longest way to the end of its
-collective, so the message of a last phase can wait best. But what has begun at a node holds places,
-contexts and memory. While chunks of the node wait to begin a phase, which may need these, its
+The phases that a chunk has left after a message are part of the critical path to the end of its
+collective, so the message of a last phase can wait best. But chunks that have begun at a node hold
+places, contexts and memory. While chunks of the node wait to begin a phase, and may need these, its
 messages keep the turns with which they come: nothing passes them. Phases of different collectives
-do not compare. A message under way is not interrupted. For a message that nothing may pass, when it
-is served is known at once if no other waits, so a link that carries one phase needs no event more.
+are not compared. A message on a link is not interrupted. If nothing may pass a message and no other
+waits, its time of service is known at once, so a link that carries one phase needs no extra event.
 """
 
 import numpy as np
@@ -20,13 +20,13 @@ __all__ = ["keeps_turn", "line_up", "must_wait", "next_in_line"]
 
 @inlined
 def keeps_turn(s, c, node):
-    """Whether nothing may pass a message that *node* sends now; switches have no chunks."""
+    """True if nothing may pass a message that *node* sends now; switches have no chunks."""
     return node < c.nodes and s.nodes[node].waiting > 0
 
 
 @inlined
 def must_wait(s, c, link, now, chunk, phase, amount, node):
-    """Whether a message of *amount* bytes lines up: others do, or it may be passed on a busy link.
+    """True if a message of *amount* bytes lines up: others do, or it may be passed on a busy link.
 
     Requests, which have no payload, have a virtual channel of their own. Messages to single nodes
     are chunks without phases, which nothing passes.
@@ -49,7 +49,7 @@ def _phases_left(chunks, key):
 
 @inlined
 def _stays(chunks, waiters, place, call, left):
-    """Whether a message of that call, with *left* phases to go, may not pass one that waits."""
+    """True if a message of *call*, with *left* phases to go, may not pass the one at *place*."""
     key = waiters[place].key
     return chunks[key >> CHUNK_AT].call == call and (
         waiters[place].keeps > 0 or _phases_left(chunks, key) >= left
@@ -58,10 +58,10 @@ def _stays(chunks, waiters, place, call, left):
 
 @compiled
 def line_up(registers, waiters, link, chunks, number, now, key, node, keeps):
-    """Put a message into the line of link *number*; returns whether it is alone there.
+    """Put a message into the line of link *number*; returns True if it is alone there.
 
-    Behind the last one of its collective that it may not pass, each moves to the place of the next
-    one of the collective, the last of them to the end of the line.
+    It goes behind the last one of its collective that it may not pass: there each moves to the
+    place of the next one of the collective, the last of them to the end of the line.
     """
     first = link[number].first
     last = link[number].last

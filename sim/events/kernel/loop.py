@@ -1,6 +1,6 @@
 """The event loop: instances, steps, resources and time.
 
-A few words are all the kernel knows. A *chunk* passes its *phases* on each node. In a phase a node
+The kernel knows a few words only. A *chunk* passes its *phases* on each node. In a phase a node
 runs a *program* once per message: wait for a counter, send, and so on. A message occupies the
 *units* of the sending endpoint (stages before), the *links* of its route, and the units of the
 receiving endpoint (stages after); then it counts at the receiver. *Queues* bound how many chunks
@@ -9,8 +9,8 @@ memory how many bytes. *Tasks* are computations and collective calls.
 
 Resources serve in the order of requests. A request is an event, so that order is that of time and,
 at equal times, of keys; see :mod:`sim.events.kernel.queue`. On links, messages of chunks with more
-phases to go pass others of their collective (:mod:`sim.events.kernel.lines`). What an event entails
-at its node at the same time is *work*, on a stack: the last is done first.
+phases to go pass others of their collective (:mod:`sim.events.kernel.lines`). Consequences of an
+event at its node at the same time are *work*, on a stack: the last is done first.
 """
 
 import numpy as np
@@ -95,7 +95,7 @@ _SPARE = 1 << 20  # events and buckets that one bucket of events may enter, at m
 
 @compiled
 def run(s, p):
-    """Run until nothing is left to do; returns DONE or what there was no room for.
+    """Run until nothing is left to do; returns DONE or the reason for which the run ended.
 
     *p* is the :class:`~sim.events.kernel.packets.PacketState`, or None for messages that travel
     whole. Each is compiled apart.
@@ -190,7 +190,7 @@ def run(s, p):
 
 @inlined
 def _fetch(s, c, part, way, node):
-    """Have what the next node needs sent: it does what this one does, and large systems do not fit
+    """Prefetch the data of the next node, which does the same as this one: large systems do not fit
     into the caches."""
     if part.key >= 0 and node < c.nodes:
         prefetch(s.counters, part.counters + node * part.width)
@@ -201,9 +201,9 @@ def _fetch(s, c, part, way, node):
 
 @inlined
 def _work_off(s, c, now, node, part, way, goes, depth, reserve):
-    """Do what follows at this node, now, first (if it *goes*) the program of the part at hand.
+    """Do all work at this node and time, first (if it *goes*) the program of the part at hand.
 
-    Returns also whether it concerned tasks, and the part and way at hand.
+    Returns the status, whether work concerned tasks, and the part and way at hand.
     """
     status = DONE
     tasks = False

@@ -1,14 +1,14 @@
-"""Packets, flits, virtual channels and credits: what happens to a message on the network.
+"""Packets, flits, virtual channels and credits: messages on the network at packet granularity.
 
 A message waits in the *injection port* of the first link of its route and is cut into packets, one
 at a time. A packet needs a free *place* in a virtual channel (VC) at the far end of a link, and
-holds it until its last flit has left that buffer and the news of it (a credit) is back. A VC has as
-many places as whole packets fit into its buffer, and packets cross a link as one *unit* (virtual
+holds it until its last flit has left that buffer and the credit for it is back. A VC has as many
+places as whole packets fit into its buffer, and packets cross a link as one *unit* (virtual
 cut-through). A packet longer than the buffer has the VC to itself and crosses flit by flit
-(wormhole), every flit needing room. A link sends one unit at a time, of whoever asked
-first; a port asks again for its next packet when it has been served, so ports take turns.
+(wormhole), every flit needing room. A link sends one unit at a time, in the order of requests; a
+port asks again for its next packet when it has been served, so ports take turns.
 
-A link that is free while somebody waits for a place or for room is *starved*; how long, is counted.
+A link that is free while a packet waits for a place or for room is *starved*; that time is counted.
 
 A *lane* is one class of the VCs of a link, a *port* the queue of packets that come from one lane
 (or from the node) and go to another: no packet waits behind one that goes elsewhere. Nothing
@@ -167,7 +167,7 @@ def _ask(ports, lanes, port, now):
 
 @compiled
 def _look(wires, events, buckets, heap, cache, reg, wire, now):
-    """See to it that the link is looked at as soon as it is free."""
+    """Schedule a look at the link as soon as it is free."""
     time = max(now, wires[wire].free)
     if wires[wire].wake != time:
         wires[wire].wake = time
@@ -271,7 +271,7 @@ def _send(p, events, buckets, heap, cache, reg, now, wire):
     nothing = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(-1))
     number = p.packet_numbers
     n_nodes = number[NODES]
-    # Who has asked first? Packets under way, then those that have crossed a dateline, win ties.
+    # The first request wins; ties go to packets that hold a VC, then to those past a dateline.
     segment = np.int64(p.wires[wire].first)
     oldest = p.packet_segments[segment].since if segment >= 0 else np.int64(1) << 62
     lane = np.int64(-1)

@@ -58,9 +58,9 @@ def queue_arrays(events: int, buckets: int) -> EventQueue:
 
 @inlined
 def line_of(time, key):
-    """The line of the cache for a bucket. All bits of a key must tell: those of the chunk are its
+    """The line of the cache for a bucket. All bits of a key must count: those of the chunk are its
     highest. A bucket is found there or in the other line of a pair: two that fill in turns would
-    drive each other out of a single line, and each event would begin a new bucket."""
+    evict each other from a single line, and each event would begin a new bucket."""
     mixed = time + key * 0x1E3779B97F4A7C15
     mixed = (mixed ^ (mixed >> 29)) * 0x3F58476D1CE4E5B9
     return (mixed >> (64 - CACHE_BITS)) & ((1 << CACHE_BITS) - 1)
@@ -105,8 +105,7 @@ def free_waiter(waiters, reg, place):
 def push(events, buckets, heap, cache, reg, time, key, node):
     """Enter an event."""
     event = new_event(events, reg, node)
-    # Nodes that do the same one after the other fill one bucket: what is found in the cache at once
-    # is found without it as well.
+    # Nodes that do the same one after the other fill one bucket: try the last one before the cache.
     line = np.int64(-1)
     bucket = reg[LAST_BUCKET]
     if buckets[bucket].time != time or buckets[bucket].key != key:
@@ -149,7 +148,7 @@ def push(events, buckets, heap, cache, reg, time, key, node):
 
 @compiled
 def enter(events, buckets, heap, cache, reg, time, key, node):
-    """:func:`push` where it happens rarely: a call, which is compiled in a fraction of the time."""
+    """:func:`push` for rare events: a call, which is compiled in a fraction of the time."""
     push(events, buckets, heap, cache, reg, time, key, node)
 
 

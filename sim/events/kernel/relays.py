@@ -1,9 +1,9 @@
 """Switches that wait for the messages of several senders, reduce them, and send on.
 
-A load takes entries of the table at a port before it goes on, as many as the packets that it asks
-for. What is added there meanwhile goes through the adders of the port, packet by packet; with the
-sum the entries are free. At its first switch a load waits for them, in order; further on it goes on
-without.
+A load takes entries of the table at a port before it goes on, one for each packet that it asks for.
+Operands that are added there go through the adders of the port, packet by packet; when the sum is
+complete the entries are free. At its first switch a load waits for entries, in order; at later ones
+it goes on without.
 """
 
 import numpy as np
@@ -50,7 +50,7 @@ ENTRY_FIELD = ~np.int64(ENTRY_MASK << ENTRY_AT)
 
 @inlined
 def _place(s, e, row, number, node):
-    """Where the arrivals of a message at a switch are counted."""
+    """Index of the counter of a message's arrivals at a switch."""
     place = s.relays[number].number * s.numbers[VERTICES] + node
     at = s.chunks[e.chunk].slot * s.numbers[RELAY_WIDTH] + s.phases[row].relays
     return at + place * s.phases[row].messages + e.message
@@ -85,7 +85,7 @@ def relay(s, c, e, node):
                 s.pools[pool].free = begin + busy
                 now = begin + busy * s.pools[pool].lanes
             elif kind == OWN:
-                # It waits for the home store, and others behind it do.
+                # It waits for the home store, and so do others behind it.
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held * s.packet_bytes[0]
                 size /= s.phases[row].messages
                 reads = CLASSES * pool + READS
@@ -110,7 +110,7 @@ def relay(s, c, e, node):
         if goes:
             s.relay_counts[at] = 0
             if kind == HOME and c.tables:
-                # Of what has come last; then the sum is read.
+                # The home store takes the last arrival; then the sum is read.
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held * s.packet_bytes[0]
                 now = max(now, s.pools[pool].home)
                 now += 2 * time_on_link(s, pool, size / s.phases[row].messages)
@@ -142,9 +142,9 @@ def relay(s, c, e, node):
 
 @inlined
 def _given_way(s, pool, now):
-    """When the rest of a sum leaves whose first entry has given way. It has taken another; what is
-    still to come to the table has that give way at once, or else it is overdue at the end of the
-    first period in all of which it was there."""
+    """Time at which the rest of a sum leaves whose first entry was evicted. The rest has taken
+    another entry; operands that are still to come to the table evict that one at once, or else it
+    is overdue at the end of the first whole period in which it was there."""
     period = s.numbers[TIMEOUT_FS]
     if period == 0 or s.pools[pool].open >= s.pools[pool].most or s.nodes[0].waiting > 0:
         return now
@@ -153,8 +153,8 @@ def _given_way(s, pool, now):
 
 @inlined
 def _turn_of_own(s, pool, now):
-    """When an own operand is asked for: others' are by turns, so of the places to read into every
-    second one is the most that own ones get."""
+    """Time at which an own operand is requested: own ones and others' take turns, so own ones get
+    at most every second place to read into."""
     reads = CLASSES * pool + READS
     place = s.windows[reads].first + s.windows[reads].next
     if s.credits[place] <= now:
@@ -166,9 +166,9 @@ def _turn_of_own(s, pool, now):
 
 @inlined
 def _before_own(s, pool, reads, now):
-    """When those have left that an own operand waits for. Where reading is what answers wait for,
-    the endpoint asks for its own and for others' by turns, and only those in the places to read
-    into are before it; where credits are, loads wait, too, and it is one of them."""
+    """Time at which the operands have left that an own one waits for. Where answers wait for reads,
+    the endpoint requests own and others' operands in turn, and only those in the places to read
+    into are before it; where they wait for credits, loads wait, too, and it is one of them."""
     answers = reads - READS + PARTIAL
     by_credits = s.windows[answers].away_fs * s.windows[reads].places
     by_reads = s.windows[reads].away_fs * s.windows[answers].places
@@ -179,8 +179,8 @@ def _before_own(s, pool, reads, now):
 
 @compiled
 def taken(pools, pool, needed, first):
-    """Whether a load that is the first has got the entries that it needs: all that there are, where
-    it needs more."""
+    """Take the entries that a load needs, all of the table where it needs more; False if it is not
+    the *first*, or too few are free."""
     needed = min(max(needed, 1), np.int64(pools[pool].most))
     if not first or needed > pools[pool].left:
         return False
@@ -190,7 +190,7 @@ def taken(pools, pool, needed, first):
 
 @compiled
 def line_up(registers, waiters, pools, pool, key, node, needed):
-    """A load waits behind others."""
+    """Put a load, or a sum that has entries, behind others in the list of its table."""
     place = new_waiter(waiters, registers, node)
     waiters[place].key = key
     waiters[place].since = needed
@@ -203,7 +203,7 @@ def line_up(registers, waiters, pools, pool, key, node, needed):
 
 @inlined
 def _give(s, pool, needed, now):
-    """Entries are free: the loads that wait for them go on."""
+    """Free entries, and let the loads that wait for them go on."""
     s.pools[pool].left += min(max(needed, 1), np.int64(s.pools[pool].most))
     place = np.int64(s.pools[pool].first)
     while place >= 0 and taken(s.pools, pool, s.waiters[place].since, True):
@@ -216,7 +216,7 @@ def _give(s, pool, needed, now):
 
 @inlined
 def _send_on(s, c, e, node, row, number, now):
-    """The sends of a relay, after what their steps take."""
+    """Make the sends of a relay, after the stages of their steps."""
     for entry in range(s.relays[number].first, s.relays[number].end):
         goal = s.peers[s.entries[entry].peers + node]
         if goal >= 0:
@@ -240,10 +240,10 @@ def _send_on(s, c, e, node, row, number, now):
 
 @compiled
 def credit(windows, credits, packet_bytes, window, now, amount):
-    """When a message of *amount* bytes may go on a link, for the credits of its class; they are
-    used then."""
+    """Use credits of a class for a message of *amount* bytes; returns the time at which it may go
+    on the link."""
     begin = now
-    # What the packet before has left is filled first.
+    # The rest of the packet before is filled first.
     windows[window].left -= amount / packet_bytes[0]
     while windows[window].left < -1e-6:
         windows[window].left += 1
@@ -256,18 +256,18 @@ def credit(windows, credits, packet_bytes, window, now, amount):
 
 @inlined
 def lost(count):
-    """Whether the entry of a sum has given way, and no other operand has taken one since; with a
-    second one, its arrivals have `WITHOUT` twice."""
+    """True if the entry of a sum was evicted, and no other operand has taken one since; with a
+    second entry, its arrivals have `WITHOUT` twice."""
     return count // WITHOUT == 1
 
 
 @compiled
 def stored(registers, waiters, pools, chunks, relay_counts, pool, needed, at, chunk):
-    """Entries for the first operands of a message; the oldest ones give way where there are too
-    few. Returns how many do.
+    """Take entries for the first operands of a message, and evict the oldest messages where too few
+    are free. Returns the number of evicted messages.
 
     Messages stand in the list of their table in the order in which they came, until they are the
-    first and complete, or have given way.
+    first and complete, or are evicted.
     """
     pools[pool].left -= needed
     evicted = 0

@@ -1,7 +1,7 @@
-"""The arrays that the kernel runs on: what is given, and what changes.
+"""The arrays that the kernel runs on: those that are given, and those that change.
 
 Names of indices: node n of N, chunk c (one per call and piece), phase p, message m of a step,
-queue q, unit u, task t. A *chunk state* is what one node knows of one chunk; there is a slot for
+queue q, unit u, task t. A *chunk state* is the state of one chunk at one node; there is a slot for
 every chunk in flight.
 """
 
@@ -41,10 +41,10 @@ I8, I4, I2, I1, F8 = np.int64, np.int32, np.int16, np.int8, np.float64
 STEP = np.dtype([("slot", I4), ("count", I4), ("entry", I4), ("entries", I4)])
 PROGRAM = np.dtype([("first", I4), ("steps", I4)])
 # A send: `hops` routes at `links`, the peers at `peers`; classes are ranges of stages. `slot` -1:
-# the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too; -2: the peer
+# the peer forwards it as entry `onward`, or it is of a transfer, if that is -1 too; -2: the peer
 # is a switch, relay `onward`. `asks`: headers that ask for data, as a fraction likewise, which take
-# time of links; `traffic`: the class whose credits it needs, or -1; `reads`: an operand, behind
-# which others wait until it has left.
+# time of links; `traffic`: the class whose credits it needs, or -1; `reads`: 1 for an operand,
+# behind which others wait until it has left.
 ENTRY = np.dtype(
     [
         ("fraction", F8),
@@ -63,22 +63,22 @@ ENTRY = np.dtype(
     ]
 )
 # A switch waits for as many messages as stand at `needs`, one number for each vertex, and sends
-# the entries from `first` to `end`. `number`: which it is of the relays of its phase. `kind`: what
-# it does with packets' entries of the tables at `table`, one number for each vertex: it takes
-# `held` of them, as a fraction of the chunk over a packet's bytes, or adds and gives them back;
-# `adds`: the relay that does so.
+# the entries from `first` to `end`. `number`: its number among the relays of its phase. `kind`: its
+# use of packets' entries of the tables at `table`, one number for each vertex: it takes `held` of
+# them, as a fraction of the chunk over a packet's bytes, or adds and gives them back; `adds`: the
+# relay that does so.
 RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4), ("kind", I4),
                   ("adds", I4), ("table", I8), ("held", F8)])
-# The table at the port of a link, or, behind those of all links, the tables of a switch: entries
-# that are free, of how many; when its adders are free; the loads that wait, as messages do for
-# links, or what has entries; `open`: entries of sums that are not complete, with those that have
-# given way. Of the endpoint behind the port: when the next operand can leave, when the home store
-# is free, and when the next operand of its own has its turn (`own`). `lanes`: links in parallel, of
-# which each takes its time, that are one here.
+# The table at the port of a link, or, behind those of all links, the tables of a switch: `left` of
+# `most` entries are free; `free`: when its adders are; `first`, `last`: the loads that wait, as
+# messages do for links, or the sums that have entries; `open`: entries of sums that are not
+# complete, evicted ones included. For the endpoint behind the port: when the next operand can leave
+# (`operands`), when the home store is free (`home`), and when the next own operand has its turn
+# (`own`). `lanes`: links in parallel that are one here; each takes its own time for a message.
 POOL = np.dtype([("left", I8), ("most", I8), ("free", I8), ("first", I4), ("last", I4),
                  ("operands", I8), ("home", I8), ("lanes", I4), ("open", I8), ("own", I8)])
 # The credits of a class on a link, from `first` on: when each is back; `next`: the one that is used
-# next; `away`: for how long; `left`: of the last packet, what is not filled.
+# next; `away_fs`: time until it is back; `left`: the part of the last packet that is not filled.
 WINDOW = np.dtype([("first", I8), ("places", I4), ("next", I4), ("away_fs", I8), ("left", F8)])
 # `programs`: index into role_program, N entries, where the role matters, else -1.
 PHASE = np.dtype(
@@ -100,7 +100,7 @@ PHASE = np.dtype(
         ("relays", I8),
     ]
 )
-# `ahead`: the unit works so far in advance.
+# `ahead_fs`: time by which the unit works ahead.
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8),
                   ("ahead_fs", I8)])
 UNIT = np.dtype([("first", I8), ("servers", I4)])
@@ -112,8 +112,8 @@ CHUNK = np.dtype(
     [("size_bytes", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
 )
-# This, the counters and the links are what most events read and write: they are kept small, and
-# what an event needs of them lies together, because large systems are bound by memory.
+# Most events read and write this, the counters and the links: they are kept small, and the fields
+# that an event needs lie together, because large systems are bound by memory.
 CHUNK_AT_NODE = np.dtype(
     [("since", I8), ("next", I4), ("messages", I2), ("phase", I1), ("running", I1)]
 )
@@ -122,8 +122,8 @@ CHUNK_AT_NODE = np.dtype(
 LINK = np.dtype([("free", I8), ("bytes", I8), ("busy", I8), ("fs_per_byte", F8),
                  ("latency_fs", I8), ("dimension", I2), ("most_left", I2), ("first", I4),
                  ("last", I4)])
-# A message that waits for a link or an entry of a table, and the next one behind it. `keeps`: its
-# turn, nothing passes it; of what has entries, the chunk.
+# A message that waits for a link or an entry of a table, and the next one behind it. `keeps`: it
+# keeps its turn, nothing passes it; for a sum that has entries: its chunk.
 WAITER = np.dtype([("key", I8), ("since", I8), ("node", I4), ("next", I4), ("keeps", I4)])
 # `waiting`: chunks in the queues or being loaded.
 NODE = np.dtype(
@@ -159,8 +159,8 @@ class State(NamedTuple):
 
     Given: ``numbers`` (see :mod:`sim.events.kernel.constants`), tables of records as above,
     ``peers`` and ``links`` of the channels (one row of N per hop),
-    ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (of each
-    group; ``queue_taken`` of them are not given, ``queue_used`` have a chunk), ``partition_limit``
+    ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (places of
+    each group: ``queue_taken`` are not free, ``queue_used`` have a chunk), ``partition_limit``
     (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
     each directed link; ``waiters``, as many as events, or a single one if no message waits;
     ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages, width of the phase)
