@@ -356,7 +356,7 @@ def _first_turns(
     to send to it, so they are a step ahead from then on, and find links free: in step *k* there are
     ``leaves - 1 - k`` groups to wait for. The loss is the time beyond that of the steady state.
 
-    Where links grant the oldest operand first, leaves leave the first link one after the other and
+    Where links grant the oldest operand first, leaves pass the first link one after the other and
     do not meet again: nothing is lost.
     """
     made = {}
@@ -378,7 +378,7 @@ def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTime
     """A dimension as events see it: switch latencies count from a packet's last flit, and links
     have the share of their rate that payload gets.
 
-    Headers take a part of it, and with push what events have no resources for: no more operands can
+    Headers reduce it, and with push limits that events have no resources for: no more operands can
     be sent than the busiest home port takes, and between leaves they wait behind others
     (`behind_others`, `oldest_first`), with results, one for the operands of a leaf, beside them.
     Credits and reads are resources of events, and the answers of a pull pass one another.

@@ -108,8 +108,8 @@ def _limit(s, u, b, k, late):
 
 @compiled
 def _waits(s, u, b, k, late):
-    """True if a class waits for its oldest packet, passed often enough, as not all of its outputs
-    have stopped."""
+    """True if all packets of a class wait for the oldest: others have passed it often enough, and
+    one of its outputs has not stopped."""
     if u.passed[k] < _MOST_PASSED:
         return False
     return s.held[b, k, u.first[k] & s.held.shape[2] - 1, 4] & ~late != 0
