@@ -22,13 +22,13 @@ class CoreModel:
     Parameters
     ----------
     nodes : int
-        Of the torus.
+        Nodes of the torus.
     size_bytes : int
-        Of the all-reduce.
+        Vector of the all-reduce.
     network_bytes_per_s : float
-        Of all links of a node, headers deducted.
+        All links of a node together, headers deducted.
     load_bytes_per_s, write_bytes_per_s : float
-        Of one core.
+        Rates of one core.
     memory_bytes_per_s : float
         Shared by all cores.
     step_s : float
@@ -54,7 +54,7 @@ class CoreModel:
 
     @property
     def sent_bytes(self) -> float:
-        """By every node: 2 (N-1)/N of the vector."""
+        """Bytes that every node sends: 2 (N-1)/N of the vector."""
         return 2 * (self.nodes - 1) / self.nodes * self.size_bytes
 
     def rate(self, cores: int) -> float:
@@ -62,16 +62,16 @@ class CoreModel:
         return min(self._remote_rate(cores), self._local_rate(cores))
 
     def seconds(self, cores: int) -> float:
-        """Of the whole all-reduce, part after part."""
+        """Duration of the whole all-reduce, with its parts one after the other."""
         local = self.sent_bytes / self._local_rate(cores)
         return local + self.sent_bytes / self._remote_rate(cores) + self.steps * self.step_s
 
     def utilisation(self, cores: int) -> float:
-        """Share of the network's bandwidth that is used, headers included in neither."""
+        """Share of the network's payload bandwidth that is in use."""
         return self.sent_bytes / self.network_bytes_per_s / self.seconds(cores)
 
     def ideal_utilisation(self, cores: int) -> float:
-        """The same, all parts and overheads hidden but the slowest."""
+        """Utilisation if all other parts and overheads hide behind the slowest part."""
         return self.rate(cores) / self.network_bytes_per_s
 
     def cores_to_fill(self) -> int:
@@ -87,7 +87,7 @@ class CoreModel:
         return min(self.network_bytes_per_s, cores * self.write_bytes_per_s)
 
     def _local_rate(self, cores: int) -> float:
-        """Of the sum, in bytes sent; memory has the local write to take beside the loads."""
+        """Rate of the local sum, in bytes sent; memory takes the local write beside the loads."""
         if cores < 1:
             raise ValueError(f"cores must be at least 1, not {cores!r}")
         return min(

@@ -46,12 +46,12 @@ class Mlp:
 
     @property
     def weights(self) -> int:
-        """Of one layer."""
+        """Weights of one layer."""
         return self.width * self.width
 
     @property
     def gradient_bytes(self) -> int:
-        """Of one layer."""
+        """Bytes of one layer's gradients."""
         return self.weights * self.element_bytes
 
 
@@ -62,7 +62,7 @@ class Worker:
     Parameters
     ----------
     flops_per_s
-        Of all its cores, in forward and backward passes.
+        All its cores together, in forward and backward passes.
     update_bytes_per_s
         Memory bandwidth of the weight update, which reads weights and gradients and writes
         weights.
@@ -116,7 +116,7 @@ class AllReduceTime:
 
     @property
     def limit(self) -> str:
-        """What is slowest: ``network``, ``adders`` or ``host bus``."""
+        """Slowest part: ``network``, ``adders`` or ``host bus``."""
         parts = {"network": self.ring_s, "adders": self.add_s, "host bus": self.memory_s}
         return max(parts, key=lambda part: parts[part])
 
@@ -142,13 +142,13 @@ def trace_s(layers: Sequence[LayerTime]) -> float:
 
 
 def overlapped(layers: Sequence[LayerTime]) -> TrainingTime:
-    """The trace, with what is exposed: its length less all computations."""
+    """An iteration as traced; ``exposed_s`` is its length minus all computations."""
     alone = naive([replace(layer, all_reduce_s=0.0) for layer in layers])
     return replace(alone, exposed_s=max(0.0, trace_s(layers) - alone.total_s))
 
 
 def naive(layers: Sequence[LayerTime]) -> TrainingTime:
-    """One thing after the other: every all-reduce is exposed."""
+    """An iteration without overlap: every all-reduce is exposed."""
     return TrainingTime(
         forward_s=sum(layer.forward_s for layer in layers),
         backward_s=sum(layer.backward_s for layer in layers),
@@ -183,13 +183,13 @@ class SmartNicModel:
     additions_per_s
         P_FPGA: lanes times clock.
     host_bytes_per_s
-        Of PCIe in one direction; the default is Gen3 x8, 8 lanes of 8 Gbit/s with 128b/130b.
+        PCIe in one direction; the default is Gen3 x8, 8 lanes of 8 Gbit/s with 128b/130b.
     half_duplex : bool
         Reads and writes of host memory share the bandwidth.
     passes : str
-        What goes through the adders: ``"sums"``, the additions alone, N - 1 chunks;
+        Data that pass through the adders: ``"sums"``, the additions alone, N - 1 chunks;
         ``"reduction"``, also the chunk with which a rank begins, N chunks (the RTL in
-        ``hw/smartnic``); ``"both"``, what is sent in both halves of the ring, 2 (N - 1) chunks.
+        ``hw/smartnic``); ``"both"``, all sent in both halves of the ring, 2 (N - 1) chunks.
     """
 
     nodes: int
@@ -220,11 +220,11 @@ class SmartNicModel:
         return -(-elements // self.nodes)
 
     def sent_bytes(self, elements: int, element_bytes: int = 4) -> int:
-        """D: what a NIC sends, and receives, without compression: 2 (N - 1) chunks."""
+        """D: bytes that a NIC sends, and receives, without compression: 2 (N - 1) chunks."""
         return 2 * (self.nodes - 1) * self.chunk(elements) * element_bytes
 
     def all_reduce(self, elements: int, element_bytes: int = 4) -> AllReduceTime:
-        """The parts of an all-reduce of so many elements."""
+        """The parts of an all-reduce of *elements* elements."""
         n, chunk = self.nodes, self.chunk(elements)
         passed = {"sums": n - 1, "reduction": n, "both": 2 * (n - 1)}[self.passes]
         on_wire = self.sent_bytes(elements, element_bytes) / self.ratio

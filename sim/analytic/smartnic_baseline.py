@@ -13,7 +13,7 @@ SCHEMES = ("ring", "rabenseifner", "binomial")
 
 @dataclass(frozen=True, kw_only=True)
 class MpiCost:
-    """Messages that a node sends one after the other, and bytes of them per byte of the vector."""
+    """Messages that a node sends in sequence, and the bytes sent per byte of the vector."""
 
     steps: int
     volume: float
@@ -59,16 +59,16 @@ class BaselineSystem:
     ----------
     nodes : int
     cores, communication_cores : int
-        Of a worker, and those of them that are set aside while communication overlaps. All of them
-        compute in the forward pass, which overlaps with nothing.
+        Cores of a worker, and those set aside while communication overlaps. All of them compute
+        in the forward pass, which overlaps with nothing.
     core_bytes_per_s : float
-        What one core sends, with all copies and additions that this takes.
+        Rate at which one core sends, including all copies and additions that this takes.
     naive_bytes_per_s : float or None
-        The same of the core that also computes, as all others do (`naive`); None: no slower.
+        The same for the core that also computes, as all others do (`naive`); None: no slower.
     network_bytes_per_s : float
         Line rate in one direction.
     step_s : float
-        Latency of a message, by which the steps of an all-reduce wait for each other.
+        Latency of a message, which every step of an all-reduce adds.
     scheme : str
         See :func:`mpi_cost`.
     """
@@ -97,7 +97,7 @@ class BaselineSystem:
         check_at_least(self, 0, "step_s")
 
     def all_reduce_s(self, size_bytes: float, *, cores: int | None = None) -> float:
-        """Of one vector, sent by so many cores (None: those set aside)."""
+        """Duration for one vector that *cores* cores send (None: those set aside)."""
         sending = self.communication_cores if cores is None else cores
         return self._all_reduce_s(size_bytes, sending * self.core_bytes_per_s)
 

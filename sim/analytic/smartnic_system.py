@@ -36,10 +36,10 @@ class NicSystem:
     latency_s : float
         From NIC to NIC: two cables and the switch.
     piece_bytes : int
-        What is passed on as soon as it has arrived: the payload of a frame. One piece per node is
-        a chunk of the simulation.
+        Unit that is passed on as soon as it has arrived: the payload of a frame. One piece per node
+        is a chunk of the simulation.
     pieces : int
-        Pieces on their way to a node, at most: what its two receive buffers hold, 1024 beats of
+        Most pieces in flight to a node: as many as its two receive buffers hold, 1024 beats of
         32 bytes each.
     """
 
@@ -53,7 +53,7 @@ class NicSystem:
 
     @property
     def network(self) -> Network:
-        """The switch; a way through it has two links."""
+        """The switch; a path through it has two links."""
         rate, latency_s = self.ethernet_bytes_per_s, self.latency_s / 2
         return Network(
             Dimension.switch(self.nodes, rate, latency_s, efficiency=self.ethernet_share)

@@ -1,4 +1,4 @@
-"""What a hierarchical all-reduce sends and reads per byte of payload, and the ceiling that follows.
+"""Traffic of a hierarchical all-reduce per byte of payload, sent and read, and its ceiling.
 
 Two algorithms (ASTRA-SIM, section III; ACE v1, Table 5): the *baseline* all-reduces the whole
 vector in one dimension after the other; the *enhanced* one reduce-scatters it in the first
@@ -33,10 +33,10 @@ class PhaseTraffic:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """How fast an endpoint can inject when phases are pipelined and links set the pace.
+    """The rate at which an endpoint can inject when phases are pipelined and links set the pace.
 
-    ``sent_per_byte`` of payload; ``injection_bytes_per_s`` over all links of a node; ``dimension``
-    that sets it; memory reads that a host and an engine need for it.
+    ``sent_per_byte``: bytes sent per byte of payload; ``injection_bytes_per_s``: over all links of
+    a node; ``dimension``: the one that limits it; memory reads that a host and an engine need.
     """
 
     sent_per_byte: Fraction
@@ -47,7 +47,7 @@ class Ceiling:
 
     @property
     def read_ratio(self) -> float:
-        """How many times less an engine reads."""
+        """Memory reads of a host over those of an engine."""
         return self.host_reads_bytes_per_s / self.engine_reads_bytes_per_s
 
 
@@ -103,7 +103,7 @@ def sent_per_byte(
 def ring_host_reads(size: int) -> tuple[Fraction, Fraction]:
     """Bytes read and bytes sent, per byte of payload, by a ring all-reduce run by the host.
 
-    Of the ``size - 1`` messages of the reduce-scatter the first is read from the vector; every
+    The first of the ``size - 1`` messages of the reduce-scatter is read from the vector; every
     later one is the sum of a received and a local message, so two are read. The last received
     message is summed likewise, and that sum is the first message of the all-gather, whose other
     ``size - 2`` messages are received ones, read once. In all ``1 + 2 (size-2) + 2 + (size-2)``.
@@ -145,9 +145,9 @@ def endpoint_ceiling(
     shape, algorithm
         See :func:`all_reduce_phases`.
     bandwidths_bytes_per_s
-        Of a node into each dimension, all of its links there together.
+        A node's bandwidth into each dimension, all of its links there together.
     efficiency
-        Of all links.
+        Share of the bandwidth that carries payload, the same on all links.
     """
     if len(shape) != len(bandwidths_bytes_per_s):
         raise ValueError(

@@ -5,12 +5,12 @@ the event kernel (:mod:`sim.collectives.phases`), the programs of ACE's FSMs
 (:mod:`sim.collectives.fsm_program`) and the order of additions that numpy follows
 (:mod:`sim.collectives.golden`).
 
-What a *block* is depends on the collective, for a group of k:
+The meaning of a *block* depends on the collective. In a group of k:
 
-* reduce-scatter, all-reduce, broadcast: vectors are cut into k blocks. Everyone has all of them;
-  member b ends up with the sum of block b, or everyone with all sums, or with those of member 0.
-* all-gather: block b is what member b begins with. Everyone ends up with all of them.
-* all-to-all: block ``a * k + b`` is what member a has for member b.
+* reduce-scatter, all-reduce, broadcast: vectors are cut into k blocks, and all members have all of
+  them. Member b ends with the sum of block b, with all sums, or with the blocks of member 0.
+* all-gather: block b is the data that member b begins with. All members end with all blocks.
+* all-to-all: block ``a * k + b`` is the data that member a has for member b.
 """
 
 import math
@@ -45,11 +45,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Those who take part.
+    """The members that take part.
 
     ``shape``: members along each of the dimensions that the group spans, the first varying fastest
-    in their numbering. ``way``: 1 or -1, the direction of the ring that is used; ``number``: which
-    of a dimension's rings or switches it is.
+    in their numbering. ``way``: 1 or -1, the direction of the ring that is used; ``number``: the
+    index of that ring or switch in its dimension.
     """
 
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class Group:
         return math.prod(self.shape)
 
 
-# ---- Whom to send to.
+# ---- Peers to send to.
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Listed:
-    """The member that a list names for each, -1 for those that send nothing."""
+    """The member that a list names as the peer of each, -1 for members that send nothing."""
 
     members: tuple[int, ...]
 
@@ -113,15 +113,15 @@ class Listed:
 Peer: TypeAlias = Neighbour | Shift | Exchange | Listed
 
 
-# ---- What to send.
+# ---- Blocks to send.
 
 
 class At(NamedTuple):
-    """Where a block is sent: all members at once, as columns, so that a row of blocks each comes
-    of it.
+    """Sender and receiver of blocks: all members at once, as columns, so that expressions in them
+    yield a row of blocks for each member.
 
     ``rank`` and ``peer``: sender and receiver; ``to``: the entry of the round's peers; ``step``:
-    how often the round has been repeated.
+    repetitions of the round so far.
     """
 
     rank: Indices
@@ -132,26 +132,26 @@ class At(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """Every member sends blocks to its peers, all at the same time, and gets theirs.
+    """Every member sends blocks to its peers, all at the same time, and receives theirs.
 
-    A member begins when all that earlier rounds bring it is there.
+    A member begins once it has received all messages of earlier rounds.
 
     Parameters
     ----------
     to : Peer or a tuple of them
     send : function of At
-        The blocks: a number, a column (one per member) or a row of them per member. As many in
-        every step.
+        The blocks: a number, a column (one per member) or a row of them per member. Every step
+        sends the same number of blocks.
     reduce : bool
-        Receivers add the blocks to their own; otherwise they put them in their place.
+        Receivers add the blocks to their own; otherwise they replace their own.
     times : int
         Repetitions ("steps" of the round).
     on_arrival : bool
         Sums are made when a message arrives, not when the receiver next sends: where several
         messages meet, or the receiver sends nothing more.
     cascade : bool
-        A member waits for what this very round brings it before it sends, so that data run along
-        a tree or a chain.
+        A member sends only after it has received this round's messages itself, so that data run
+        along a tree or a chain.
     """
 
     to: Peer | tuple[Peer, ...]
@@ -166,12 +166,12 @@ class Round:
         return self.to if isinstance(self.to, tuple) else (self.to,)
 
     def blocks(self, group: Group, peer: Peer, step: int) -> Indices:
-        """What every member sends to a peer in a step: (members, blocks)."""
+        """Blocks that every member sends to a peer in a step: (members, blocks)."""
         rows = self._blocks(peer, np.arange(group.size), peer.ranks(group), step)
         return np.broadcast_to(rows, (group.size, rows.shape[1]))
 
     def count(self, group: Group) -> int:
-        """Blocks of a message, for which it is enough to ask member 0."""
+        """Blocks per message; all members send as many as member 0."""
         peer = self.peers[0]
         return len(self._blocks(peer, np.zeros(1, np.int64), peer.ranks(group)[:1], 0)[0])
 
@@ -184,7 +184,7 @@ class Round:
 class Algorithm:
     """A name, and the rounds of each collective that it does, as functions of the group.
 
-    An all-reduce that is not given is the reduce-scatter and then the all-gather.
+    If no all-reduce is given, it is the reduce-scatter followed by the all-gather.
     """
 
     name: str
@@ -201,7 +201,7 @@ class Algorithm:
         Raises
         ------
         ValueError
-            If the algorithm does not do that, or not in groups of this size.
+            If the algorithm does not do that collective, or not in groups of this size.
         """
         if not self.does(kind):
             known = ", ".join(each.value for each in CollectiveKind if self.does(each))
@@ -231,11 +231,11 @@ def held_at_start(kind: CollectiveKind, size: int) -> NDArray[np.bool_]:
 
 
 class Messages(NamedTuple):
-    """Blocks that are sent at the same time, one entry of the arrays for each, by source.
+    """Blocks that are sent at the same time, one entry of the arrays for each, ordered by source.
 
-    ``phase`` counts the algorithms that follow each other in a program; ``number`` says to which of
-    the round's ``peers`` a block goes; ``reduce`` what the target does with it. ``alone``: nobody
-    gets or sends more than one.
+    ``phase`` counts the algorithms that follow each other in a program; ``number`` is the index of
+    the block's peer in the round's ``peers``; ``reduce``: the target adds the block to its own.
+    ``alone``: no member sends or receives more than one block.
     """
 
     phase: int
@@ -249,8 +249,8 @@ class Messages(NamedTuple):
 
 
 def messages(rounds: Sequence[Round], group: Group, *, phase: int = 0) -> Iterator[Messages]:
-    """All that is sent, in an order in which it can be: what belongs together is sent before any
-    of it arrives."""
+    """All messages in a feasible order; those yielded together are all sent before any of them
+    arrives."""
     for each in rounds:
         count = each.count(group)
         alone = count == 1 and len(each.peers) == 1 and not isinstance(each.to, Listed)
@@ -274,8 +274,8 @@ def messages(rounds: Sequence[Round], group: Group, *, phase: int = 0) -> Iterat
 
 
 def _waves(source: Indices, target: Indices, order: Indices) -> Iterator[Indices]:
-    """The messages of a cascade, those first whose senders wait for nothing; all that one member
-    gets go together."""
+    """Split a cascade into waves, starting with senders that wait for nothing; all messages to one
+    member are in the same wave."""
     while len(order):
         waiting = np.isin(source[order], target[order])
         ready = ~np.isin(target[order], target[order[waiting]])
@@ -286,7 +286,7 @@ def _waves(source: Indices, target: Indices, order: Indices) -> Iterator[Indices
 
 
 def places_among_equals(keys: Indices) -> Indices:
-    """For each key, how many equal ones come before it."""
+    """For each key, the number of equal keys before it."""
     order = np.argsort(keys, kind="stable")
     sorted_keys = keys[order]
     first = np.searchsorted(sorted_keys, sorted_keys)

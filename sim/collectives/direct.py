@@ -1,4 +1,4 @@
-"""Direct: everyone sends to everyone at once, in either half; the network finds the way."""
+"""Direct: every member sends to all others at once, in either half; the network routes."""
 
 import itertools
 

@@ -1,14 +1,14 @@
-"""Carries out a plan on real data: vectors in, what every node ends up with out.
+"""Carries out a plan on real data: takes a vector per node, returns every node's final data.
 
-It does what the programs of the event kernel say, waits and all: a message that is kept waits until
-the next send adds it (``REDUCED``) or passes it on (``FORWARD``). Messages of a pair of nodes
-arrive in order, everything else happens in any order that the seed chooses. So a plan that yields
-the right numbers here waits for what it needs, adds every contribution once, and tells the endpoint
-which reads and additions it takes.
+It follows the programs of the event kernel, waits included: a kept message waits until the next
+send adds it (``REDUCED``) or passes it on (``FORWARD``). Messages of a pair of nodes arrive in
+order, everything else happens in any order that the seed chooses. So a plan that yields the right
+numbers here waits for what it needs, adds every contribution once, and tells the endpoint which
+reads and additions it takes.
 
-Order of additions: a partial sum that arrives is added to the node's own data, several that one
-wait has waited for in the order of their senders' numbers. So a result depends on the plan alone,
-bit for bit, and not on the order of events.
+Order of additions: a partial sum that arrives is added to the node's own data; several that end
+the same wait are added in the order of their senders' numbers. So a result depends on the plan
+alone, bit for bit, and not on the order of events.
 """
 
 import random
@@ -38,10 +38,10 @@ class ExecutionError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """``value[node]``: what a node ends up with; ``has``: which of it, of the same shape.
+    """``value[node]``: final data of a node; ``has``: True for elements it holds, same shape.
 
-    Shapes beyond the first axis: (elements) of a reduction or broadcast, of which a node has its
-    share or all; (members, elements) of an all-gather or all-to-all, by origin.
+    Shapes beyond the first axis: (elements) for a reduction or broadcast, of which a node has its
+    share or all; (members, elements) for an all-gather or all-to-all, by origin.
     """
 
     has: NDArray[np.bool_]
@@ -64,20 +64,20 @@ def execute(
     ----------
     network, plan, kind
     data : array
-        (nodes, elements); of an all-to-all (nodes, members, elements), the part for each member of
+        (nodes, elements); for an all-to-all (nodes, members, elements), the part for each member of
         the group.
     dimensions
         Those of the plan, None for all.
     seed : int
-        Of the order in which messages arrive and nodes work.
+        Chooses the order in which messages arrive and nodes work.
     add
-        Of what has been received and the node's own.
+        Adds received data and the node's own.
 
     Raises
     ------
     ExecutionError
-        If nodes wait for ever, a message has not the size that it claims, or a node sends what it
-        does not have.
+        If nodes wait for ever, a message differs from its claimed size, or a node sends data that
+        it does not have.
     """
     dims = list(range(len(network.shape))) if dimensions is None else list(dimensions)
     rank = group_ranks(network, dims)
@@ -113,12 +113,12 @@ def what_is_wrong(
     Parameters
     ----------
     elements : int
-        Of the vector of a node; of an all-to-all, for each member.
+        Elements of a node's vector; for an all-to-all, those for each member.
 
     Returns
     -------
     str or None
-        None if all is right; else what is not.
+        None if all is right, otherwise the first error.
     """
     dims = list(range(len(network.shape))) if dimensions is None else list(dimensions)
     rank = group_ranks(network, dims)
@@ -136,7 +136,7 @@ def what_is_wrong(
         nodes = np.flatnonzero(group == number)
         nodes = nodes[np.argsort(rank[nodes])]
         has, value, expected = made.has[nodes], made.value[nodes], expected_of(kind, data[nodes])
-        # Of a reduce-scatter every element is somewhere, once.
+        # After a reduce-scatter exactly one member has each element.
         there = has.sum(axis=0) == 1 if kind is CollectiveKind.REDUCE_SCATTER else has
         right = there & (np.where(has, value, expected) == expected)
         if not right.all():
@@ -150,7 +150,7 @@ def what_is_wrong(
 
 
 def expected_of(kind: CollectiveKind, data: NDArray[Any]) -> NDArray[Any]:
-    """What numpy says that the members of a group end up with, by rank."""
+    """Final data of the members of a group by rank, computed by numpy."""
     members = len(data)
     if kind is CollectiveKind.ALL_TO_ALL:
         return data.swapaxes(0, 1)
@@ -194,18 +194,18 @@ class _Run:
         self.choose = choose
         self.add = add
         self.nodes: list[_Node] = []
-        # Nodes that may have something to do, and the ways on which messages are.
+        # Nodes that may be able to advance, and (sender, receiver) pairs with messages in flight.
         self.todo: list[int | tuple[int, int]] = []
         self.ways: dict[tuple[int, int], deque[_Message]] = {}
         self.sent: dict[tuple[Send, int], Rows] = {}
         self.merging: dict[tuple[Relay, int], list[_Message]] = {}  # at switches
-        # What a fraction of 1 stands for; blocks of a size that does not divide differ.
+        # Elements of a fraction of 1; blocks differ in size where it does not divide evenly.
         parts = layout.members if layout.kind is CollectiveKind.ALL_TO_ALL else 1
         self.whole = layout.elements * parts
         self.rounding = 1e-6 + (layout.members if self.whole % layout.members else 0)
 
     def go(self, own: Sequence[dict[int, NDArray[Any]]]) -> list[_Node]:
-        """Let the nodes work until nothing is left to do."""
+        """Run the nodes until none of them can advance."""
         self.nodes = [_Node(data=data) for data in own]
         self.todo = list(range(len(self.nodes)))
         while self.todo:
@@ -237,7 +237,7 @@ class _Run:
         node.arrived.setdefault((message.phase, message.send.slot), []).append(message)
 
     def merge(self, switch: int, relay: Relay, message: _Message) -> None:
-        """A switch, or a member, adds what it has got, once all is there, and sends on."""
+        """Add a relay's messages at a switch, or a member, once all are there, and send on."""
         got = self.merging.setdefault((relay, switch), [])
         got.append(message)
         if len(got) < relay.needs[switch]:
@@ -266,7 +266,7 @@ class _Run:
     def passed(
         self, vertex: int, send: Send, what: dict[int, NDArray[Any]]
     ) -> dict[int, NDArray[Any]]:
-        """What is sent on: what has been merged; of members also what they have, or the sum."""
+        """Data to send on: those merged, or for a member also its own data or the sum of both."""
         if send.source is Source.FORWARD or vertex >= len(self.nodes):
             return what
         own = self.nodes[vertex].data
@@ -275,7 +275,7 @@ class _Run:
         return {piece: self.add(values, own[piece]) for piece, values in what.items()}
 
     def advance(self, number: int) -> bool:
-        """Make the node's next step if it may; returns whether it did."""
+        """Take the node's next step if it is ready; return True if it did."""
         node = self.nodes[number]
         if node.phase == len(self.phases):
             return False
@@ -328,7 +328,7 @@ class _Run:
         message: _Message,
         peer: int,
     ) -> None:
-        """Put pieces of what the sender has into a message, and this on its way."""
+        """Fill a message with pieces of the sender's data, and put it in flight."""
         try:
             message.what = {piece: data[piece] for piece in pieces}
         except KeyError:
@@ -357,7 +357,7 @@ class _Run:
             node.data[piece] = self.add(values, node.data[piece])
 
     def leave(self, number: int, phase: Phase) -> None:
-        """Finish the phase; what belongs to others by now is forgotten."""
+        """Finish the phase, and drop pieces that belong to others by now."""
         node = self.nodes[number]
         if phase.leaves is not Source.REDUCED:
             for message in node.mail:

@@ -1,8 +1,8 @@
 """Algorithms as programs for ACE's FSMs.
 
 A block that arrives is one receive instruction, which may add, store and send it on once. So an
-FSM does what sends every block along chains of neighbours: it adds one packet to its own data of a
-block, and passes every packet on to one neighbour at most. A ring can be run through in both
+FSM runs algorithms that send blocks along chains of neighbours: it adds one packet to its own data
+of a block, and passes every packet on to one neighbour at most. A ring can be run through in both
 directions at once; the second direction is the same program with predecessor and successor
 exchanged. The other limits are those of :mod:`hw.ace.isa` (widths of fields) and of the engine
 (words of a program store, steps that a packet can name).
@@ -37,7 +37,7 @@ PROGRAM_ENTRY: Mapping[CollectiveKind, int] = {
     CollectiveKind.REDUCE_SCATTER: 1,
     CollectiveKind.ALL_GATHER: 2,
 }
-"""The collectives of an engine, and where each stands in the program table."""
+"""The collectives of an engine, and the entry of each in the program table."""
 
 _TABLE_WORDS = 16
 _REDUCE, _STORE, _SEND, _RECEIVE = 1, 2, 4, 8
@@ -69,7 +69,7 @@ class Instruction:
 
 @dataclass(frozen=True, kw_only=True)
 class FsmProgram:
-    """Instructions for one FSM, and what its table entry must say.
+    """Instructions for one FSM, and the contents of its table entry.
 
     ``ready_ports`` are the links whose peers send to this program.
     """
@@ -84,7 +84,7 @@ class FsmProgram:
 
     @property
     def sends(self) -> int:
-        """Blocks that are sent, at first or onwards."""
+        """Blocks that are sent, own or forwarded ones."""
         return sum(bool(i.op.value & _SEND) for i in self.instructions)
 
     def table_entry(self, entry: int) -> int:
@@ -138,7 +138,7 @@ def ring_program(
     Raises
     ------
     ValueError
-        If the algorithm needs what FSMs cannot do.
+        If the algorithm needs more than FSMs can do.
     """
     if nodes < 2:
         raise ValueError(f"nodes must be at least 2, not {nodes!r}")
@@ -151,7 +151,7 @@ def ring_program(
         raise ValueError(f"collective must be one of {known}, not {collective.value}")
     code = _compile(algorithm, collective, Group(shape=(nodes,), way=direction))
     ahead, behind = Neighbour(direction), Neighbour(-direction)
-    # By peer: the port to it, and the one on which those that take us for this peer send.
+    # By peer: the port to it, and the port from ranks for which this rank is that peer.
     ports: dict[Peer, tuple[int, int]] = {ahead: (to_port, from_port), behind: (from_port, to_port)}
     firsts = [
         Instruction(
@@ -173,7 +173,7 @@ def ring_program(
                 op=Opcode(each.op),
                 block=each.block,
                 port=ports[code.peers[each.peer]][0] if sends else to_port,
-                # What an instruction does not use has always been filled like this.
+                # Fields that an instruction does not use have always been filled like this.
                 peer_step=each.peer_step if sends or not each.op & _REDUCE else nodes + 1,
                 contributions=each.contributions,
             )
@@ -203,7 +203,7 @@ def program_words(
     ports : (next, previous)
         Links to the next and the previous rank.
     algorithms
-        Of the collectives that are not done by the usual ring.
+        Those of the collectives that are not done by the usual ring.
 
     Raises
     ------
@@ -268,7 +268,7 @@ class _Code(NamedTuple):
     """Programs without ports.
 
     ``firsts``: (SENDs, fields of _Sent); ``receives``: (ranks, most receives, fields of
-    _Received), of which each rank has ``received``. ``peers``: what their fields stand for.
+    _Received), of which each rank has ``received``. ``peers``: those that ``peer`` numbers.
     """
 
     firsts: NDArray[np.int16]
@@ -321,7 +321,7 @@ def _compile(algorithm: Algorithm, kind: CollectiveKind, group: Group) -> _Code:
             incoming = incoming + operands[target, block]
         operands[target, block] = incoming
         carried[target, block] = step
-        # Those who get several at once count the last of them.
+        # Ranks that receive several at once count the last of them.
         received[target] = np.maximum(received[target], step + 1)
         code[target, step, 1] = block
         op[target, step] = _RECEIVE | now.reduce * _REDUCE

@@ -46,23 +46,23 @@ def carry_out(
     group: Group | None = None,
     add: Callable[[NDArray, NDArray], NDArray] = np.add,
 ) -> NDArray:
-    """What an algorithm leaves at every member, message by message.
+    """Carry out an algorithm message by message, and return the data that every member ends with.
 
     Parameters
     ----------
     algorithm, kind
     values : array, members x blocks x ...
-        What each one begins with; blocks as in :mod:`sim.collectives.algorithm`. Those that a
-        member does not have are not looked at.
+        Initial data of each member; blocks as in :mod:`sim.collectives.algorithm`. Those that a
+        member does not have are ignored.
     group : Group or None
         None for all members in one dimension.
     add
-        Of a partial sum that has been received and the member's own.
+        Adds a received partial sum and the member's own data.
 
     Returns
     -------
     array
-        Like *values*. Of a reduce-scatter, only block b of member b is complete.
+        Like *values*. After a reduce-scatter, only block b of member b is complete.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def carry_out(
             rank, block = now.source[lacking][0], now.block[lacking][0]
             raise ValueError(f"{algorithm.name}: member {rank} does not have block {block} to send")
         sent = values[now.source, now.block]
-        # One of those that meet after the other, in the order of their sources.
+        # Blocks that meet are added one after the other, in the order of their sources.
         turns = places_among_equals(now.target * held.shape[1] + now.block)
         for turn in range(int(turns.max(initial=-1)) + 1):
             these = turns == turn
@@ -91,7 +91,7 @@ def carry_out(
 def addition_order(
     algorithm: Algorithm, kind: CollectiveKind, group: Group
 ) -> NDArray[np.int64]:
-    """For each block the ranks in the order in which their contributions are added up.
+    """For each block, the ranks in the order in which their contributions are added up.
 
     Returns
     -------
@@ -140,18 +140,18 @@ def ring_all_reduce(
     op: ReduceOp = ReduceOp.SUM_F32,
     bidirectional: bool = True,
 ) -> np.ndarray:
-    """What every rank holds after an all-reduce, bit for bit.
+    """The vector that every rank holds after an all-reduce, bit for bit.
 
     Parameters
     ----------
     arrays : sequence of 1-D arrays of float32, int32 or uint32
         One vector per rank, all of the same length.
     partition : Partition
-        How the vectors are cut; with ``queues`` it decides which way each chunk travels, and so the
+        The cut of the vectors; with ``queues`` it decides which way each chunk travels, and so the
         order of additions.
     op : ReduceOp
     bidirectional : bool
-        Whether FSMs with odd numbers run the ring backwards.
+        FSMs with odd numbers run the ring backwards.
     """
     result = np.empty_like(arrays[0])
     way = _ways(partition, len(result), bidirectional)
@@ -171,7 +171,7 @@ def ring_partials(
     op: ReduceOp = ReduceOp.SUM_F32,
     bidirectional: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What passes a rank of an all-reduce or reduce-scatter, bit for bit.
+    """Partial results that pass a rank in an all-reduce or reduce-scatter, bit for bit.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def _partials(
     op: ReduceOp,
     sent: Callable[[NDArray], NDArray] = lambda total: total,
 ) -> Iterator[NDArray]:
-    """Sums that every rank makes, of all elements at once; what it passes on is *sent* of it."""
+    """Sums in the order of the ranks, all elements at once; a rank passes on *sent* of its sum."""
     place = np.arange(table.shape[1])
     total = table[order[0], place]
     yield total
@@ -225,7 +225,7 @@ def nic_all_reduce(
     op: ReduceOp = ReduceOp.SUM_F32,
     compress: bool = False,
 ) -> NDArray:
-    """What every rank holds after an all-reduce of smart NICs, bit for bit.
+    """The vector that every rank holds after an all-reduce of smart NICs, bit for bit.
 
     Block *b* of a round starts at rank *b* and goes up the ring: every rank adds its own. With
     *compress*, what a rank sends is rounded to the format of the NIC's codec, the complete block
@@ -258,7 +258,7 @@ def nic_ring_sums(
     op: ReduceOp = ReduceOp.SUM_F32,
     compress: bool = False,
 ) -> tuple[NDArray, NDArray]:
-    """What enters the encoders in an all-reduce of smart NICs, before it is rounded.
+    """Sums that enter the encoders in an all-reduce of smart NICs, before rounding.
 
     Parameters are those of `nic_all_reduce`.
 

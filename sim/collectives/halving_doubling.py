@@ -29,7 +29,7 @@ def _reduce_scatter(group: Group) -> list[Round]:
 
 
 def _all_gather(group: Group) -> list[Round]:
-    """In each round, all blocks that one has by then."""
+    """In each round, all blocks that a member has by then."""
 
     def double(mask: int) -> Round:
         def send(at: At) -> np.ndarray:

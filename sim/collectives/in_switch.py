@@ -1,12 +1,12 @@
 """Collectives through the reduction tables and multicast regions of switches (NVLink SHARP).
 
-The tree of a plane is what its links are: members at a switch, or at leaves that a spine joins, or
-at two leaves joined directly (DGX-2). Data pass each link of it once, up and down, in *sweeps*:
+The links of a plane form its tree: members at a switch, or at leaves that a spine joins, or at two
+leaves joined directly (DGX-2). Data pass each link of it once, up and down, in *sweeps*:
 
 * push: every member writes its operands; where they meet they are reduced, and the result is
   multicast.
-* pull: requests for what a member is responsible for are multicast; the others answer, answers are
-  reduced on their way back, the member adds its own operand and multicasts the sum.
+* pull: a member multicasts requests for the block that it is responsible for; the others answer,
+  answers are reduced on their way back, the member adds its own operand and multicasts the sum.
 
 A wave is done by all members at once, so the requests of a wave are one sweep of messages without
 payload (their headers count in the share of payload of the links), and answers leave when all
@@ -43,16 +43,16 @@ __all__ = ["MODES", "PULL_TURNS", "PULL_WHOLE", "PUSH_HOME", "in_switch_phase"]
 MODES = ("push", "pull")
 
 PUSH_HOME = "push home"
-"""Push of which all operands of an address meet in one table, at the switch of its home endpoint,
-so that links between switches carry those of all members below."""
+"""Push in which all operands of an address meet in one table, at the switch of its home endpoint,
+so that links between switches carry the operands of all members below."""
 
 PULL_TURNS = "pull turns"
-"""Pull of which each block has its requester, members taking turns: a load takes entries on its
-way, each member answers when it comes, and the sum goes on when all answers are there
-(`sim.collectives.turns`). All-reduce alone; the rest is as in pull."""
+"""Pull in which members take turns to request blocks: a load takes table entries on its way, each
+member answers when the load arrives, and the sum goes on when all answers are there
+(`sim.collectives.turns`). All-reduces only; other collectives run as in pull."""
 
 PULL_WHOLE = "pull whole"
-"""Pull whose requests the requester answers, too: its own operand travels to the switch like all
+"""Pull in which the requester answers as well: its own operand travels to the switch like all
 others (NVLink SHARP, whose load with reduction reads every replica)."""
 
 Indices = NDArray[np.int64]
@@ -79,7 +79,7 @@ def in_switch_phase(
     data : float
         Size of a node's data at the start of the phase over that of the chunk.
     prior : Source
-        Where the data of the first send come from.
+        Source of the data of the first send.
     ring : int
         The plane.
 
@@ -136,7 +136,7 @@ def _phase(
     *,
     count: int = 1,
 ) -> Phase:
-    """The sends of each step, each step after one message, the end after *count*."""
+    """A phase whose steps each wait for one message, and whose end waits for *count*."""
     network, dimension = sweeps.network, sweeps.dimension
     segments = [
         Segment(steps=1, slot=max(0, number - 1), count=min(1, number), sends=(sends,))
@@ -174,7 +174,7 @@ class Hop:
 
 
 class Sweeps:
-    """Sends through the tree of a plane, with what each switch on the way waits for."""
+    """Sends through the tree of a plane, with the messages that switches on the way wait for."""
 
     def __init__(self, network: Network, dimension: int, plane: int) -> None:
         dim = network.dimensions[dimension]
@@ -201,8 +201,8 @@ class Sweeps:
         self.spines = np.zeros(0, np.int64)
         if dim.kind is DimensionKind.FAT_TREE and dim.group < dim.size:
             self.group = dim.group
-            # Links come in pairs: up from a leaf, down to it. Of two leaves without a spine, each
-            # has a link of its own to the other.
+            # Links come in pairs: up from a leaf, down to it. Without a spine each of the two
+            # leaves has a link of its own to the other.
             self.out = self._hop(trunks[::2])
             self.into = self._fan(trunks[1::2]) if dim.spine else []
             self.spines = np.unique(target[trunks[::2]]) if dim.spine else self.spines
@@ -234,7 +234,7 @@ class Sweeps:
         return Hop(gaps[0], gaps[1])
 
     def stay(self, chosen: Indices) -> Channel:
-        """From a switch to itself: what it has reduced joins what others send it."""
+        """A channel from a switch to itself: its partial result joins those that others send it."""
         peer = np.full(self.network.vertices, -1)
         peer[chosen] = chosen
         return Channel(peer=peer, links=np.zeros((0, self.network.vertices), np.int64))
@@ -281,7 +281,7 @@ class Sweeps:
         return np.zeros((self.network.vertices, 0), np.int64)
 
     def _others(self, step: int) -> Indices:
-        """By rank: all but the member's own."""
+        """All blocks but the member's own, by rank."""
         return _without(np.arange(self.size)[:, None], self.size)
 
     def _own(self, step: int) -> Indices:
@@ -294,7 +294,7 @@ class Sweeps:
         return _without(self.at_leaf, self.size)
 
     def _of_peer(self, hop: Hop, *, own: bool, level: str) -> Callable[[int], Indices]:
-        """What belongs to the members behind a link of a switch, or what does not."""
+        """Blocks of the members behind a link of a switch, or (not *own*) all other blocks."""
         if level == "member":
             peer = np.where(hop.peer < 0, 0, hop.peer)
             ranks = self.rank[np.minimum(peer, self.network.nodes - 1)][:, None]
@@ -321,7 +321,7 @@ class Sweeps:
             climb = self.send(self.out, data, all_of_it, relay=top)
             first = self.relay(self.leaves, self.group, climb, held=data)
             return self.send(self.up, data, all_of_it, relay=first, source=source)
-        # Two leaves: that of the home reduces what the other has reduced.
+        # Two leaves: the home's leaf adds the partial result of the other.
         homes, away = self.leaves[self.home :: 2], self.leaves[1 - self.home :: 2]
         last = self.relay(away, 1, *down)
         back = self.send(self.out, data, all_of_it, relay=last, only=homes)
@@ -332,13 +332,13 @@ class Sweeps:
         return self.send(self.up, data, all_of_it, relay=first, source=source)
 
     def _tables(self) -> dict[str, Any]:
-        """The tables of leaves, of all ports together: homes follow each other."""
+        """The leaves' tables, those of all ports as one: blocks have homes at ports in turn."""
         table = np.full(self.network.vertices, -1)
         table[self.leaves] = len(self.network.link_source) + self.leaves
         return {"kind": RelayKind.STORE, "table": table}
 
     def home_push(self, data: float, source: Source) -> Send:
-        """As `whole`, but each leaf reduces what its own members are the homes of."""
+        """As `whole`, but each leaf reduces the blocks whose homes are its own members."""
         if not self.two_levels:
             return self.whole(data, source)
         leaves = self.size // self.group
@@ -370,10 +370,10 @@ class Sweeps:
         *,
         copies: int = 1,
     ) -> Send:
-        """From every leaf to the others: what belongs to their members, or (not *own*) to its.
+        """Send from every leaf to the others: blocks of their members, or (not *own*) of its own.
 
-        *out* and *into* are of one of so many *copies* from a leaf; what belongs to a leaf comes
-        from each of the others.
+        *out* and *into* are the sizes of one of the *copies* that a leaf sends; blocks of a leaf's
+        members come from each of the other leaves.
         """
         if not len(self.spines):
             return self.send(self.out, copies * out, passed, relay=goal, copies=copies)
@@ -398,8 +398,8 @@ class Sweeps:
         return self._two_way(0.0, 0.0, 0.0, nothing, nothing, nothing, None, down, source)
 
     def scatter(self, block: float, source: Source, *, slot: int, own: bool) -> Send:
-        """Operands up; to each member the sum of its block, without its own operand if that has
-        not been sent."""
+        """Operands up; down to each member the sum of its block, without its own operand if that
+        has not been sent."""
         down = tuple(
             self.send(
                 hop,
@@ -424,7 +424,7 @@ class Sweeps:
         )
 
     def gather(self, block: float, source: Source, *, slot: int) -> Send:
-        """Everyone's block up, and to each member those of the others."""
+        """Every member's block up, and down to each member those of the others."""
         down = tuple(
             self.send(
                 hop,
@@ -460,10 +460,10 @@ class Sweeps:
         *,
         held: float = 0.0,
     ) -> Send:
-        """Members to leaves, leaves to each other, leaves to members.
+        """Send from members to leaves, between leaves, and from leaves to members.
 
-        ``own``: a leaf gets from a spine what belongs to its members, what does not, or (None)
-        nothing.
+        ``own``: a leaf gets from a spine the blocks of its own members (True), all other blocks
+        (False), or nothing (None).
         """
         if not self.two_levels:
             root = self.relay(self.leaves, self.size, *down, held=held)

@@ -17,11 +17,11 @@ Rows = NDArray[np.int64]
 
 
 class Layout:
-    """Pieces of a chunk, numbered: the cuts of all phases; of an all-gather the members' vectors,
-    of an all-to-all (origin, destination) in one number.
+    """Numbered pieces of a chunk: between the cuts of all phases; in an all-gather the members'
+    vectors, in an all-to-all (origin, destination) in one number.
 
     ``blocks[phase][node][block]`` are the pieces of a block as the node's group counts them,
-    ``final[phase][node]`` those that the node has in the end.
+    ``final[phase][node]`` those that the node has at the end of the phase.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Layout:
         return blocks
 
     def _pieces_of(self, rows: list[list[list[Rows]]]) -> Rows:
-        """First element of each piece of a vector that is cut, and the end of the last."""
+        """First element of each piece of a vector that phases cut, and the end of the last."""
         if self.kind in (CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL):
             return np.zeros(0, np.int64)
         cuts = {0, self.elements}
@@ -108,7 +108,7 @@ class Layout:
         return np.array(sorted(cuts))
 
     def _numbers(self, rows: Rows) -> list[int]:
-        """The pieces that rows of the chunk are."""
+        """Numbers of the pieces that rows of the chunk consist of."""
         if not len(self._starts):
             return [int(row) for row in rows]
         if not len(rows):
@@ -117,7 +117,7 @@ class Layout:
         return list(range(first, end))
 
     def pieces(self, node: int, data: NDArray[Any]) -> dict[int, NDArray[Any]]:
-        """What a node begins with."""
+        """Pieces that a node begins with."""
         if self.kind is CollectiveKind.ALL_GATHER:
             return {int(self.rank[node]): data}
         if self.kind is CollectiveKind.ALL_TO_ALL:
@@ -125,7 +125,7 @@ class Layout:
         return {n: data[self.place(n)] for n in range(len(self._starts) - 1)}
 
     def place(self, piece: int) -> Any:
-        """Where a piece of the result belongs."""
+        """Index of a piece in the result."""
         if self.kind is CollectiveKind.ALL_TO_ALL:
             return piece // self.members
         if self.kind is CollectiveKind.ALL_GATHER:
@@ -134,7 +134,7 @@ class Layout:
 
 
 def _kept(kind: CollectiveKind, blocks: list[Rows], member: int, members: int) -> Rows:
-    """What a member has at the end of a phase."""
+    """Rows that a member has at the end of a phase."""
     if kind is CollectiveKind.REDUCE_SCATTER:
         return blocks[member]
     if kind is CollectiveKind.ALL_TO_ALL:

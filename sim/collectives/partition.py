@@ -1,4 +1,4 @@
-"""How the engines cut a vector into blocks. Every node computes the same cut."""
+"""The engines' cut of a vector into blocks. Every node computes the same cut."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class NicPartition:
-    """The smart NIC's cut of a vector: the sums that its planner does in hardware.
+    """The smart NIC's cut of a vector: the arithmetic that its planner does in hardware.
 
     Parameters
     ----------

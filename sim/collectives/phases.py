@@ -1,4 +1,4 @@
-"""From the rounds of an algorithm to a phase of the event kernel.
+"""Turns the rounds of an algorithm into a phase of the event kernel.
 
 Sends that differ in nothing but their blocks become one send of several steps, and members that
 do the same run the same program.
@@ -43,7 +43,7 @@ def make_phase(
     last: bool = True,
     backwards: bool = False,
 ) -> Phase:
-    """A collective in the groups that one dimension, or several at once, make.
+    """A collective in the groups of one dimension, or of several at once.
 
     Parameters
     ----------
@@ -52,20 +52,20 @@ def make_phase(
     data : float
         Size of a node's data at the start of the phase over that of the chunk.
     prior : Source
-        Where the data of the first send come from.
+        Source of the data of the first send.
     ring : int
-        Which of the dimension's rings or switches is used.
+        Index of the dimension's ring or switch that is used.
     number : int or None
-        The group's; None: that of the ring. Trees are mirrored by it.
+        Number of the group; None: that of the ring. It decides how trees are mirrored.
     last : bool
         No phase follows whose first send could make the sum that this one leaves.
     backwards : bool
-        Neighbours go round the ring the other way than its own.
+        Neighbours go round the ring against its own direction.
 
     Raises
     ------
     ValueError
-        If the algorithm does not do that, or not in groups of that size.
+        If the algorithm does not do that collective, or not in groups of that size.
     """
     lane, way = _lane_of(network, dimensions[0], ring)
     shape = tuple(network.shape[d] for d in dimensions)
@@ -117,8 +117,8 @@ def group_ranks(network: Network, dimensions: Sequence[int]) -> NDArray[np.int64
 class _Span:
     """Steps of a round whose sends differ in nothing but the blocks.
 
-    ``targets``: (peers, members), whom each one sends to, None where all send to all peers and get
-    as many. ``sends``: to each peer, by where the data come from.
+    ``targets``: (peers, members), the receiver of each send; None where every member sends to all
+    peers and receives as many messages. ``sends``: for each peer, by source of the data.
     """
 
     steps: int
@@ -126,7 +126,7 @@ class _Span:
     cascade: bool
     targets: NDArray[np.int64] | None
     sends: tuple[dict[Source, Send], ...]
-    then: Source  # what the receiver's next send finds
+    then: Source  # of the receiver's next send
 
 
 def _spans(
@@ -181,10 +181,10 @@ def _sent(each: Round, group: Group, peer: Peer, begin: int, step: int) -> NDArr
 
 
 def _cut(rounds: Sequence[Round]) -> Iterator[tuple[Round, int, int, bool]]:
-    """Rounds in spans: first step, number of steps, and whether it is the very last one.
+    """Rounds cut into spans: round, first step, number of steps, and True for the very last span.
 
-    The first step of a round sends what the round before has left, the last one of all may be
-    received differently; repetitions with other than one neighbour are steps of their own.
+    The first step of a round sends the data that the round before has left, the last one of all may
+    be received differently; repetitions with peers other than a neighbour are steps of their own.
     """
     for number, each in enumerate(rounds):
         final = number == len(rounds) - 1
@@ -207,7 +207,7 @@ class _Line(NamedTuple):
 
 
 def _program(spans: Sequence[_Span], rank: int, prior: Source) -> Program:
-    """What a member does."""
+    """The program of a member."""
     lines: list[_Line] = []
     received: dict[int, int] = {}
     unseen: list[int] = []  # slots in which messages have come since the member last waited
@@ -239,7 +239,7 @@ def _program(spans: Sequence[_Span], rank: int, prior: Source) -> Program:
 
 
 def _segments(lines: Sequence[_Line]) -> Iterator[Segment]:
-    """Single steps whose waits make an arithmetic progression are put together."""
+    """Join single steps whose waits form an arithmetic progression."""
     runs: list[list[_Line]] = []
     for line in lines:
         if runs and _continues(runs[-1], line):
@@ -309,6 +309,6 @@ def _lane_of(network: Network, dimension: int, ring: int) -> tuple[int, int]:
 
 
 def rings_of(network: Network, dimension: int) -> int:
-    """How many rings (or switches) a logical dimension offers."""
+    """Number of rings (or switches) that a logical dimension offers."""
     dim = network.physical(dimension)
     return 2 if dim is None else dim.lanes * dim.directions

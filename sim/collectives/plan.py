@@ -1,4 +1,4 @@
-"""From a collective on a network to a plan: which phases in which order, on which rings."""
+"""Turns a collective on a network into a plan: its phases, their order, and the rings they use."""
 
 import itertools
 import math
@@ -44,7 +44,7 @@ def register(algorithm: Algorithm) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmChoice:
-    """How collectives are to be done.
+    """Choice of the algorithms of collectives, their order and the rings that they use.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class AlgorithmChoice:
           all-gather in the first (ASTRA-SIM 5.1, ACE Table 5);
         * ``dimension_ordered``: reduce-scatter in every dimension but the last, all-reduce there,
           all-gather back;
-        * ``multi_colour``: both halves in every dimension, the chunks going through the
+        * ``multi_colour``: both halves in every dimension; chunks go through the
           dimensions in different orders and directions, with shares that load all links alike;
         * ``halves``: reduce-scatter in every dimension, all-gather back, phases of their own in a
           single dimension, too.
@@ -72,9 +72,9 @@ class AlgorithmChoice:
         ``dimensions`` (one phase per dimension, data being relayed) or ``all`` (one phase to
         all members of the group at once).
     rings : int or None
-        Use no more than that many rings of a dimension; None for all.
+        Most rings of a dimension to use; None for all.
     gather_backwards : bool
-        All-gathers on rings go round the other way than reduce-scatters.
+        All-gathers go round rings in the direction opposite to reduce-scatters.
     sum_on_arrival : bool
         The last sum of a reduce-scatter is made and stored before the next phase begins, not by the
         next phase's first send.
@@ -212,7 +212,7 @@ def _reduction(
     in_switch: str | None,
 ) -> tuple[Phase, ...]:
     made: list[Phase] = []
-    # What a broadcast sends first costs its root no more than passing it on costs the others.
+    # The first send of a broadcast costs its root no more than forwarding costs the others.
     data, prior = 1.0, Source.FORWARD if kind is CollectiveKind.BROADCAST else Source.FRESH
     steps = _steps(order, kind, choice.style)
     whole = CollectiveKind.ALL_REDUCE
@@ -246,7 +246,7 @@ def _reduction(
 def _steps(
     order: Sequence[int], kind: CollectiveKind, style: str
 ) -> list[tuple[int, CollectiveKind]]:
-    """What is done in which dimension, one after the other."""
+    """Pairs of dimension and collective, in the order in which they are done."""
     whole = CollectiveKind.ALL_REDUCE
     scatter = [(d, CollectiveKind.REDUCE_SCATTER) for d in order]
     gather = [(d, CollectiveKind.ALL_GATHER) for d in reversed(order)]
@@ -259,7 +259,7 @@ def _steps(
     if style == "enhanced":
         return [scatter[0], *((d, whole) for d in order[1:]), gather[-1]]
     if style in ("multi_colour", "halves"):
-        # Halves of their own queue apart in the last dimension, which keeps all dimensions busy.
+        # Separate halves queue separately in the last dimension, which keeps all dimensions busy.
         return scatter + gather
     return [*scatter[:-1], (order[-1], whole), *gather[1:]]
 

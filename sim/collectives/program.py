@@ -1,4 +1,4 @@
-"""What the members of a group do in one phase of a collective: waits and sends, step by step."""
+"""Programs of a group's members in one phase of a collective: waits and sends, step by step."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,31 +26,31 @@ __all__ = [
 
 
 class Source(IntEnum):
-    """Where the data of a send come from; it decides what the endpoint has to read and add."""
+    """Source of the data of a send; it decides what the endpoint has to read and add."""
 
     FRESH = 0  # the node's own data
-    REDUCED = 1  # what has just been received, added to the node's own
-    FORWARD = 2  # what has just been received
-    SUM = 3  # a sum that was made when the last of it arrived; as FORWARD if nothing else is said
+    REDUCED = 1  # data that have just been received, added to the node's own
+    FORWARD = 2  # data that have just been received
+    SUM = 3  # a sum made when its last operand arrived; as FORWARD unless stated otherwise
 
 
 class Receipt(IntEnum):
-    """What becomes of a message that has arrived."""
+    """Handling of a message that has arrived."""
 
-    KEEP = 0  # stored; if it is to be added to something, the next send does it
+    KEEP = 0  # stored; if it is to be added to something, the next send adds it
     REDUCE = 1  # added to the node's own data, the last step of a reduction without a next send
 
 
 class RelayKind(IntEnum):
-    """What a relay does with entries of a reduction table."""
+    """Use that a relay makes of entries of a reduction table."""
 
-    PASS = 0  # nothing
-    WAIT = 1  # takes one for what it sends on, and waits for it
-    TRY = 2  # takes one if there is one, else sends on without
-    ADD = 3  # adds what comes, one after the other, and gives the entry back with the sum
-    OWN = 4  # at a member: an operand of its own is read and stored at home
-    HOME = 5  # at a member: what has come is added at home, and the sum is read there
-    STORE = 6  # adds in entries that it takes with the first message; the oldest ones give way
+    PASS = 0  # none
+    WAIT = 1  # waits for a free entry and takes it for the data that it sends on
+    TRY = 2  # takes a free entry if there is one, else sends on without
+    ADD = 3  # adds operands one after the other, and releases the entry with the sum
+    OWN = 4  # at a member: reads an operand of its own and stores it at home
+    HOME = 5  # at a member: adds arrived operands at home, and reads the sum there
+    STORE = 6  # adds in entries that it takes with the first message; the oldest are evicted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,15 +58,15 @@ class Send:
     """A message to each node's peer on a channel.
 
     ``fraction`` is its size over that of the whole chunk, ``slot`` the receiver's counter for it.
-    ``blocks(i)``: what goes with the i-th step of this send, (members of the group, blocks), which
-    matters to :mod:`sim.collectives.execute` only. ``relay``: what the peer does with it where that
-    is a switch; ``blocks`` of what a switch sends has a row for each vertex. ``copies``: operands
-    of so many members that a switch sends on without reducing them; ``fraction`` is of all.
+    ``blocks(i)``: blocks of the i-th step of this send, (members of the group, blocks), used by
+    :mod:`sim.collectives.execute` only. ``relay``: what the peer does with the message if it is a
+    switch; ``blocks`` of a switch's send has a row for each vertex. ``copies``: number of members
+    whose operands a switch sends on without reducing them; ``fraction`` is that of all together.
 
-    ``step``: what the sender does before, by a name that the endpoint's model knows; empty: what
-    ``source`` asks for. ``reads``: an operand is read for it; those of a link are read one after
-    the other, and wait until those before have left. ``asks``: size of the data that are asked for
-    by headers alone, over that of the chunk. ``traffic``: the class whose credits it needs, -1 for
+    ``step``: work of the sender beforehand, by a name that the endpoint's model knows; empty: as
+    ``source`` requires. ``reads``: an operand is read for it; those of a link are read one after
+    the other, each waiting until those before have left. ``asks``: size of the data that headers
+    alone request, over that of the chunk. ``traffic``: the class whose credits it needs, -1 for
     none.
     """
 
@@ -86,14 +86,14 @@ class Send:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relay:
-    """What switches do with the messages of a step: they wait for some, reduce them, and send on.
-    Members may do so, too; their sends say whether they send their own data (``source``).
+    """Work of switches on the messages of a step: they wait for some, reduce them, and send on.
+    Members may do so, too; the ``source`` of their sends tells if they send their own data.
 
     ``needs``: (vertices,), messages that a switch waits for, 0 where none come. ``sends`` are over
-    single links. ``held``: size of what takes entries of its reduction table meanwhile, over that
-    of the chunk. ``kind``: what becomes of entries; ``table``: (vertices,), the link at whose port
-    the table is, or the number of links and that of the switch for all its ports, -1 for none.
-    ``adds``: of a relay that takes entries, the one that gives them back.
+    single links. ``held``: size of the data that occupy its reduction table meanwhile, over that
+    of the chunk. ``kind``: use of table entries; ``table``: (vertices,), the link at whose port
+    the table is, or for one table of all ports the number of links plus that of the switch, -1 for
+    none. ``adds``: for a relay that takes entries, the relay that releases them.
     """
 
     needs: NDArray[np.int32]
@@ -108,7 +108,7 @@ class Relay:
 class Segment:
     """``steps`` steps; step i waits until counter ``slot + i * slot_stride`` has reached
     ``count + i * count_stride``, then makes the sends ``sends[i]`` (or ``sends[0]``, if there is
-    but one entry for all steps).
+    only one entry for all steps).
     """
 
     steps: int
@@ -137,11 +137,11 @@ class Program:
 class Phase:
     """One algorithm in one logical dimension.
 
-    ``role`` gives each node's program; None where all run the first. ``ring`` tells which of the
-    dimension's rings or switches is used, for the scheduling queues. ``data_in`` and ``data_out``
-    are the sizes of a node's data before and after, over that of the chunk. ``leaves``: what the
-    first send of the next phase finds. ``kind`` and ``group`` (its dimensions) say what it does to
-    the data.
+    ``role`` gives each node's program; None where all run the first. ``ring``: index of the
+    dimension's ring or switch that is used, for the scheduling queues. ``data_in``, ``data_out``:
+    sizes of a node's data before and after, over that of the chunk. ``leaves``: source for the
+    first send of the next phase. ``kind`` and ``group`` (its dimensions) define its effect on the
+    data.
     """
 
     name: str
@@ -158,7 +158,7 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A way of a chunk through the network: phases in order. ``weight``: its share of the data."""
+    """A chunk's path through the network: phases in order. ``weight``: its share of the data."""
 
     phases: tuple[Phase, ...]
     weight: float
@@ -172,7 +172,7 @@ class Plan:
     variants: tuple[Variant, ...]
 
     def phase_names(self) -> list[str]:
-        """Of the first variant that has most phases."""
+        """Names of the phases of the first variant that has the most."""
         longest: Sequence[Phase] = max((v.phases for v in self.variants), key=len, default=())
         return [phase.name for phase in longest]
 

@@ -1,7 +1,7 @@
-"""The ring: everyone sends to the next one, k - 1 steps for each half of an all-reduce.
+"""The ring: every member sends to the next one, k - 1 steps for each half of an all-reduce.
 
-In the reduce-scatter block b sets out from the one behind member b, is added to at every member on
-its way, and ends at member b. The all-gather takes it round once more (ACE, section 4.2, figure 7).
+In the reduce-scatter block b starts at the member after b, every member on its way adds its own,
+and it ends at member b. The all-gather takes it round once more (ACE, section 4.2, figure 7).
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def _all_gather(group: Group, ahead: int = 0) -> tuple[Round, ...]:
 
 
 def _all_to_all(group: Group) -> tuple[Round, ...]:
-    """Store and forward: in step s everyone passes on the k - s blocks that have further to go."""
+    """Store and forward: in step s a member passes on the k - s blocks that have further to go."""
     size, way = group.size, group.way
 
     def relay(step: int) -> Round:
@@ -79,7 +79,7 @@ RING = Algorithm(
     },
 )
 
-# Adders take what comes at once, whether or when it is sent on: the smart NIC at events.
+# Data are added on arrival, whether or when they are sent on: the smart NIC at level events.
 ADDING_RING = Algorithm(
     name="adding_ring",
     collectives={
@@ -88,12 +88,12 @@ ADDING_RING = Algorithm(
     },
 )
 
-# What ASTRA-sim does for an all-to-all on a ring.
+# ASTRA-sim's all-to-all on a ring.
 RELAY = Algorithm(
     name="relay", collectives={CollectiveKind.ALL_TO_ALL: _all_to_all_singly}
 )
 
-# The smart NIC counts from where a block starts: it sets out from member b, and the one behind b
+# The smart NIC numbers a block by its start: it starts at member b, and the member before b
 # completes it.
 NIC_RING = Algorithm(
     name="nic_ring",

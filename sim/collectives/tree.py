@@ -12,7 +12,7 @@ from sim.workload.graph import CollectiveKind
 __all__ = ["TREE", "binary_trees"]
 
 Tree = tuple[list[int], list[int], list[int]]
-"""Of each member: parent, left and right child; -1 for none."""
+"""For each member: parent, left and right child; -1 for none."""
 
 
 def _all_reduce(group: Group) -> tuple[Round, ...]:

@@ -29,16 +29,16 @@ REQUEST, PARTIAL, RESULT = range(3)
 
 
 def turns(sweeps: "Sweeps", block: float, prior: Source) -> tuple[Send, ...]:
-    """The sends with which members begin: a load of the own block, and leave to answer others.
+    """The first sends of members: a load of the own block, and permission to answer others.
 
     Parameters
     ----------
     sweeps
-        Of the plane.
+        Those of the plane.
     block : float
-        Size of what one member requests, over that of the chunk.
+        Size of the data that one member requests, over that of the chunk.
     prior : Source
-        Where the data come from.
+        Source of the data.
     """
     made = [_Turn(sweeps, requester, block) for requester in range(sweeps.size)]
     return tuple(replace(send, source=prior) for turn in made for send in turn.sends())
@@ -58,7 +58,7 @@ class _Turn:
         self.blocks = lambda step: rows
 
     def sends(self) -> tuple[Send, ...]:
-        """Those of members: the load of the requester, and what lets others answer."""
+        """Sends of members: the load of the requester, and sends that let others answer."""
         there, back = self._answers()
         asked = self._answering(there, back)
         load = self._send(
@@ -89,7 +89,7 @@ class _Turn:
     def _down(
         self, at: Indices, chosen: Indices, relay: Relay | None, **more: Any
     ) -> list[Send]:
-        """From leaves to those of their members that are chosen."""
+        """Sends from leaves to the chosen ones of their members."""
         sends = []
         for hop in self.s.down:
             only = at[np.isin(hop.peer[at], chosen)]
@@ -100,7 +100,7 @@ class _Turn:
     def _between(
         self, source: Indices, target: Indices, at_spine: Relay | None, goal: Relay, **more: Any
     ) -> tuple[Send, ...]:
-        """The send of leaves to other leaves; through spines, which do as *at_spine* says."""
+        """The send from leaves to other leaves, or to spines, whose relay is *at_spine*."""
         if not self.s.two_levels:
             return ()
         relay = goal if at_spine is None else at_spine
@@ -132,7 +132,7 @@ class _Turn:
             table[hop.peer[here]] = hop.link[here]
         return table
 
-    # ---- What happens, from its end on.
+    # ---- Steps of a turn, the last one first.
 
     def _results(self) -> Relay:
         """At the requester's leaf: the result goes to all others."""
@@ -150,7 +150,7 @@ class _Turn:
         )
 
     def _answers(self) -> tuple[Relay, Relay | None]:
-        """Where answers are added: at the requester's leaf, and at the others."""
+        """Relays that add the answers: at the requester's leaf, and at the others."""
         s = self.s
         adds = {"kind": RelayKind.ADD, "table": self._table(self.home), "held": self.block}
         result = self._send(
@@ -187,7 +187,7 @@ class _Turn:
         return home, s.relay(self.away, s.group, *up, **adds)
 
     def _answering(self, home: Relay, away: Relay | None) -> Relay:
-        """At each other member: with the load, and once it has begun itself, it answers."""
+        """At each other member: it answers once the load has come and it has begun itself."""
         s = self.s
         more: dict[str, Any] = {
             "source": Source.FRESH, "step": "answer", "reads": True, "traffic": PARTIAL,
@@ -227,7 +227,7 @@ class _Turn:
 
 
 def _next_relay(relay: Relay) -> Relay:
-    """That which the only send of a relay goes to."""
+    """The relay that the only send of *relay* goes to."""
     (send,) = relay.sends
     assert send.relay is not None
     return send.relay

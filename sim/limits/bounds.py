@@ -83,7 +83,7 @@ __all__ = [
 ]
 
 LATENCY = "latency"
-"""The bound that does not add up: messages on the way do not hold each other up."""
+"""The bound that does not add up over calls: messages in flight do not delay each other."""
 ROUNDING = 1e-9
 """Relative error of a simulated time in whole femtoseconds, generously."""
 
@@ -115,11 +115,11 @@ class Bound:
 
     @property
     def resource(self) -> str:
-        """What sets the bound."""
+        """The resource that sets the bound."""
         return self.terms[0].resource if self.terms else "nothing to do"
 
     def percent(self, seconds: float) -> float:
-        """How much of the possible speed a run of *seconds* reached.
+        """Percent of the possible speed that a run of *seconds* reached.
 
         Raises
         ------
@@ -157,7 +157,7 @@ def lower_bound(
     endpoint
         None for one without limits.
     network_reduces
-        Whether switches add and replicate.
+        Switches add and replicate.
     shares
         Parts of each dimension's total bandwidth that faults have left, of the members' links and
         of trunks; None for all of it.
@@ -178,7 +178,7 @@ def lower_bound(
 
 
 def bound_of(kind: CollectiveKind, size_bytes: int, nodes: int, terms: Sequence[Term]) -> Bound:
-    """A bound of terms in any order."""
+    """A bound from terms in any order."""
     ordered = tuple(sorted(terms, key=lambda term: -term.seconds))
     return Bound(kind=kind, size_bytes=size_bytes, nodes=nodes, terms=ordered)
 
@@ -210,7 +210,7 @@ def crossings(
 ) -> int:
     """Values per byte position of ``size_bytes`` that must cross between groups, over all groups.
 
-    Where every group has an even share of the links, what one group needs counts for each.
+    Where every group has an even share of the links, the need of one group counts for each.
     """
     if kind is CollectiveKind.REDUCE_SCATTER:
         return groups - 1

@@ -1,4 +1,4 @@
-"""Where a network can be cut along a dimension, and how much crosses such a cut."""
+"""Cuts of a network along a dimension, and the bandwidth across each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Cut:
     ----------
     name : str
     groups : int
-        How many groups of nodes are left.
+        Number of groups of nodes that are left.
     rate : float
         Payload bytes per second over all links between groups in their direction out of groups,
         divided by the number of nodes of the network.

@@ -35,7 +35,7 @@ def call_bound(
     """The lower bound of a call, run by all of its groups at once.
 
     Two terms join those of :func:`~sim.limits.bounds.lower_bound` where links are slow or down:
-    what the node with the slowest links must send at least, and what it must receive. On a network
+    the least that the node with the slowest links must send, and must receive. On a network
     whose logical shape is not the physical one, a group of a partial collective may lie anywhere,
     and only the bounds that hold for any placement remain: injection and the endpoint's.
     """
