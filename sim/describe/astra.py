@@ -1,10 +1,10 @@
 """The table ``[astra]``: ASTRA-SIM's parameters, from its files or by name, as tables of ours.
 
 ``system`` and ``network`` name files of parameters: text of 1.0, or 2.x's system in JSON; the
-network may also be one of the analytical network, in JSON (1.0) or YAML (2.x). What release 2 does
-otherwise is set by ``release = 2`` or by a file in a format of 2.x. Every other key but
-``clock_hz`` is a parameter. A value that was stated may stand nowhere else; the other tables
-replace only the defaults of Table IV.
+network may also be one of the analytical network, in JSON (1.0) or YAML (2.x). ``release = 2``, or
+a file in a format of 2.x, selects the behaviour of release 2. Every other key but ``clock_hz`` is
+a parameter. A stated value may not be stated elsewhere as well; the other tables replace only the
+defaults of Table IV.
 """
 
 import math
@@ -44,7 +44,7 @@ OF_LINKS = (
 
 
 def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[str, Any]:
-    """*tables* without ``[astra]``, with what it says in its place.
+    """*tables* with ``[astra]`` replaced by the tables that it stands for.
 
     Raises
     ------
@@ -98,9 +98,9 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
 
 
 def _release(astra: Mapping[str, Any], files: Mapping[str, Path], reader: TomlReader) -> int:
-    """That the formats of *files* belong to, the one that is stated, or 1.
+    """Release of the formats of *files*, or else the stated one, or 1.
 
-    The analytical network in JSON says nothing: it is of 1.0 and goes with both.
+    The analytical network in JSON does not decide: it is a 1.0 format that both releases accept.
     """
     of_format = {
         key: 2 if path.suffix in FORMATS_OF_2[key] else 1
@@ -131,13 +131,13 @@ def _release(astra: Mapping[str, Any], files: Mapping[str, Path], reader: TomlRe
 
 
 def _workload(tables: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Any]:
-    """``[workload]`` with what *entries* say of it."""
+    """``[workload]`` with the *entries* that belong to it."""
     own = {entry.key: entry.value for entry in entries if entry.section == "workload"}
     return own | dict(tables.get("workload", {}))
 
 
 def _count(tables: Mapping[str, Any], entries: Iterable[Entry]) -> int:
-    """How many dimensions there are."""
+    """Number of dimensions."""
     own = 1 + max((entry.index for entry in entries), default=-1)
     shape = tables.get("topology", {}).get("shape", [0])
     named = len(shape) if isinstance(shape, list | tuple) else 1
@@ -147,7 +147,7 @@ def _count(tables: Mapping[str, Any], entries: Iterable[Entry]) -> int:
 def _merged(
     tables: Mapping[str, Any], entries: Iterable[Entry], reader: TomlReader
 ) -> dict[str, Any]:
-    """*tables* with *entries*; one that was stated may not be in *tables* as well."""
+    """*tables* with *entries* added; a stated entry may not be in *tables* as well."""
     merged = {name: table for name, table in tables.items() if name not in ("astra", "dimension")}
     merged = {name: dict(table) for name, table in merged.items()}
     dimensions = [dict(table) for table in tables.get("dimension", [])]

@@ -36,7 +36,7 @@ REQUIRED = ("topologies-per-dim", "units-count", "links-count", "link-latency", 
 
 
 def read_analytical(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Place]]:
-    """The fields of each dimension, and where each key stands.
+    """The fields of each dimension, and the place of each key.
 
     ``dimension-type`` only labels dimensions and has no effect. ``nic-latency`` and a memory model
     (``hbm-scale`` above 0) have no counterpart in a network: they are refused and belong into

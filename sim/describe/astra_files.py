@@ -1,7 +1,7 @@
 """Files of ASTRA-sim 2.x: a system in JSON, the analytical network in YAML.
 
-The system has the keys of 1.0's text files, with lists for algorithms. Of YAML, only what such
-files consist of is read: ``key: [value, ...]``, or ``key:`` with ``- value`` lines below.
+The system has the keys of 1.0's text files, with lists for algorithms. Only the part of YAML that
+such files use is read: ``key: [value, ...]``, or ``key:`` with ``- value`` lines below.
 """
 
 import json
@@ -19,9 +19,9 @@ NS = 1e-9
 KINDS = {"Ring": "ring", "Switch": "switch", "FullyConnected": "fully_connected"}
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 SWITCHES = ("trace-enabled", "replay-only")
-"""Of a system: 0, or refused with the reason."""
+"""Keys of a system that must be 0, or are refused with the reason."""
 OF_REPORTS = ("track-local-mem", "local-mem-trace-filename")
-"""Of a system: what else it writes; no part of what it simulates."""
+"""Keys of a system for further output, which do not affect the simulation."""
 _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:\s*(.*)$")
 
 
@@ -61,7 +61,7 @@ def read_system(path: str | Path) -> list[Stated]:
 
 
 def read_network(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Place]]:
-    """The fields of each dimension, and where each key stands.
+    """The fields of each dimension, and the place of each key.
 
     Bandwidths are in units of 2^30 bytes a second of one link in one direction, latencies in ns.
 

@@ -36,8 +36,8 @@ def _key(
 class AstraParameters:
     """Table III, in its order. Delays are cycles of the system clock (1 GHz in the released code).
 
-    Defaults are those of the paper's Table IV; what has none there is None and is then not part of
-    the system. ``docs/reference/system.md`` says what each parameter changes.
+    Defaults are those of the paper's Table IV; a parameter without one is None and is then not part
+    of the system. ``docs/reference/system.md`` says what each parameter changes.
 
     Raises
     ------

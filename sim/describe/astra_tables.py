@@ -1,4 +1,4 @@
-"""What ASTRA-SIM's parameters mean in the tables of a described training system."""
+"""ASTRA-SIM's parameters translated into the tables of a described training system."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from sim.units import GB
 __all__ = ["AstraTables", "Entry", "has_topology"]
 
 TERA = 1e12
-LEAST_CHUNK_BYTES = 1024  # of the released code of 1.0
+LEAST_CHUNK_BYTES = 1024  # in the released code of 1.0
 REDUCTIONS = (
     "all_reduce_implementation",
     "reduce_scatter_implementation",
@@ -49,12 +49,12 @@ class Entry:
 
 
 def has_topology(tables: Mapping[str, Any]) -> bool:
-    """Whether the description says itself what the topology is."""
+    """True if the description itself states the topology."""
     return "kind" in tables.get("topology", {}) or "dimension" in tables
 
 
 class AstraTables:
-    """What was stated, and what it means in our tables, one method for each of them."""
+    """Stated parameters, and their translation into our tables, one method for each table."""
 
     def __init__(self, stated: Mapping[str, Stated], clock_hz: float, release: int = 1) -> None:
         self.stated = stated
@@ -64,7 +64,7 @@ class AstraTables:
         self.cycle_s = 1 / clock_hz
 
     def entry(self, section: str, key: str, field: str, value: Any = None) -> Entry:
-        """*key* is what *field* says, or *value* made from it."""
+        """An entry for *key* with the value of *field*, or with *value*, which is made from it."""
         if value is None:
             value = getattr(self.parameters, field)
         return Entry(section, key, value, self.place(field))
@@ -73,7 +73,7 @@ class AstraTables:
         return self.stated[field].place if field in self.stated else None
 
     def refuse(self, names: Iterable[str], reason: str) -> None:
-        """An error if one of the fields was stated."""
+        """Raise an error if one of the fields was stated."""
         for name in names:
             if name in self.stated:
                 each = self.stated[name]
@@ -135,7 +135,7 @@ class AstraTables:
             yield Entry("run", "fold", "auto", None)
 
     def compute(self, workload: Mapping[str, Any]) -> Iterator[Entry]:
-        """How operations are timed: the roofline of the peak and of the memory, if it is on."""
+        """Timing of operations: the roofline of the peak and of the memory, if it is on."""
         if not self.extras.roofline_enabled:
             return
         place = self.place("roofline_enabled")
@@ -173,7 +173,7 @@ class AstraTables:
             yield Entry("algorithm", key, list(algorithms), self.place(name))
         whole, scatter = (given.get(name) for name in REDUCTIONS[:2])
         if whole and scatter and {"tree", "one_tree"} & set(whole):
-            # A tree all-reduces only: what else an all-reduce is made of is done as stated for it.
+            # A tree does all-reduces only: halves of these use the algorithms of reduce-scatters.
             halves = [part.removeprefix("one_") for part in scatter]
             yield Entry("algorithm", "halves", halves, self.place(REDUCTIONS[1]))
         yield from self._all_to_all(to_all, bool(flat))
@@ -219,8 +219,8 @@ class AstraTables:
     def network(self, tables: Mapping[str, Any], dimensions: int) -> Iterator[Entry]:
         """Who forwards; packets, flits and buffers, if one of their parameters was stated.
 
-        ``[network]`` may still ask for whole messages; then they have no part in the run. Dimension
-        0 is inside a package. A link narrower than a flit moves it in whole cycles.
+        ``[network]`` may still ask for whole messages; then these parameters have no effect.
+        Dimension 0 is inside a package. A link narrower than a flit moves it in whole cycles.
         """
         if self.release == 2 and "packet_routing" not in self.stated:
             yield Entry("network", "packet_routing", "hardware", None)
@@ -265,7 +265,7 @@ class AstraTables:
         yield from self._bus(kind, base)
 
     def of_release(self) -> Iterator[Entry]:
-        """What release 2 does and 1 does not; each may be stated otherwise.
+        """Behaviour of release 2 that differs from 1; each part may be stated otherwise.
 
         Reduce-scatters and all-reduces go round a ring one way, all-gathers the other; sums are
         made on arrival; an NPU has one collective under way; all phases of a dimension share a

@@ -39,7 +39,7 @@ REFUSED = {
     "collective-implementation": "of a release before the shared samples; state "
     "all-reduce-implementation instead",
 }
-"""Keys that are known, and why they are not taken."""
+"""Known keys that are refused, with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def parse_text(text: str, *, source: str) -> list[Stated]:
 
 
 def state(place: Place, text: str) -> Stated:
-    """What a file states at *place*, whose key it is, as *text*."""
+    """The value that a file spells as *text* at *place*, which names the key."""
     each = _field(place)
     return Stated(field=each.name, value=_from_text(each, text, place), place=place)
 
@@ -109,7 +109,7 @@ def read_files(*paths: str | Path) -> list[Stated]:
 
 
 def merge(stated: Iterable[Stated]) -> dict[str, Stated]:
-    """By field; a value may stand once.
+    """Values by field; each may be stated only once.
 
     Raises
     ------

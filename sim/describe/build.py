@@ -1,4 +1,4 @@
-"""From a description to what the simulator takes: network, job, endpoint and options."""
+"""Builds the simulator's arguments from a description: network, job, endpoint and options."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class System:
 
 
 def build(description: Description) -> System:
-    """What *description* describes.
+    """The system that *description* describes.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def _own_dimensions(description: Description, logical: Sequence[int]) -> tuple[D
 
 
 def _placement(description: Description) -> Sequence[int] | None:
-    """As stated; an engine's ring through a torus goes from neighbour to neighbour."""
+    """The stated placement; by default an engine's ring through a torus joins neighbours."""
     topology, dimensions = description.topology, description.dimensions
     stated = topology.placement
     if stated is not None or description.engine is None or not topology.one_dimension:
@@ -126,10 +126,10 @@ def _placement(description: Description) -> Sequence[int] | None:
 
 
 def _check_size(description: Description, job: Job) -> None:
-    """Refuse what would need more memory, or longer simulated time, than there is.
+    """Refuse jobs that would need more memory, or longer simulated time, than there is.
 
     Times are 64-bit femtoseconds, 9223 s in all. The estimate is a run in which nothing overlaps
-    and everything that a node sends crosses the longest way on one link.
+    and everything that a node sends crosses the longest path on one link.
     """
     reader = description.reader
     tasks = [task for graph in job.graphs for task in graph.tasks]
@@ -156,7 +156,7 @@ def _check_size(description: Description, job: Job) -> None:
 def _chunks(
     description: Description, sizes: Sequence[int], scheduler: Scheduler | None = None
 ) -> int:
-    """Of all collectives, without what their algorithms and buffers make of it."""
+    """Chunks of all collectives, before algorithms and buffers change their number."""
     scheduler = description.scheduler if scheduler is None else scheduler
     own = getattr(description.endpoint, "chunk_of", None)
     return sum(
@@ -172,7 +172,7 @@ def _chunks(
 def _too_many_chunks(
     description: Description, sizes: Sequence[int], chunks: int
 ) -> ConfigError:
-    """Names the key that makes the chunks: the engine's are as large as its slots."""
+    """Error at the key that sets the chunk size; an engine's chunks are as large as its slots."""
     reader, scheduler = description.reader, description.scheduler
     if description.engine is not None:
         preset = description.engine.preset
@@ -203,7 +203,7 @@ def _sizes(description: Description) -> tuple[int, ...]:
 
 
 def _faults(description: Description) -> tuple[LinkFault, ...]:
-    """The faults, once every one of them names a link that there is."""
+    """The faults, after a check that each of them names an existing link."""
     faults = description.scenario.link
     if faults:
         wiring = wire(description.dimensions, Grid(_sizes(description)))
@@ -227,10 +227,10 @@ def _stragglers(description: Description, nodes: int) -> dict[int, float]:
 def _algorithms(
     description: Description, job: Job, shape: tuple[int, ...], logical: tuple[int, ...]
 ) -> Mapping[CollectiveKind, AlgorithmChoice]:
-    """The choices, those for collectives that the job has being checked.
+    """The choices of algorithms, checked for the collectives that the job has.
 
-    What is named for each dimension of *shape* goes for all *logical* ones, with links of their
-    own, that groups of the job make of it.
+    An algorithm named for a dimension of *shape* applies to all *logical* dimensions, with links of
+    their own, into which groups of the job split it.
     """
     kinds = {
         task.call.kind for graph in job.graphs for task in graph.tasks if task.call is not None

@@ -1,4 +1,4 @@
-"""From ``[workload]`` to a job: a single collective here, all others in `build_loaded`."""
+"""Turns ``[workload]`` into a job: a single collective here, all others in `build_loaded`."""
 
 from sim.describe.sections import Description
 from sim.fields import not_one_of

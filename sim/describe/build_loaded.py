@@ -1,4 +1,4 @@
-"""From ``[workload]`` to a job: text files, traces and generated models."""
+"""Turns ``[workload]`` into a job: text files, traces and generated models."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,7 +20,7 @@ from sim.workload.training import training_job
 __all__ = ["loaded_job"]
 
 COMPUTE = {"roofline": Roofline, "systolic": SystolicArray}
-# What a description states elsewhere: [topology], [run], [endpoint].
+# Options that a description states elsewhere: [topology], [run], [endpoint].
 NOT_OPTIONS = ("workload", "traces", "name", "shape", "passes", "overlap", "compute", "groups")
 
 Model = Callable[[ComputeResources], ComputeModel]

@@ -10,7 +10,7 @@ from sim.describe.reader import ConfigError, Place, TomlReader
 __all__ = ["OPTION", "apply", "changed", "parse_change"]
 
 OPTION = "--set"
-"""What errors call the place of a changed key."""
+"""Name of the place of a changed key in errors."""
 
 MOST_MADE = 64  # tables of an array that a key may make
 

@@ -1,7 +1,7 @@
-"""``[endpoint]``: what kind it is, at which level it runs, and the engine behind it.
+"""``[endpoint]``: its kind, the level at which it runs, and the engine behind it.
 
 A preset names a configuration of the hardware. It gives the event endpoint its parameters, too, so
-that what is timed by events is what is emitted, priced and run as RTL.
+that events time the same hardware that is emitted, priced and run as RTL.
 """
 
 import math
@@ -25,12 +25,12 @@ ENGINES = {
 }
 """Kinds of endpoint that exist as hardware, and their engine."""
 OF_THE_NPU = {"lost_memory_bytes_per_s", "overlaps"}
-"""Keys that a preset leaves open: what training loses."""
+"""Keys that a preset leaves open: what training loses to collectives."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointChoice:
-    """What ``[endpoint]`` says; the fields are those of `Description`."""
+    """Contents of ``[endpoint]``; the fields are those of `Description`."""
 
     kind: str
     endpoint: Endpoint
@@ -42,7 +42,7 @@ class EndpointChoice:
 
     @property
     def all_levels(self) -> list[str]:
-        """Those of all nodes and switches, that of most nodes first."""
+        """Levels of all nodes and switches, beginning with `level`."""
         return _all_levels(self.level, self.levels, self.switch_level, self.switch_on)
 
 
@@ -50,9 +50,9 @@ def with_endpoint(
     document: Mapping[str, Any], endpoint: str
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """A document with ``KIND`` or ``KIND:LEVEL`` in place of its endpoint, and the keys that are
-    left out because they mean nothing for that.
+    left out because they have no meaning for it.
 
-    Of another kind only parameters stay that both have; of the same one, all do.
+    If the kind changes, only parameters that both kinds have are kept; otherwise all are.
     """
     made = dict(document)
     table = made.get("endpoint", {})
@@ -132,7 +132,7 @@ def read_endpoint(
 
         switch_on = _switches_on(reader, level, on)
         found = _all_levels(level, levels, of_switches, switch_on)
-        # At which level a key exists is said before what else it needs.
+        # The levels at which a key exists are reported before its other requirements.
         refuse_meaningless(reader, {"switch": switches}, found)
         made, section = read_switches(reader, level, own, switches, memory, dimensions)
         return EndpointChoice(
@@ -144,7 +144,7 @@ def read_endpoint(
             what = "has no meaning without endpoint.preset, which names the engine before it"
             raise reader.error("memory", "", what)
         beside = ["kind", "level", "preset", "on"]
-        # Of hardware, whose configuration sets it.
+        # A field of the hardware's, set by its configuration.
         hidden = "times" if kind == "in_switch" else "ring"
         if hidden in own:
             allowed = [each.name for each in fields(KINDS[kind]) if each.name != hidden]  # type: ignore[arg-type]
@@ -170,8 +170,8 @@ def read_endpoint(
 def _of_switches(
     reader: TomlReader, kind: str, own: dict[str, Any], switches: dict[str, Any]
 ) -> str | None:
-    """The level of ``[switch]``, if it has one. Its mode is that of the endpoints, and so is its
-    level where they state none."""
+    """The level of ``[switch]``, if it has one. Its mode becomes the endpoints' mode, and its level
+    theirs where they state none."""
     if kind != "in_switch":
         what = f"must be absent beside endpoint.kind = {kind!r}; switches reduce for 'in_switch'"
         raise reader.error("switch", "", what)
@@ -198,7 +198,7 @@ def _check_beside(reader: TomlReader, level: str, of_switches: str) -> None:
 
 
 def _switches_on(reader: TomlReader, level: str, tables: Any) -> tuple[OnSwitches, ...]:
-    """``[[switch.on]]``."""
+    """The tables ``[[switch.on]]``."""
     if not isinstance(tables, list) or not all(isinstance(each, Mapping) for each in tables):
         raise reader.error("switch", "on", f"must be tables, [[switch.on]], not {tables!r}")
     parts = [

@@ -1,8 +1,8 @@
-"""What keys of a description mean at each level, where that is not the same at all of them.
+"""Meaning of the keys of a description at each level, where it is not the same at all of them.
 
 ``docs/reference/levels.md`` holds this table for readers; a test compares the two. A key that has
-no meaning at the level of a description is refused where it is stated. Of a key that has one, a
-value may be impossible at a level: `refused_at` says so wherever that is found out.
+no meaning at the level of a description is refused where it is stated. A key that has one may have
+a value that is impossible at a level: `refused_at` makes the error wherever that is found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ ANY = "*"
 
 
 class Meaning(NamedTuple):
-    """What a key means at each level; None: nothing, and it is refused.
+    """Meaning of a key at each level; None: it has none, and is refused.
 
-    Among nodes of several levels it is refused if it means nothing at all of them; with
-    *everywhere*, if it means nothing at any of them.
+    In a system of several levels a key is refused if it has no meaning at any of them; with
+    *everywhere*, also if it lacks one at some of them.
     """
 
     events: str | None
@@ -109,26 +109,26 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
 
 
 def meaningless(level: str, known: Sequence[str]) -> str:
-    """Why a key is refused at *level* that means something at those *known*."""
+    """Reason to refuse a key at *level* that has a meaning at the *known* levels only."""
     return f"has no meaning at level {level!r}, only at {' and '.join(known)}"
 
 
 def refused_at(
     level: str, reader: TomlReader, section: str, key: str, what: str, index: int = -1
 ) -> ConfigError:
-    """That a value of a key, or a section, is impossible at *level*, though not at all levels."""
+    """Error for a value, or a section, that is impossible at *level* but not at all levels."""
     return reader.error(section, key, f"at level {level!r}, {what}", index)
 
 
 def refuse_meaningless(
     reader: TomlReader, tables: Mapping[str, Any], levels: Sequence[str]
 ) -> None:
-    """Refuse the first stated key that means nothing at *levels*, those of the nodes.
+    """Refuse the first stated key that has no meaning at *levels*, those of the nodes.
 
     Raises
     ------
     ConfigError
-        With the place of the key, and the levels at which it means something.
+        With the place of the key, and the levels at which it has a meaning.
     """
     for section, keys in MEANINGS.items():
         table = tables.get(section, {})

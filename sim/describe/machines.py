@@ -17,7 +17,7 @@ from sim.units import GB
 __all__ = ["MACHINES", "Machine", "machine"]
 
 PLANES = 2
-"""In which the links of a GPU are taken together (chosen): as many as a double binary tree uses."""
+"""Planes into which a GPU's links are grouped (chosen): as many as a double binary tree uses."""
 
 NVLINK_SHARP: Mapping[str, Any] = {
     "memory_latency_s": 0.0,
@@ -25,7 +25,7 @@ NVLINK_SHARP: Mapping[str, Any] = {
     "switch": {"header_bytes": 0},
     "own_travels": True,
 }
-"""Of switches whose packets no data sheet states, and waves that fill their links (chosen). A load
+"""Switches whose packets no data sheet states, with waves that fill their links (chosen). A load
 with reduction (``multimem.ld_reduce`` of NVIDIA's PTX) reads the operands of all members, that of
 its own GPU too, through the switch."""
 
@@ -40,13 +40,13 @@ class Machine:
     dimensions : sequence of fields of `Dimension`
     in_switch : mapping or None
         Keys of ``[endpoint]`` of kind in_switch; None: the switches do not reduce. With
-        ``own_travels`` the operand of who pulls passes the switch, too.
+        ``own_travels`` the puller's own operand passes the switch, too.
     modes : sequence of str
-        Of these, what ``mode`` may be; the first is the default.
+        Allowed values of its ``mode``; the first is the default.
     source : str
         Where the numbers are stated.
     chosen : str
-        What is stated nowhere.
+        Values that no source states.
     """
 
     what: str
@@ -65,18 +65,18 @@ class Machine:
 
     @property
     def latency_is_stated(self) -> bool:
-        """Whether a sheet states the latency of a link or a switch."""
+        """True if a sheet states the latency of a link or a switch."""
         keys = ("latency_s", "router_latency_s")
         return any(each.get(key, 0.0) > 0 for each in self.dimensions for key in keys)
 
     def of(self, nodes: int) -> "Machine":
-        """So many of its ranks: packages are filled one after the other, a DGX-2's two groups
-        evenly.
+        """The machine with only *nodes* of its ranks: packages are filled one after the other, a
+        DGX-2's two groups evenly.
 
         Raises
         ------
         ValueError
-            There are not so many, or they cannot be divided so.
+            There are not so many ranks, or they cannot be divided so.
         """
         if isinstance(nodes, bool) or not isinstance(nodes, int) or not 2 <= nodes <= self.nodes:
             raise ValueError(f"nodes must be from 2 to {self.nodes}, not {nodes!r}")
@@ -92,7 +92,7 @@ class Machine:
 
     @property
     def gb_per_s(self) -> list[float]:
-        """Of one GPU in one direction, in each dimension."""
+        """Bandwidth of one GPU in one direction, in each dimension."""
         return [
             each["bandwidth_bytes_per_s"] * each["lanes"] * (2 if each["kind"] == "ring" else 1)
             / GB
@@ -100,9 +100,9 @@ class Machine:
         ]
 
     def algorithms(self, collective: str) -> dict[str, dict[str, Any]]:
-        """What there is for a collective: tables of a description by the name of the algorithm.
+        """Algorithms for a collective: tables of a description, by the name of the algorithm.
 
-        Of training, whose collectives differ, those for all-reduces.
+        Training, whose collectives differ, takes those for all-reduces.
         """
         if collective in ("all_to_all", "broadcast"):
             offered: dict[str, dict[str, Any]] = {"direct": {}}

@@ -1,4 +1,4 @@
-"""What all readers of descriptions share: values checked, and errors that say where they stand.
+"""Common base of all readers of descriptions: checked values, and errors that name their place.
 
 A description is a frozen dataclass whose fields are values, further dataclasses (tables of TOML) or
 tuples of dataclasses (arrays of tables). Every key is checked: an unknown one, a value of the wrong
@@ -37,20 +37,20 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands: the file (or what stands for one), the line if known, the key."""
+    """Place of a value: the file (or a name in its stead), the line if known, the key."""
 
     source: str
     line: int | None
     key: str
 
     def error(self, what: str) -> ConfigError:
-        """*what* is wrong here."""
+        """An error at this place; *what* says what is wrong."""
         where = f"{self.source}:{self.line}" if self.line else self.source
         return ConfigError(f"{where}: {self.key}: {what}" if self.key else f"{where}: {what}")
 
 
 def unknown_key(key: str, allowed: Iterable[str]) -> str:
-    """Says that a key is unknown, what was probably meant, and what there is."""
+    """Text for an unknown key, with the key that was probably meant and all allowed ones."""
     names = list(allowed)
     near = nearest(key, names)
     hint = f"did you mean {near!r}? " if near else ""
@@ -73,7 +73,7 @@ def read_text(path: str | Path) -> str:
 
 
 def load_toml(text: str, *, source: str) -> dict[str, Any]:
-    """The tables of *text*; *source* is what errors call the file."""
+    """The tables of *text*; *source* names the file in errors."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -83,19 +83,19 @@ def load_toml(text: str, *, source: str) -> dict[str, Any]:
 
 
 class TomlReader:
-    """Turns tables into dataclasses, and says where in the file a value stands.
+    """Turns tables into dataclasses, and finds the place of a value in the file.
 
     Parameters
     ----------
     source : str
-        What errors call the file.
+        Name of the file in errors.
     text : str
-        Of the file, to find lines in; may be empty, then no line is named.
+        Text of the file, to find lines in; if it is empty, errors name no line.
 
     Attributes
     ----------
     origins
-        By section, index and key: where a value really comes from, if from another file.
+        By section, index and key: place of a value that comes from another file.
     """
 
     def __init__(self, source: str, text: str = "") -> None:
@@ -124,8 +124,8 @@ class TomlReader:
         """The parameters of *kind* (a dataclass or a function) that *table* states, each of the
         right type.
 
-        Those in *without* are none of a description's; *beside* are keys that the caller has taken
-        from the table, for messages.
+        Parameters in *without* may not be stated; *beside* are keys that the caller has taken from
+        the table, which messages list as allowed.
         """
         hints = get_type_hints(kind)
         names = [each.name for each in signature(kind).parameters.values()]
@@ -237,7 +237,7 @@ class TomlReader:
         return self.place(section, key, index).error(what)
 
     def place(self, section: str, key: str, index: int = -1) -> Place:
-        """Where a key stands, or else its section."""
+        """Place of a key, or else of its section."""
         if (section, index, key) in self.origins:
             return self.origins[section, index, key]
         part = f"{section}[{index}]" if index >= 0 else section
@@ -271,7 +271,7 @@ def _spelling(key: str) -> str:
 
 
 def _words(kind: Any) -> str:
-    """What a value of *kind* is called in messages."""
+    """Name of a value of *kind* in messages."""
     if isinstance(kind, UnionType):
         kinds = [each for each in get_args(kind) if each is not type(None)]
         return " or ".join(dict.fromkeys(_words(each) for each in kinds))

@@ -1,4 +1,4 @@
-"""From a description at level ``cycles`` or ``rtl`` to a ring of engines.
+"""Turns a description at level ``cycles`` or ``rtl`` into a ring of engines.
 
 The engines' programs are rings, so the topology must hold one: a ring, a switch (NICs only), or a
 torus whose nodes collectives see as one dimension. What an engine cannot do is refused here, in
@@ -36,17 +36,17 @@ from sim.workload.graph import TaskKind
 __all__ = ["EngineRing", "engine_ring"]
 
 MOST_RETRY_CYCLES = 65535
-_END_CYCLES = 26  # of both ends of a link with retry, beside the wire
+_END_CYCLES = 26  # in both ends of a link with retry, beside the wire
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRing:
-    """A ring of engines, or endpoints at switches, and at which level each rank runs.
+    """A ring of engines, or endpoints at switches, and the level of each rank.
 
-    ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches, whose
-    ``levels`` are behind those of ranks. ``nodes`` has the node of each rank. ``crossed``: by rank
-    and port, the links of the network that are crossed; None: those of a ring. ``options`` are the
-    links and ports of the topology in which an RTL ring lies, where that is not a ring itself.
+    ``config``: the engine's configuration, or an `Assembly` of switches, whose ``levels`` follow
+    those of ranks. ``nodes`` has the node of each rank. ``crossed``: by rank and port, the links
+    of the network that are crossed; None: those of a ring. ``options`` are the links and ports of
+    the topology in which an RTL ring lies, where that is not a ring itself.
     """
 
     engine: EngineSection
@@ -81,11 +81,11 @@ def engine_ring(description: Description, system: System) -> EngineRing:
 
 
 def _check_cycles(description: Description, engine: EngineSection, system: System) -> None:
-    """Refuse what takes more cycles than are simulated, whatever else happens: one way through the
-    longest times of memory and links, what must cross the links, and computations."""
+    """Refuse jobs that take more cycles than are simulated in any case: by the longest latencies of
+    memory and links, by the data that must cross the links, or by computations."""
     most = MOST_CYCLES
     if engine.kind == "in_switch":
-        most = MOST_STEPS // system.network.vertices  # of those in which something is under way
+        most = MOST_STEPS // system.network.vertices  # cycles in which anything is in flight
     most_s = most / engine.clock_hz
     graphs = system.job.graphs
     for key in ("read_latency_s", "write_latency_s"):
@@ -244,8 +244,8 @@ def _switched(description: Description, engine: EngineSection, system: System) -
 
 
 def _wires(description: Description, latency: int, frame: int) -> dict[str, Any]:
-    """Settings of what wires do to packets, and of the links that get over it; *latency* of the
-    longest link, and of a *frame* on it, in cycles."""
+    """Settings of the faults of wires, and of links with retry; *latency*: that of the longest
+    link, *frame*: the time of a frame on it, in cycles."""
     reader, network = description.reader, description.network
     if not network.retry:
         for name in WIRE_KEYS:
@@ -258,7 +258,7 @@ def _wires(description: Description, latency: int, frame: int) -> dict[str, Any]
         what = f"must be false: links of {latency} cycles need a time-out of {least} cycles, "
         raise reader.error("network", "retry", f"{what}and it has at most {MOST_RETRY_CYCLES}")
     stated = network.retry_timeout_cycles
-    # Behind its answer wait what a frame's way is busy with, and frames that the wire repeats.
+    # An answer also waits for frames that the link is busy with, and for those the wire repeats.
     period = min(least + 6 * frame, MOST_RETRY_CYCLES) if stated is None else stated
     if not least <= period <= MOST_RETRY_CYCLES:
         what = (
@@ -282,7 +282,7 @@ def _wires(description: Description, latency: int, frame: int) -> dict[str, Any]
 
 
 def _switch_levels(description: Description, count: int) -> list[str]:
-    """That of each switch."""
+    """The level of each switch."""
     levels = [description.switch_level or description.level] * count
     for index, part in enumerate(description.switch_on):
         for number in part.switches:

@@ -1,6 +1,6 @@
-"""The tables of a described training system that are no dataclass of another module.
+"""The tables of a described training system that are not dataclasses of other modules.
 
-Their checks name the key, by which readers find its place.
+Errors of their checks begin with the key, by which readers find its place.
 """
 
 from collections.abc import Mapping
@@ -52,12 +52,12 @@ WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 @dataclass(frozen=True, kw_only=True)
 class TopologySection:
     """``kind`` and ``shape`` name a topology, ``machine`` one of `sim.describe.machines`; without
-    either, the [[dimension]] tables are all.
+    either, the [[dimension]] tables define it.
 
     ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
-    dimensions. ``nodes``, if given, is checked; of a machine it
-    takes so many ranks. Collectives see ``logical_shape`` (or all nodes as
-    ``one_dimension``), the rank i on the node ``placement[i]``. ``own_links``: logical dimensions
+    dimensions. ``nodes``, if given, is checked; with a machine it
+    selects that many ranks. Collectives see ``logical_shape`` (or all nodes as
+    ``one_dimension``), with rank i on node ``placement[i]``. ``own_links``: logical dimensions
     that split a physical one have links of their own, those of its kind between their members.
     """
 
@@ -88,7 +88,7 @@ class TopologySection:
 class WorkloadSection:
     """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options.
 
-    ``op``: how reductions combine two values; it decides which data a run with data has.
+    ``op``: operation that combines two values in reductions; it decides which data a run has.
     """
 
     file: str | None = None
@@ -121,7 +121,7 @@ class NodeTrouble:
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioSection:
-    """What differs between nodes or links that are otherwise alike."""
+    """Differences between nodes or links that are otherwise alike."""
 
     link: tuple[LinkFault, ...] = ()
     node: tuple[NodeTrouble, ...] = ()
@@ -129,15 +129,15 @@ class ScenarioSection:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSection:
-    """``granularity`` message, or packet with ``packets``; who forwards on ways of several hops.
+    """``granularity`` message, or packet with ``packets``; ``packet_routing``: who forwards.
 
     ``shared_links`` false: a message finds every link free, as if it were alone.
-    ``stall_probability``: that a link takes nothing in a cycle, drawn from the run's seed.
-    ``loss_probability``, ``repetition_probability``, ``damage_probability``: that a wire loses,
-    repeats or damages a packet, drawn from the run's seed, too.
-    ``retry``: all links repeat what their wires lose; ``retry_slots``, ``retry_timeout_cycles`` and
-    ``retry_tries`` are those of `hw.link.retry_frame.RetryConfig`, the time-out by default a round
-    trip of the link and what both ends need.
+    ``stall_probability``: that of a link taking nothing in a cycle, drawn from the run's seed.
+    ``loss_probability``, ``repetition_probability``, ``damage_probability``: those of a wire
+    losing, repeating or damaging a packet, drawn from the run's seed, too.
+    ``retry``: all links resend packets that their wires lose; ``retry_slots``,
+    ``retry_timeout_cycles`` and ``retry_tries`` are those of `hw.link.retry_frame.RetryConfig`, the
+    time-out by default a round trip of the link plus the cycles that both ends need.
     """
 
     granularity: str = "message"
@@ -174,7 +174,7 @@ class MemorySection:
     """The memory behind an engine's DMA.
 
     Latencies are from the request to the first beat, and from the last beat to the answer; None for
-    the engine's default. ``stall_probability``: that a channel of a port pauses in a cycle.
+    the engine's default. ``stall_probability``: that of a port's channel pausing in a cycle.
     """
 
     read_latency_s: float | None = None
@@ -188,7 +188,7 @@ class MemorySection:
 
 @dataclass(frozen=True, kw_only=True)
 class HostSection:
-    """What the host of an engine does.
+    """Behaviour of the host of an engine.
 
     ``wait``: a task that needs a collective waits for that one (``each``), or for all that the host
     has started (``all``).
@@ -202,16 +202,16 @@ class HostSection:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSection:
-    """How long, and what is recorded.
+    """Length of a run, and what it records.
 
     ``fold``: simulate one NPU for all where the result is the same: ``auto`` where possible,
     ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the ``buckets`` of link
     utilisation over time; None records none. ``trace``: record up to ``most_spans`` intervals.
-    ``reserve``: a place for the least live chunk of every node, ``auto`` where nodes would wait for
-    each other without. ``check``: that nothing was lost or doubled. ``data``: real vectors pass
+    ``reserve``: keep a place for the least live chunk of every node, ``auto`` where nodes would
+    deadlock without. ``check``: check that nothing was lost or doubled. ``data``: real vectors pass
     through the run and its results are compared with numpy's, bit for bit; always so for RTL.
-    ``seed`` draws them, and stalls. ``threads`` for RTL nodes. ``trace_signals``: patterns of
-    signals of RTL nodes, as ``*.fsm_state``, that are written as waveforms.
+    ``seed`` draws them, and stalls. ``threads`` run RTL nodes. ``trace_signals``: patterns of
+    signals of RTL nodes, such as ``*.fsm_state``, that are written as waveforms.
     """
 
     passes: int = 2
@@ -277,7 +277,7 @@ class EngineSection:
     config : AceConfig or SmartNicConfig
     clock_hz : float
     compress : bool
-        Whether data travel in the engine's block floating-point format.
+        Data travel in the engine's block floating-point format.
     """
 
     kind: str
@@ -291,12 +291,13 @@ class EngineSection:
 class Description:
     """A system, what runs on it, and at which level.
 
-    ``engine`` is None for endpoints that are described by event parameters alone. ``levels`` are of
-    single nodes where they differ from ``level``. ``switch_level`` is that of switches that reduce,
-    None: that of the endpoints; ``switch_on`` has those of single ones. ``alternatives``: by the
-    name of an algorithm; a run takes the fastest of them (``algorithm = "auto"``). ``reader`` knows
-    where values stand; ``folder`` is that of the file, ``digest`` a hash of what was stated.
-    ``left_out``: keys of the file that mean nothing for an endpoint that was asked for instead.
+    ``engine`` is None for endpoints that are described by event parameters alone. ``levels`` are
+    those of single nodes that differ from ``level``. ``switch_level`` is that of switches that
+    reduce, None: that of the endpoints; ``switch_on`` has those of single ones. ``alternatives``:
+    descriptions by the name of an algorithm, the fastest of which a run takes (``algorithm =
+    "auto"``). ``reader`` knows the places of values; ``folder`` is that of the file, ``digest`` a
+    hash of what was stated. ``left_out``: keys of the file that have no meaning for the endpoint
+    that replaced its own.
     """
 
     dimensions: tuple[Dimension, ...]

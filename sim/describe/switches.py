@@ -1,7 +1,7 @@
-"""``[switch]``: switches that reduce as hardware, their endpoints, and the fabric that they make.
+"""``[switch]``: reducing switches as hardware, their endpoints, and the fabric that they form.
 
 One reading serves events and cycle models: a preset of the switch, one of the endpoint, and the
-dimension of the topology that they make. What cannot be is refused in one line.
+dimension of the topology that they form. Impossible combinations are refused in one line.
 """
 
 import math
@@ -62,12 +62,12 @@ class SwitchSection:
     """Keys of ``[switch]`` beside ``preset``, ``level``, ``mode`` and fields of `SwitchConfig`.
 
     ``clock_hz``: a link carries 16 bytes in a cycle. ``timeout_cycles``: period after which unused
-    entries of a table are sent to their home endpoint; None: 4000, or for pull twice what the
-    entry of a load may wait for the first answer, if that is more (`longest_wait_cycles`); at most
-    what the preset counts. ``acknowledged``: headers that acknowledge packets take their share of
-    the links.
-    ``format``: how operands and results travel, one of `FORMATS`.
-    ``background``: ordinary packets between endpoints, which cycle models alone have.
+    entries of a table are sent to their home endpoint; None: 4000, or for pull twice the longest
+    wait of a load's entry for the first answer, if that is more (`longest_wait_cycles`); at most
+    as far as the preset counts. ``acknowledged``: headers that acknowledge packets take their
+    share of the links.
+    ``format``: that of operands and results on links, one of `FORMATS`.
+    ``background``: ordinary packets between endpoints, in cycle models only.
     """
 
     clock_hz: float = 25e9 / 16
@@ -84,7 +84,7 @@ class SwitchSection:
 
 
 def require_switches(reader: TomlReader, dimensions: Iterable[Dimension]) -> None:
-    """Refuse a network in which nothing could reduce."""
+    """Refuse a network without switches, in which nothing could reduce."""
     dimensions = list(dimensions)
     if not any(each.has_switches for each in dimensions):
         found = ", ".join(dict.fromkeys(DimensionKind(each.kind).value for each in dimensions))
@@ -139,7 +139,7 @@ def read_switches(
         format=FORMATS[section.format],
     )
     if stated is None and mode == "pull":
-        # Answers of an entry that is gone travel one by one.
+        # Once an entry has timed out, its answers travel one by one.
         wait = 2 * longest_wait_cycles(
             system, memory_times(memory, section.clock_hz), dimensions
         )
@@ -224,7 +224,7 @@ def _planes(reader: TomlReader, dimensions: Sequence[Dimension]) -> int:
 def _endpoint(
     reader: TomlReader, own: dict[str, Any], switch: SwitchConfig, planes: int, format: str
 ) -> SwitchDmaConfig:
-    """The endpoint's configuration: what it has in common with the switches follows from them."""
+    """The endpoint's configuration; parameters that the switches share follow from them."""
     stated = "preset" in own
     preset = _preset(reader, "endpoint", own, ENDPOINTS, "1-link")
     base = ENDPOINTS[preset]
@@ -266,7 +266,7 @@ def _event_endpoint(
     memory: MemorySection,
     dimensions: Sequence[Dimension],
 ) -> InSwitchEndpoint:
-    """That of the hardware, with what the table states beside it."""
+    """The event endpoint of the hardware, with the other keys that the table states."""
     known = [name for name in _names(InSwitchEndpoint) if name not in _DERIVED]
     for key in extra:
         if key in _DERIVED or (key in known and level != "events"):
@@ -301,7 +301,7 @@ def switch_settings(
     stated: str,
     **others: Any,
 ) -> RingSettings:
-    """What surrounds the endpoints; *stated* is the section that has the rate of the links."""
+    """Settings around the endpoints; *stated* is the section that has the rate of the links."""
     dim, clock = dimensions[0], engine.clock_hz
     rate = engine.config.bus_bytes * clock
     if abs(dim.bandwidth_bytes_per_s - rate) > _LEAST_RATE * rate:
@@ -365,7 +365,7 @@ def assembly(
         )
     else:
         fabric = Fabric.pair(leaf, cables=cables, planes=dim.lanes)
-    # Blocks take the regions in turn, and what is compared is numbers in a region.
+    # Blocks take the regions in turn, and the numbers compared are those within a region.
     least = (2 * math.ceil(engine.config.dma.slots / len(fabric.trees)) - 1).bit_length()
     if 0 < switch.age_bits < least:
         what = f"must be 0, or from {least} on, to tell the blocks that endpoints have under way "
@@ -379,7 +379,7 @@ def assembly(
 
 
 def check_model(reader: TomlReader, system: SwitchSystem, level: str) -> None:
-    """Refuse what events and cycle models of switches and endpoints do not have.
+    """Refuse features that events and cycle models of switches and endpoints lack.
 
     Raises
     ------
@@ -400,7 +400,7 @@ def _toml(value: Any) -> str:
 def check_rtl(
     reader: TomlReader, made: Assembly, network: Network, *, endpoints: int, switches: int
 ) -> None:
-    """Refuse what is not run with so many RTL endpoints and switches.
+    """Refuse systems that do not run with this many RTL endpoints and switches.
 
     Raises
     ------
@@ -427,13 +427,13 @@ def check_rtl(
 
 
 def _cables(dim: Dimension) -> int:
-    """Links of the members' rate between a leaf and all above it; 0 where that is no number."""
+    """Links of the members' rate between a leaf and all above it; 0 if not a whole number."""
     count = dim.trunk_payload_bytes_per_s / dim.payload_bytes_per_s
     return round(count) if abs(count - round(count)) < _LEAST_RATE * count else 0
 
 
 def _in_use(network: Network, link: int) -> bool:
-    """Of two leaves without a spine each has a link to the other, and one back, which is idle."""
+    """True unless the link is idle: without a spine, each leaf's link back from the other is."""
     trunk = link - network.wiring.trunk[0]
     return network.dimensions[0].spine or trunk < 0 or trunk % 2 == 0
 
@@ -441,7 +441,7 @@ def _in_use(network: Network, link: int) -> bool:
 def _links(
     network: Network, fabric: Fabric
 ) -> list[list[tuple[int, tuple[Spot | int, ...]]]]:
-    """By endpoint, links of the network that are counted with it, and what sends on each.
+    """For each endpoint, the links of the network that are counted with it, and their senders.
 
     Those between switches are counted with the first endpoint of a leaf. Switches above the leaves
     of a plane are one vertex of the network, and links in parallel are one link.

@@ -1,4 +1,4 @@
-"""A system described in TOML: what runs on what, at which level, and what goes wrong in it.
+"""A system described in TOML: its hardware, its workload, the level at which it runs, its faults.
 
 Most tables hold the fields of the dataclass that they configure, so that class is the reference of
 the keys: ``[[dimension]]`` of `Dimension`, ``[endpoint]`` of the class that ``kind`` names,
@@ -64,7 +64,7 @@ REDUCTION_KEYS = {
     "all_gather": CollectiveKind.ALL_GATHER,
 }
 NIC_BLOCKS = 3
-"""Blocks of a rank under way: one in each flow of the NIC, and one that is being fetched."""
+"""Blocks of a rank in flight: one in each flow of the NIC, and one that is being fetched."""
 MOST_NODES, MOST_LINKS = 1 << 18, 1 << 24
 COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
 
@@ -94,7 +94,7 @@ def read(path: str | Path) -> Description:
 
 
 def parse(text: str, *, source: str, folder: Path | None = None) -> Description:
-    """Parse *text*; *source* is what errors call the file, files are relative to *folder*."""
+    """Parse *text*; *source* names the file in errors, files are relative to *folder*."""
     document = load_toml(text, source=source)
     return describe(document, reader=TomlReader(source, text), folder=folder)
 
@@ -172,7 +172,7 @@ def describe(
 
 
 def _by_name(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> Description:
-    """A description whose ``algorithm`` is the name of one that its machine has, or ``auto``."""
+    """A description whose ``algorithm`` is ``auto``, or names one that its machine has."""
     name, rest = document["algorithm"], {k: v for k, v in document.items() if k != "algorithm"}
     tables = _tables(rest, reader)
     topology = reader.build(TopologySection, "topology", tables.get("topology", {}))
@@ -211,7 +211,7 @@ def _of_machine(
     table: Mapping[str, Any],
     switch: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
-    """``[endpoint]`` on a machine, whose switches may reduce, and then as it says."""
+    """``[endpoint]`` on a machine, with the machine's own keys if its switches are to reduce."""
     if name is None or table.get("kind") != "in_switch":
         return table
     here = MACHINES[name]
@@ -306,8 +306,8 @@ def _framed(
     *,
     level: str,
 ) -> tuple[Dimension, ...]:
-    """The dimensions with the share of payload that the engine's packets leave; events know of no
-    credits, so there those are part of it."""
+    """The dimensions with the share of payload that the engine's packets leave; events have no
+    credits, so there the share allows for those as well."""
     from sim.endpoint.hardware import (
         ace_link_share,
         ace_wire_share,
@@ -410,7 +410,7 @@ def _scheduler(
     table: Mapping[str, Any],
     shards: int,
 ) -> Scheduler:
-    """That of the engine, where there is a preset; a collective starts from one of *shards*.
+    """The scheduler, the engine's if there is a preset; a collective starts from one of *shards*.
 
     ``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
 
@@ -455,8 +455,8 @@ def _engine_scheduler(
     """Chunks as the engine cuts them, in the order of their commands.
 
     ACE: a chunk, all shards of it, fills a slot, contexts bound how many are live. The NIC: a
-    frame from every rank; an engine reduces a block at a time. In several dimensions as many are
-    under way as a block has in each flow and before them.
+    frame from every rank; an engine reduces a block at a time. In several dimensions the chunks of
+    `NIC_BLOCKS` blocks are in flight.
     """
     from sim.endpoint.nic_ring import nic_frame_beats
 

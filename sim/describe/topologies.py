@@ -1,4 +1,4 @@
-"""Named topologies: what a name and a shape mean in dimensions.
+"""Named topologies: the dimensions that a name and a shape stand for.
 
 Unless stated, links inside a package (the first dimension of a hierarchical topology) are those of
 the ACE papers: 200 GB/s and 90 cycles, those between packages 25 GB/s and 500 cycles of a 1.245 GHz
@@ -37,7 +37,7 @@ NVLINK = {
 
 @dataclass(frozen=True, kw_only=True)
 class NamedTopology:
-    """``sizes`` says what the shape holds; ``dimensions`` are the fields of each dimension.
+    """``sizes`` describes the numbers of a shape; ``dimensions`` are the fields of each dimension.
 
     Where there are fewer dimensions than sizes, the last one stands for all further ones.
     """
@@ -83,7 +83,7 @@ def named_dimensions(kind: str, shape: Sequence[int] | None) -> list[dict[str, A
     Raises
     ------
     ValueError
-        For a name that there is not, or a shape that does not fit it.
+        For an unknown name, or a shape that does not fit it.
     """
     if kind not in TOPOLOGIES:
         raise ValueError(f"kind {not_one_of(kind, TOPOLOGIES)}")

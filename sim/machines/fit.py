@@ -1,4 +1,4 @@
-"""Three constants from a measurement: what data sheets leave out of a machine."""
+"""Fits three constants of a machine, which data sheets leave out, to a measurement."""
 
 import csv
 import math
@@ -20,7 +20,7 @@ LEAST_ROWS = 3
 STEPS_S = (0.0, *(float(10.0**power) for power in np.arange(-8, -1.9, 0.5)))
 """Steps that are tried first, in seconds at full bandwidth."""
 LOWEST = 2
-"""Of them, so many valleys are looked into."""
+"""Number of the lowest valleys between them that are searched."""
 SECTIONS = 14
 ROUNDS = 12
 NOTHING = 1e-12
@@ -33,7 +33,7 @@ TYPES = (
 MOST_BYTES = 1 << 44
 MOST_US = 1e9
 AGREES = 0.02
-"""By how much the time of a row may differ from size over algbw, beside what rounding does."""
+"""Largest relative difference of a row's time from size over algbw, beyond that of rounding."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def read_table(path: Path) -> list[Measured]:
     """The rows of a CSV table ``size_bytes,time_us``, of the output of nccl-tests, or of a table
     that ``foldwire machines`` printed.
 
-    Lines that begin with ``#`` are comments. Of nccl-tests, a row begins with size and count. The
+    Lines that begin with ``#`` are comments. A row of nccl-tests begins with size and count. The
     time, in microseconds, follows type, operation and, in newer tables, root, and then algbw, in
     GB/s: size over time, by which a column that is taken for the time is checked.
 
@@ -205,9 +205,9 @@ def fit(
     """The constants with which simulated times are nearest to those measured, by the least sum of
     squares of relative errors.
 
-    With the step as a share of what links take, times are a straight function of start and of the
-    inverse of the share (see `model_of`), and the best of both follows from two equations. What is
-    left is a search along one line for the step: over all sizes, then in the lowest valleys by
+    With the step as a share of the time of links, times are linear in the start and in the
+    inverse of the share (see `model_of`), and the best of both follows from two equations. There
+    remains a search along one line for the step: over all sizes, then in the lowest valleys by
     golden section. Where latencies are stated that is an estimate, which Gauss and Newton's method
     with damped steps (Levenberg, 1944) follows; a step is taken if it is better.
 

@@ -19,9 +19,9 @@ __all__ = ["COLLECTIVES", "Row", "lines_of", "measure", "sizes_from"]
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 ELEMENT_BYTES = 4
 MESSAGES = 4096
-"""Of a step of a large vector; more would cost time and change nothing."""
+"""Messages of a step of a large vector; more would cost time and change nothing."""
 WAVES = 512
-"""Into which large vectors are cut, likewise."""
+"""Waves into which large vectors are cut, likewise."""
 ROUNDING = 1e-12
 
 
@@ -29,9 +29,9 @@ ROUNDING = 1e-12
 class Row:
     """A collective of ``size_bytes``, as nccl-tests counts them: of the whole vector.
 
-    ``bound_s``: the shortest time possible on the links, with reduction in switches that have it,
-    after what starts a call. Not ``is_timed``: neither a start nor a latency is stated, so the time
-    is that of the links alone, and says something of the rate of large vectors only.
+    ``bound_s``: the start of a call plus the shortest time possible on the links, with reduction in
+    switches that have it. Not ``is_timed``: neither a start nor a latency is stated, so the time
+    is that of the links alone, and tells only the rate of large vectors.
     """
 
     size_bytes: int
@@ -39,8 +39,8 @@ class Row:
     time_s: float
     bound_s: float
     bus_share: float
+    """Bytes per byte of the vector that each rank sends without help from switches."""
     is_timed: bool = True
-    """Of the vector, that an algorithm without help from switches sends per rank."""
 
     @property
     def algbw(self) -> float:
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def percent(self) -> float:
-        """Of the possible speed."""
+        """Percent of the possible speed."""
         return 100 * self.bound_s / self.time_s
 
 
@@ -67,7 +67,7 @@ def measure(
     calibration: Calibration | None = None,
     nodes: int | None = None,
 ) -> Row:
-    """Run a collective on all ranks or so many; ``auto`` takes the fastest algorithm there is.
+    """Run a collective on all ranks, or on *nodes*; ``auto`` takes the fastest algorithm there is.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def measure(
 
 
 def sizes_from(first: int, last: int, factor: int) -> list[int]:
-    """Sizes that grow by a factor, the last one too.
+    """Sizes that grow by a factor from *first* on; *last* is always included.
 
     Raises
     ------
@@ -105,8 +105,8 @@ def sizes_from(first: int, last: int, factor: int) -> list[int]:
 def lines_of(
     name: str, collective: str, rows: Sequence[Row], nodes: int | None = None
 ) -> list[str]:
-    """Rows as nccl-tests prints them, with the bound and the algorithm behind; no time where none
-    is known, see `Row`."""
+    """Rows as nccl-tests prints them, with bound and algorithm appended; no time where none is
+    known, see `Row`."""
     here = machine(name, nodes)
     ranks = 1 if collective == "all_reduce" else here.nodes  # others count elements of a rank
     operation = "sum" if collective == "all_reduce" else "none"
@@ -187,9 +187,9 @@ def _row(
 
 
 def _bound_s(here: Machine, network: Network, call: CollectiveCall) -> float:
-    """On the links. Where own operands travel, who pulls the n-th part of a vector sends all of its
-    operands and the sums of that part; if that is more than endpoints send among each other, they
-    do without switches that reduce."""
+    """Bound of the links. Where own operands travel, a rank that pulls the n-th part of a vector
+    sends all of its operands and the sums of that part; if endpoints send less among each other,
+    they do without switches that reduce."""
     if here.in_switch is None:
         return call_bound(network, call).seconds
     bound_s = call_bound(network, call, network_reduces=True).seconds
@@ -201,7 +201,7 @@ def _bound_s(here: Machine, network: Network, call: CollectiveCall) -> float:
 def _waves(
     here: Machine, tables: Mapping[str, Mapping[str, Any]], per_rank: int
 ) -> dict[str, float]:
-    """Waves of large vectors are larger, so that there are not more of them."""
+    """Wave and message sizes; large vectors have larger waves, so that there are not more."""
     members = here.nodes if tables["endpoint"]["mode"] == "pull" else 1
     planes = max(each["lanes"] for each in here.dimensions)
     wave = max(8192.0, per_rank / WAVES * planes / members)
