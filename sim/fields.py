@@ -43,12 +43,12 @@ def check(name: str, value: object, allowed: str, ok: bool) -> None:
 
 
 def nearest(given: object, names: Iterable[str], *, cutoff: float = 0.5) -> str | None:
-    """The name that was probably meant, as alike as *cutoff* says."""
+    """The name that was probably meant, if one is at least as similar as *cutoff*."""
     return next(iter(difflib.get_close_matches(str(given), list(names), n=1, cutoff=cutoff)), None)
 
 
 def not_one_of(value: object, allowed: Iterable[str]) -> str:
-    """Says which values there are, and which was probably meant."""
+    """Text for a wrong value: the allowed ones, and the one that was probably meant."""
     names = list(allowed)
     near = nearest(value, names, cutoff=0.6)
     hint = f" (did you mean {near!r}?)" if near else ""
@@ -73,7 +73,7 @@ def check_fields(owner: Any) -> None:
 
 
 def check_size(name: str, value: object) -> None:
-    """Numbers must be finite and of a size that 64 bits, or a real of use, can have."""
+    """Raise FieldError unless numbers are finite and within 64 bits, or a useful range of reals."""
     for each in value if isinstance(value, list | tuple) else (value,):
         if (allowed := size_of_number(each)) is not None:
             raise FieldError(name, f"must be {allowed}, not {value!r}")
@@ -89,7 +89,7 @@ def _is(value: object, kind: Any) -> bool:
         number = Integral if kind is int else Real
         return isinstance(value, number) and not isinstance(value, bool)
     plain = get_origin(kind) or kind
-    # A protocol says nothing at run time.
+    # Protocols cannot be checked at run time.
     return not isinstance(plain, type) or hasattr(plain, "_is_protocol") or isinstance(value, plain)
 
 

@@ -1,15 +1,15 @@
-"""How much memory this machine has to spare."""
+"""Memory that this machine has to spare."""
 
 import os
 
 __all__ = ["available_bytes"]
 
 UNKNOWN = 4 << 30
-"""Where the system does not say."""
+"""Assumed where the system does not tell."""
 
 
 def available_bytes() -> int:
-    """What can be used without swapping, or without passing the limit of this process's group."""
+    """Memory usable without swapping and within the limit of this process's group."""
     found = UNKNOWN
     try:
         with open("/proc/meminfo", encoding="ascii") as file:

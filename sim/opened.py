@@ -1,5 +1,5 @@
-"""Which files a description was made of: every reader notes what it opens, so that whoever keeps a
-result can tell whether it is still that of these files.
+"""Record of the files that a description was made of: every reader notes what it opens, so that a
+kept result can be checked against the present contents of these files.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def content_of(path: Path) -> str:
 
 
 def opening(path: str | Path) -> Path:
-    """*path*, noted as a file that is about to be read; readers open what this returns."""
+    """Note *path* as a file that is about to be read, and return it for the reader to open."""
     path = Path(path)
     found = _found.get()
     if found is not None:
@@ -36,7 +36,7 @@ def opening(path: str | Path) -> Path:
 
 @contextmanager
 def recorded() -> Iterator[dict[Path, str]]:
-    """What is opened inside, with the hash of its contents, in the order of opening."""
+    """Files opened inside the context, with hashes of their contents, in the order of opening."""
     found: dict[Path, str] = {}
     token = _found.set(found)
     try:

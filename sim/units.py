@@ -23,7 +23,7 @@ __all__ = [
 
 FS_PER_S = 10**15
 MOST_TIME_S = 9000.0
-"""Of a run: 64-bit femtoseconds end at 9223 s."""
+"""Longest run: 64-bit femtoseconds end at 9223 s."""
 _MOST_FS = 2**63 - 1
 GB = 1e9
 MIB = 1 << 20
@@ -38,7 +38,7 @@ def seconds_to_fs(seconds: float) -> int:
     Raises
     ------
     ValueError
-        For more than 64 bits hold.
+        For more than 64 bits can hold.
     """
     if not abs(seconds) * FS_PER_S < _MOST_FS:
         raise ValueError(f"a time must be at most {MOST_TIME_S:g} s, not {seconds:g} s")
@@ -60,7 +60,7 @@ def cycles_to_fs(cycles: NDArray[np.integer] | int, clock_hz: float) -> NDArray[
 
 
 def fs_per_byte(bytes_per_s: float) -> float:
-    """Time of one byte at a rate; of a time per byte, the rate."""
+    """Time of one byte at a rate, or the rate for a time per byte."""
     return FS_PER_S / bytes_per_s
 
 

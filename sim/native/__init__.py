@@ -1,7 +1,7 @@
-"""Compiled inner loops: what Numba makes of marked functions, kept between processes.
+"""Compiled inner loops: marked functions that Numba compiles, kept between processes.
 
 Numba takes longer to import than most runs take. Modules mark their functions without it
-(:mod:`sim.native.mark`); :func:`sim.native.binding.bind` has them compiled when nobody has before,
-keeps the code in the user's cache, and otherwise loads it as the system loads libraries. Where
-there is no C++ compiler to link with, object code is kept, for which llvmlite is loaded.
+(:mod:`sim.native.mark`); :func:`sim.native.binding.bind` compiles them if the user's cache lacks
+their code, keeps it there, and otherwise loads it as the system loads libraries. Without a C++
+compiler to link with, object code is kept, which llvmlite has to load.
 """

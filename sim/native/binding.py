@@ -1,4 +1,4 @@
-"""From a marked function and its states to a native call."""
+"""Binds a marked function and its states to a native call."""
 
 import contextlib
 import ctypes
@@ -39,12 +39,12 @@ def bind(function: Callable[..., Any], *states: Any, doing: str) -> Callable[...
         works on them for as long as it is kept. Types and numbers of dimensions are compiled in;
         lengths are not.
     doing : str
-        What the user is told when it has to be compiled: "compiling the simulator (about 20 s)".
+        Text for the user when it has to be compiled: "compiling the simulator (about 20 s)".
 
     Returns
     -------
     callable
-        Takes what *function* takes after its states, as 64-bit integers.
+        Takes the arguments of *function* that follow its states, as 64-bit integers.
     """
     arrays = [array for state in states if state is not None for array in state]
     names = [name for state in states if state is not None for name in state._fields]
@@ -87,7 +87,7 @@ def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
 
 @functools.cache
 def _environment() -> list[str]:
-    """What compiles, and for what."""
+    """The compiler with its versions, and the processor that it compiles for."""
     return [
         Path(__file__).with_name("compile.py").read_text(encoding="utf-8"),
         _version("numba"),
@@ -100,7 +100,7 @@ def _environment() -> list[str]:
 
 
 def _version(package: str) -> str:
-    """What a package says of its version, read: to load it takes longer than what it compiled runs.
+    """Version of a package, read from its files: loading it takes longer than compiled code runs.
     """
     found = PathFinder.find_spec(package)
     if found is not None and found.origin is not None:
@@ -128,8 +128,8 @@ def _processor() -> str:
 def _code(
     function: Callable[..., Any], states: tuple[Any, ...], key: str, doing: str
 ) -> Path | bytes:
-    """A file of the cache, compiled now if it is not there; the object code itself if there is no
-    place for it."""
+    """A file of the cache, compiled now if it is not there; the object code itself if it cannot be
+    kept."""
     made: list[bytes] = []
 
     def make(path: Path) -> None:
@@ -164,7 +164,7 @@ def _link(code: bytes, path: Path) -> None:
 
 
 def _load(code: Path | bytes) -> Callable[[int], int]:
-    """Of a library, or of an object, for which llvmlite is loaded."""
+    """Load the entry of a library, or of object code, which needs llvmlite."""
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
     if isinstance(code, Path):
         with contextlib.suppress(OSError):

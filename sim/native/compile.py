@@ -27,7 +27,7 @@ _STUBS = ("Py", "_Py", "numba_", "NRT_")
 
 
 class _Plain(types.Array):
-    """An array of a state that is indexed from its begin: a single index is taken as it is."""
+    """An array of a state that is indexed from its begin: a single index is used unchanged."""
 
     def __init__(self, dtype: Any, ndim: int, layout: str) -> None:
         super().__init__(dtype, ndim, layout, name=f"plain({dtype}, {ndim}d, {layout})")
@@ -60,7 +60,7 @@ extending.lower_builtin(operator.setitem, _Plain, types.Integer, types.Any)(
 
 @extending.intrinsic
 def _prefetch(context: Any, array: Any, index: Any) -> Any:
-    """In place of :func:`sim.native.mark.prefetch`."""
+    """Replaces :func:`sim.native.mark.prefetch`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(array)(context, builder, arguments[0]).data
@@ -203,8 +203,8 @@ def _dispatchers(function: FunctionType) -> Any:
 def _emit(text: str, entry: str) -> bytes:
     """Machine code for Numba's optimised LLVM code, closed in itself.
 
-    What Numba's wrapper calls to raise exceptions, which marked functions never do, becomes a call
-    of ``abort``: the code is loaded into processes that have no Numba, or their own.
+    Numba's wrapper calls functions that raise exceptions, as marked functions never do; they become
+    calls of ``abort``: the code is loaded into processes that have no Numba, or their own.
     """
     module = binding.parse_assembly(text)
     needed = [

@@ -3,7 +3,7 @@
 Nothing here imports the compiler. A marked function stays a plain Python function, good for single
 calls and for a debugger; records are then an ``np.recarray``, and no field may have the name of an
 attribute of numpy's, which would be found in its place. Compiled, it may not raise, allocate or use
-Python objects: what it needs is in its arguments, and trouble is a number that it returns.
+Python objects: all its inputs are arguments, and it returns a number to report an error.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def compiled(function: Marked) -> Marked:
 
 
 def inlined(function: Marked) -> Marked:
-    """Mark a function that becomes part of its callers: what is called once, or short and often.
+    """Mark a function that is inlined into its callers: one called once, or short and often.
     """
     setattr(function, _OPTIONS, {"forceinline": True})
     return function
@@ -46,7 +46,7 @@ def inlined(function: Marked) -> Marked:
 def indexed_from_begin(state: _State) -> _State:
     """Mark a state whose arrays are never read or written with a negative index.
 
-    Compiled code does not look then whether an index counts from the end, which takes a sixth of
+    Compiled code then does not test for indices that count from the end, which takes a sixth of
     the time of an event. A negative one would be an address before the array.
     """
     setattr(state, _FROM_BEGIN, True)
@@ -54,12 +54,12 @@ def indexed_from_begin(state: _State) -> _State:
 
 
 def is_indexed_from_begin(state: object) -> bool:
-    """Whether the type of a state is marked with :func:`indexed_from_begin`."""
+    """True if the type of a state is marked with :func:`indexed_from_begin`."""
     return getattr(type(state), _FROM_BEGIN, False)
 
 
 def prefetch(array: Any, index: Any) -> None:
-    """Have the memory send the record ``array[index]``, of an array of one dimension, for soon.
+    """Prefetch the record ``array[index]`` of a one-dimensional array.
 
     Plain Python does nothing; compiled, it is an instruction that nothing waits for.
     """

@@ -13,11 +13,11 @@ __all__ = ["Dimension", "DimensionKind"]
 
 
 MOST_MEMBERS, MOST_LANES = 1 << 24, 1 << 12
-"""Of a group; between two."""
+"""Most members of a group; most lanes between two of them."""
 
 
 class DimensionKind(Enum):
-    """How the members of a group are joined.
+    """The topology by which the members of a group are joined.
 
     * ``ring``: each to the next one.
     * ``switch``: each to every one of ``lanes`` non-blocking switches.
@@ -42,25 +42,25 @@ class Dimension:
     size : int
         Members of a group.
     bandwidth_bytes_per_s : float
-        Of one link in one direction.
+        Bandwidth of one link in one direction.
     latency_s : float
-        Of one link.
+        Latency of one link.
     lanes : int
         Parallel rings, switches, or links between two members. Bandwidth is per link, so lanes
         multiply it.
     bidirectional : bool
-        Whether every ring has links in both directions (rings only).
+        Every ring has links in both directions (rings only).
     single_link : bool
         A ring of two with one full-duplex link instead of two.
     efficiency : float
         Share of the link's time that carries payload (headers take the rest).
     router_latency_s : float
-        Of every router on the way: each switch, and each node that a link of a ring or a direct
-        link enters. A link from a switch to a node adds none.
+        Latency of every router on the way: each switch, and each node that a link of a ring or a
+        direct link enters. A link from a switch to a node adds none.
     group : int
         Members of a leaf (fat tree only).
     trunk_bandwidth_bytes_per_s : float or None
-        Of a link between leaf and spine; None for that of the members' links times
+        Bandwidth of a link between leaf and spine; None for that of the members' links times
         ``group`` (no oversubscription) (fat tree only).
     spine : bool
         See :class:`DimensionKind` (fat tree only).
@@ -203,12 +203,12 @@ class Dimension:
 
     @property
     def payload_bytes_per_s(self) -> float:
-        """Of one link in one direction, headers deducted."""
+        """Rate of one link in one direction, headers deducted."""
         return self.bandwidth_bytes_per_s * self.efficiency
 
     @property
     def trunk_payload_bytes_per_s(self) -> float:
-        """Of one link between leaf and spine in one direction, headers deducted."""
+        """Rate of one link between leaf and spine in one direction, headers deducted."""
         trunk = self.trunk_bandwidth_bytes_per_s
         if trunk is None:
             trunk = self.bandwidth_bytes_per_s * self.group
@@ -246,7 +246,7 @@ class Dimension:
 
     @property
     def has_switches(self) -> bool:
-        """Whether members are joined by switches."""
+        """True if members are joined by switches."""
         return self.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE)
 
     @property

@@ -36,9 +36,9 @@ def hamiltonian_cycle(network: Network) -> list[int]:
 
 
 def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
-    """The ports by which ``order`` is a ring, by rank, which is the place in ``order``.
+    """Nodes and ports of the ring through ``order``, by rank, which is the place in ``order``.
 
-    Of parallel links a ring of two nodes uses two, longer rings the one with the lowest port.
+    Among parallel links a ring of two nodes uses two, longer rings the one with the lowest port.
     """
     if len(order) < 2:
         raise ValueError(f"a ring must have at least 2 nodes, not {len(order)}")
@@ -63,8 +63,8 @@ def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
 
 
 def embedding(network: Network, dimensions: Sequence[int]) -> str:
-    """How groups over *dimensions* of a job's view lie on the links, where they cover parts of a
-    dimension; empty where they do not."""
+    """Text on the links that groups over *dimensions* of a job's view use, where they cover parts
+    of a dimension; empty where they do not."""
     parts = [
         _embedded(network, each)
         for each in dimensions
@@ -74,7 +74,7 @@ def embedding(network: Network, dimensions: Sequence[int]) -> str:
 
 
 def _embedded(network: Network, dimension: int) -> str:
-    """One dimension: its links from a member to the next, and how many rings meet on a link."""
+    """One dimension: its links from a member to the next, and the number of rings on a link."""
     label = network.label(dimension)
     physical = network.physical(dimension)
     if physical is not None and physical.kind is not DimensionKind.RING:

@@ -1,4 +1,4 @@
-"""Ethernet frames: what is left of a line's rate to data.
+"""Ethernet frames: the share of a line's rate that is left for data.
 
 Sizes of the frame are those of IEEE 802.3, of headers those of RoCE v2, as the InfiniBand Trade
 Association describes it: remote DMA in UDP over IPv4.
@@ -12,13 +12,13 @@ __all__ = [
 ]
 
 PREAMBLE_AND_GAP_BYTES = 8 + 12
-"""Around a frame."""
+"""Bytes of line time around a frame."""
 
 CHECK_BYTES = 4
 """The frame check sequence."""
 
 LEAST_FRAME_BYTES = 64
-"""From the addresses to the check sequence; shorter ones are padded."""
+"""Shortest frame, from the addresses to the check sequence; shorter ones are padded."""
 
 ROCE_HEADERS = {
     "addresses and EtherType": 14,
@@ -32,7 +32,7 @@ ROCE_HEADERS = {
 
 
 def line_bytes(payload_bytes: int, header_bytes: int) -> int:
-    """What a frame takes of its line's time."""
+    """Bytes of line time that a frame takes."""
     whole = payload_bytes + header_bytes + CHECK_BYTES
     return PREAMBLE_AND_GAP_BYTES + max(LEAST_FRAME_BYTES, whole)
 
@@ -45,8 +45,8 @@ def frame_share(payload_bytes: int, header_bytes: int) -> float:
 def roce_sizes(payload_bytes: int) -> SwitchSizes:
     """The packets of switches that reduce, on Ethernet: an operand or a result is a remote write.
 
-    A request or an acknowledgement is as long as the headers of a write, which are no less than a
-    frame must be.
+    A request or an acknowledgement is as long as the headers of a write, which are no shorter than
+    the least frame.
     """
     header = line_bytes(0, sum(ROCE_HEADERS.values()))
     return SwitchSizes(payload_bytes=payload_bytes, header_bytes=header)

@@ -23,7 +23,7 @@ class Grid:
         return np.asarray(points) // self.strides[dimension] % self.sizes[dimension]
 
     def coordinates(self, points: Indices) -> list[Indices]:
-        """In every dimension."""
+        """Coordinates of points in every dimension."""
         return [self.coordinate(points, d) for d in range(len(self.sizes))]
 
     def at(self, coordinates: Sequence[Indices]) -> Indices:

@@ -9,7 +9,7 @@ __all__ = ["Link", "LinkFault"]
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """One direction of one physical link. ``dimension`` is -1 where it belongs to none.
+    """One direction of one physical link. ``dimension`` is -1 if it belongs to none.
 
     ``bytes_per_s`` is payload: a link with headers on it is faster by 1 / ``efficiency``.
     """
@@ -27,8 +27,8 @@ class LinkFault:
     """A slow link, or one that is down (factor 0); ``lane`` None means all lanes.
 
     ``both_ways``: the opposite direction too. Routes go round a link that is down the other way of
-    the ring, and elsewhere over the next lane. Where there is none, whoever asks for the route
-    gets an error.
+    the ring, and elsewhere over the next lane. Where there is none, asking for the route raises
+    an error.
     """
 
     source: int

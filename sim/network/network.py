@@ -23,14 +23,14 @@ __all__ = ["Channel", "Network"]
 
 MOST_NODES = 1 << 26
 LEAST_HOPS, MOST_HOPS = 1 << 24, 1 << 31
+"""Range of the limit for the hops of all routes of a network together (8 bytes each)."""
 HOP_SHARE, HOP_BYTES = 0.5, 24
-"""Of the memory to spare, for the routes of all channels, and what a hop needs there."""
-"""Most hops of all routes of a network together (8 bytes each)."""
+"""Share of the spare memory for the routes of all channels, and bytes that a hop needs there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
-    """Who each node sends to, and over which links.
+    """The peer that each node sends to, and the links to it.
 
     ``peer``: (nodes,), the receiver of each node's messages, -1 for none.
     ``links``: (hops, nodes), the directed links in order, -1 where a route is shorter.
@@ -42,14 +42,14 @@ class Channel:
 
 @dataclass
 class _Channels:
-    """Those made so far of a network and all its views, and the hops of their routes."""
+    """Channels made so far for a network and all its views, and the hops of their routes."""
 
     made: dict[tuple[object, ...], Channel] = field(default_factory=dict)
     hops: int = 0
 
 
 class Links(Sequence[Link]):
-    """Links of a network, which are made when somebody first asks for one."""
+    """Links of a network, created when the first of them is accessed."""
 
     def __init__(self, network: "Network", numbers: Sequence[int]) -> None:
         self._network, self._numbers = network, numbers
@@ -86,7 +86,7 @@ class Network:
     faults : sequence of LinkFault
 
     A job whose groups cover parts of a dimension splits the logical shape further (:meth:`split`);
-    each of its collectives has a :meth:`view` in which only what its own groups cut is cut.
+    each of its collectives has a :meth:`view` in which only its own groups split dimensions.
     """
 
     def __init__(
@@ -171,8 +171,8 @@ class Network:
 
     def split(self, shape: Sequence[int]) -> "Network":
         """The same network for a job whose dimensions are those of *shape*, parts of these: its
-        groups cover parts of a dimension. ``whole_shape`` keeps the dimensions, ``origins`` say
-        which of them each of *shape* is a part of.
+        groups cover parts of a dimension. ``whole_shape`` keeps the dimensions, ``origins`` has
+        the one that each of *shape* is a part of.
 
         Raises
         ------
@@ -192,7 +192,7 @@ class Network:
         self, dimensions: Sequence[int] | None
     ) -> tuple["Network", tuple[int, ...] | None]:
         """The network as a collective over *dimensions* (None for all) sees it, and its dimensions
-        there: what it covers as a whole, or leaves out, is not split because others do."""
+        there: one that it covers as a whole, or leaves out, is not split even if others do."""
         _check_integers("dimensions", dimensions)
         key = None if dimensions is None else tuple(dimensions)
         if self.shape == self.whole_shape:
@@ -211,7 +211,7 @@ class Network:
         return self._views[key]
 
     def _seen_as(self, shape: tuple[int, ...], origins: tuple[int, ...]) -> "Network":
-        """Over the same links, with the same channels."""
+        """A copy with another shape, over the same links and with the same channels."""
         seen = copy.copy(self)
         for name in ("coordinates", "_parts"):
             seen.__dict__.pop(name, None)
@@ -223,7 +223,7 @@ class Network:
 
     @property
     def mapped(self) -> bool:
-        """Whether a logical dimension is not a physical one."""
+        """True if logical dimensions are not the physical ones."""
         return self.shape != self.physical_shape or self.placement is not None
 
     @cached_property
@@ -233,7 +233,7 @@ class Network:
         return parts_within(self.shape, self.physical_shape)
 
     def is_physical(self, dimension: int) -> bool:
-        """Whether a logical dimension is a physical one."""
+        """True if a logical dimension is a physical one."""
         part = self._parts[dimension]
         return part is not None and part.whole
 
@@ -243,7 +243,7 @@ class Network:
         return None if part is None else self.dimensions[part.within]
 
     def label(self, dimension: int) -> str:
-        """``dim 1``; of a part, ``dim 1 (4 of 8)``, or ``dim 1 (2 of 8, 4 apart)``."""
+        """``dim 1``; for a part, ``dim 1 (4 of 8)``, or ``dim 1 (2 of 8, 4 apart)``."""
         origin = self.origins[dimension]
         stride, size = self.place(dimension)
         whole = self.whole_shape[origin]
@@ -253,14 +253,14 @@ class Network:
         return f"dim {origin} ({size} of {whole}{f', {apart} apart' if apart > 1 else ''})"
 
     def place(self, dimension: int) -> tuple[int, int]:
-        """Stride and size of a logical dimension in the numbering of ranks: what it is, however
-        the others are split."""
+        """Stride and size of a logical dimension in the numbering of ranks, which identify it
+        however the others are split."""
         return self._ranks.strides[dimension], self.shape[dimension]
 
     def injection_bytes_per_s(self, dimension: int) -> float:
         """Payload that one member can send into a logical dimension while all others do so too.
 
-        Rings of parts of a dimension share its links: as many as meet on one divide it.
+        Rings of parts of a dimension share its links: those that meet on a link divide its rate.
         """
         if self.shape[dimension] == 1:
             return 0.0
@@ -314,9 +314,9 @@ class Network:
         return Links(self, range(len(self.link_source)) if numbers is None else numbers)
 
     def link_classes(self) -> tuple[Indices, Indices]:
-        """For each link the node that it belongs to, and a number that the links of all nodes that
-        lie alike have in common; for switches the node is the one at the other end. Classes are
-        0, 1, ... in the order of the first node's links. Fat trees have no such order.
+        """For each link the node that it belongs to, and its class, which is common to the links in
+        the same position at all nodes; for a switch the node is the one at the other end. Classes
+        are 0, 1, ... in the order of the first node's links. Fat trees have no such order.
 
         Raises
         ------
@@ -368,7 +368,7 @@ class Network:
         size = self.shape[dimension]
         coordinates = list(self.coordinates)
         coordinates[dimension] = (coordinates[dimension] + distance) % size
-        # Only round a physical ring has the forced way a meaning.
+        # A forced direction has a meaning only on a physical ring.
         way = direction if self.is_physical(dimension) else 0
         key = ("shift", dimension, distance, lane, way, tie)
         return self._channel(key, self.members(coordinates), lane, way, tie)

@@ -21,7 +21,7 @@ class Port(NamedTuple):
 
 
 class Ports:
-    """A port for each link that leaves a node, with the opposite link; all nodes have as many.
+    """A port for each link that leaves a node, with the opposite link; equally many at all nodes.
 
     Numbered as the links are: by dimension, those of size 1 having none. Rings take two ports per
     lane, + (to the next coordinate) before -, so the port + of dimension d of a torus without

@@ -1,4 +1,4 @@
-"""Routes over the links of dimensions: dimension-ordered, round links that are down."""
+"""Routes over the links of dimensions: dimension-ordered, avoiding links that are down."""
 
 from collections.abc import Sequence
 
@@ -68,7 +68,7 @@ class Router:
         return hops
 
     def _blocked(self, hops: list[Indices], nodes: int) -> NDArray[np.bool_]:
-        """Of each of *nodes* routes, whether a link is down."""
+        """For each of *nodes* routes, True if one of its links is down."""
         down = np.zeros(nodes, bool)
         if self._any_down:
             for links in hops:
@@ -89,7 +89,7 @@ class Router:
         return hops
 
     def _lane_hops(self, here: Indices, goal: Indices, index: int, lane: int) -> list[Indices]:
-        """On the lane that was asked for; where a link of it is down, on the next one."""
+        """Hops on the requested lane, or where one of its links is down, on the next lane."""
         dim = self._dimensions[index]
         direct = dim.kind in (DimensionKind.RING, DimensionKind.FULLY_CONNECTED)
         hops_on = self._direct_hops if direct else self._switch_hops
@@ -109,7 +109,7 @@ class Router:
         return hops
 
     def _direct_hops(self, here: Indices, goal: Indices, index: int, lane: int) -> list[Indices]:
-        """Over the only link of a lane: fully connected, or a ring of two with a single link."""
+        """Hops over the only link of a lane: full connection, or a ring of two with one link."""
         dim = self._dimensions[index]
         a, b = self._grid.coordinate(here, index), self._grid.coordinate(goal, index)
         distance = (b - a) % dim.size

@@ -9,19 +9,19 @@ __all__ = ["Part", "coarsest", "parts_within", "split_into"]
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Of dimension ``within``; ``whole``: all of it."""
+    """A part of dimension ``within``; ``whole``: all of it."""
 
     within: int
     whole: bool
 
 
 def split_into(shape: tuple[int, ...], split: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """For each dimension of *shape* those of *split* that are its parts, in their place.
+    """For each dimension of *shape*, the numbers of those of *split* that are its parts.
 
     Raises
     ------
     ValueError
-        If they are not parts of it, and of nothing else.
+        If *split* does not consist of parts of *shape* alone.
     """
     found = []
     position = 0
@@ -66,8 +66,8 @@ def coarsest(
 
 
 def parts_within(split: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Part | None, ...]:
-    """For each dimension of *split* that of *shape* which it is a part of, if its members are
-    equally spaced in one; sizes multiply to the same number."""
+    """For each dimension of *split*, the dimension of *shape* that it is a part of, if its members
+    are equally spaced in one; sizes multiply to the same number."""
     if split == shape:
         return tuple(Part(within=each, whole=True) for each in range(len(shape)))
     found: list[Part | None] = []

@@ -119,7 +119,7 @@ def _like(values: Indices, shape: Indices) -> Indices:
 
 
 def _switches(dim: Dimension, grid: Grid, index: int) -> tuple[Indices, int]:
-    """For each node and lane the number of its switch, and how many there are."""
+    """For each node and lane the number of its switch, and the number of switches."""
     if dim.kind not in (DimensionKind.SWITCH, DimensionKind.FAT_TREE):
         return np.zeros((grid.points, dim.lanes), np.int64), 0
     unit, units = grid.group(index), grid.points // dim.size
@@ -133,7 +133,7 @@ def _switches(dim: Dimension, grid: Grid, index: int) -> tuple[Indices, int]:
 def _trunks(dim: Dimension, groups: int, vertices: int) -> tuple[Indices, Indices, Indices]:
     """Source, target and lane of links among the switches of a fat tree: leaf up, leaf down.
 
-    ``vertices``: how many there are before the spines.
+    ``vertices``: number of those before the spines.
     """
     leaves = dim.size // dim.group
     group, leaf, lane = np.indices((groups, leaves, dim.lanes)).reshape(3, -1)
