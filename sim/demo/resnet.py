@@ -45,7 +45,7 @@ class Measurement:
     link_share
         Mean share of the capacity of the links in use, headers included, over those cycles.
     exact
-        Whether all results equalled numpy's in the same order, bit for bit.
+        All results equalled numpy's in the same order, bit for bit.
     wall_s
         Seconds that the simulation took.
     """
@@ -58,7 +58,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerResult:
-    """A size, the length that was simulated in its place, and what came out."""
+    """A size, the length that was simulated in its place, and the result."""
 
     size: GradientSize
     simulated_bytes: int

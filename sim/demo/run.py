@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Step: TypeAlias = Callable[[str], AbstractContextManager[Callable[[float], None]]]
-"""Announces a piece of work; inside, a function takes the share that is done."""
+"""Announces a piece of work; the context yields a function to call with the share done."""
 
 PRESET = "ring"
 ENGINE = preset(PRESET)
@@ -77,7 +77,7 @@ def synthesis_in_background() -> Iterator[Callable[[], Table]]:
 
 
 def warm() -> None:
-    """Compile the smallest engine and ACE's cycle model, without a word."""
+    """Compile the smallest engine and ACE's cycle model, silently."""
     set_announcer(lambda text: None)
     AllReducer("ace", preset=SYNTHESIZED_PRESET).compile()
     system = demo_system()

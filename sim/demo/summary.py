@@ -1,4 +1,4 @@
-"""What the demonstration found, as facts, tables and a page."""
+"""Results of the demonstration, as facts, tables and a page."""
 
 import os
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Training:
 
     @property
     def weights_equal(self) -> bool:
-        """Whether every worker ended with the bits that numpy gave."""
+        """True if every worker ended with the bits that numpy gave."""
         pairs = zip(self.by_rtl.weights, self.by_numpy.weights, strict=True)
         return all(np.array_equal(a.view(np.uint32), b.view(np.uint32)) for a, b in pairs)
 
@@ -71,7 +71,7 @@ class Utilisation:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """An emitted design: its files, what stands in them, and, where it was synthesized, its cells.
+    """An emitted design: its files, their size, and its cells if it was synthesized.
 
     `lines` and `modules` are those of the first file.
     """

@@ -1,4 +1,4 @@
-"""What block floating point on the wire does to training: the same network, format by format.
+"""Effect of block floating point on the wire on training: the same network, format by format.
 
 Gradients go through the smart NIC's golden all-reduce, in which every hop rounds what it sends, so
 losses and accuracies are those of the hardware, bit for bit.
@@ -38,14 +38,14 @@ CODECS = (
     "16e8m3",
     "16e8m2",
 )
-"""From binary32 over 8 bits per element to 2; `hw.smartnic.config` describes the names."""
+"""From binary32 down to 2 bits per element; `hw.smartnic.config` describes the names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormatResult:
     """One format over several seeds.
 
-    ``losses`` has a row per seed and a column per step. ``diverged``: whether any two workers ever
+    ``losses`` has a row per seed and a column per step. ``diverged``: True if any two workers ever
     held different bits.
     """
 

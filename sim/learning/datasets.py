@@ -57,7 +57,7 @@ def load_tumours(*, test_share: float = 0.2, seed: int = 0) -> Dataset:
 
 
 def _shuffled(loader: str, test_share: float, seed: int) -> tuple[Any, Any, int]:
-    """Samples and classes in a random order, and how many of them to train on."""
+    """Samples and classes in a random order, and the number of them to train on."""
     check("test_share", test_share, "above 0 and below 1", 0 < test_share < 1)
     try:
         from sklearn import datasets
@@ -75,4 +75,4 @@ def _split(x: Floats, y: npt.NDArray[np.int64], cut: int) -> Dataset:
 
 
 DATA_SETS: dict[str, Callable[..., Dataset]] = {"digits": load_digits, "tumours": load_tumours}
-"""How to load them with a ``seed``."""
+"""Functions that load them, called with a ``seed``."""

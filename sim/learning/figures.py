@@ -22,7 +22,7 @@ def study_figure(path: Path, results: Sequence[FormatResult], *, title: str) -> 
     path
         Where to write; `.svg` and `.png` are the useful endings.
     results
-        Of one data set, with equal numbers of steps.
+        Those of one data set, with equal numbers of steps.
     """
     if not results:
         raise ValueError("results must hold at least one format")

@@ -33,7 +33,7 @@ MOMENTUM = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun:
-    """What a training run produced.
+    """Result of a training run.
 
     Parameters
     ----------

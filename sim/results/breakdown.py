@@ -1,11 +1,11 @@
-"""What every task of a run took: computing, communicating, and waiting for communication.
+"""Time that every task of a run took: computing, communicating, and waiting for communication.
 
 The time of an NPU is divided completely. At any moment its compute units either work on a task
-(*compute*), or wait. A wait belongs to what ended last of all that the next computation waited
-for; if that itself had to wait first, that part belongs to its own cause, and so on. Time that
-belongs to a collective, a send or a receive is *exposed communication*, time that belongs to a
-delay is *delay*; what is left (the NPU has finished and others have not) is *idle*. At the end of
-the run the last task holds it up as a computation after it would.
+(*compute*), or wait. A wait belongs to the task that ended last of those that the next computation
+waited for; if that task itself had to wait first, that part belongs to its own cause, and so on.
+Time that belongs to a collective, a send or a receive is *exposed communication*, time that belongs
+to a delay is *delay*; the rest (the NPU has finished and others have not) is *idle*. The end of the
+run counts as the start of a computation that waits for the last task.
 
 So ``compute + exposed + delay + idle = run time``, to the femtosecond, for every NPU. Papers that
 plot compute and exposed communication (ACE, ISCA'21 section VI) leave out the last two, which are
@@ -27,7 +27,7 @@ __all__ = ["NO_LAYER", "Breakdown", "TaskTimes", "break_down", "layer_of"]
 
 NO_LAYER = "-"
 ROWS_AT_ONCE = 256
-"""NPUs that are divided together; bounds memory."""
+"""NPUs whose time is divided together; bounds memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +54,9 @@ class Breakdown:
     Parameters
     ----------
     tasks : tuple of TaskTimes
-        Of all graphs, one after the other.
+        Tasks of all graphs, one graph after the other.
     rows_fs : (rows, 4) int64
-        Of each row of the record: compute, exposed, delay, idle. Each row adds up to ``end_fs``.
+        For each row of the record: compute, exposed, delay, idle. Each row adds up to ``end_fs``.
     """
 
     record: RunRecord
@@ -86,7 +86,7 @@ class Breakdown:
 
     @cached_property
     def rows_of_call(self) -> NDArray[np.int64]:
-        """How many rows of the record take part in each call."""
+        """Number of rows of the record that take part in each call."""
         users = np.bincount(self.record.graph_of, minlength=len(self.job.graphs))
         return np.array([users[graph] for graph, _ in self.record.calls], dtype=np.int64)
 

@@ -16,7 +16,7 @@ OTHERS = ("exposed_percent", "endpoint_percent", "sent_bytes")
 def compare_runs(runs: Sequence[SavedRun]) -> Table:
     """One row per run: where the time went, what was sent, and each relative to the first run.
 
-    What a run does not know is a gap.
+    Values that a run does not know are gaps.
     """
     columns = [Column("run"), Column("job")]
     for name, title in RATIOS.items():

@@ -1,28 +1,28 @@
-"""What held a run that stayed below its bound, from what the run recorded.
+"""Finds the reason why a run stayed below its bound, from the run's record.
 
-A collective reaches its bound if the busiest resource never waits. Where one did, this says for
-what, in the order in which the questions are asked:
+A collective reaches its bound if the busiest resource never waits. If it did, the reason is found
+by these tests, in this order:
 
 1. A link or a unit of an endpoint was busy for `BUSY` of the time in which collectives were in
    progress: the algorithm, or the endpoint, gives it more to do than the bound counts.
-2. Nodes that came late held up those that waited for them, from the first to begin a collective on.
-3. The time of chunks in each phase is divided as that of their messages: *latency* of links, the
-   *endpoint* (its stages and what passes after each message), waiting for *links* that are shared,
-   and the *transfer* itself. A phase in which latency and endpoint are more than the waiting for
-   links left links idle: more chunks under way would have filled them. If chunks waited to be
-   admitted, that was *admission*, and what bounds them and was fullest is named: places in queues,
-   contexts, a buffer, or the dispatcher.
-4. Of admission, latency and endpoint the largest is named.
-5. If they are small, what one message needs in each phase may be long in a short run. Phases come
-   one after the other instead of beside each other where chunks waited for links, and those of all
-   dimensions together were busy all the time. Messages are passed on whole where the transfer took
-   longest.
+2. Late nodes held up others, from the time at which the first node began a collective.
+3. The time of chunks in each phase is divided in proportion to that of their messages: *latency* of
+   links, the *endpoint* (its stages and its time after each message), waiting for shared *links*,
+   and the *transfer* itself. A phase in which latency and endpoint exceed the waiting for links
+   left links idle: more chunks in flight would have filled them. If chunks waited to be admitted,
+   that was *admission*, and the fullest of their limits is named: places in queues, contexts, a
+   buffer, or the dispatcher.
+4. The largest of admission, latency and endpoint is named.
+5. If they are small, the time that one message needs in each phase may be long in a short run.
+   Phases run one after the other instead of overlapping if chunks waited for links, and the links
+   of all dimensions together were busy all the time. Messages are passed on whole if the transfer
+   took longest.
 
-What is smaller than `PART` of the share that was lost explains nothing, and is not named.
+A part smaller than `PART` of the lost share explains nothing, and is not named.
 
-Of some of the calls of a run questions 2 to 5 are asked of their own chunks. What links and units
-were busy with is known of all calls together, so question 1 is not asked of them; where their
-chunks waited for links most of the time, these *links* are named.
+For some of the calls of a run, tests 2 to 5 take their own chunks. Busy times of links and units
+are known for all calls together only, so test 1 is left out; if their chunks waited for links most
+of the time, these *links* are named.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ __all__ = ["Held", "held"]
 
 BUSY = 0.9
 PART = 0.5
-"""Of what was lost."""
+"""Least share of the lost speed that a reason explains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,9 @@ class Held:
 def held(
     record: RunRecord, reached: float, in_progress_fs: float, *, calls: Sequence[int] | None = None
 ) -> Held | None:
-    """What held the collectives of a run, which reached a share of their bound in the time in which
-    at least one of them was in progress; None if nothing explains it, or the level of the run does
-    not record it. With *calls*, numbers in ``record.calls``: of these alone."""
+    """The reason why a run's collectives got only to the share *reached* of their bound in the time
+    in which at least one was in progress; None if nothing explains it, or the level of the run does
+    not record it. With *calls*, numbers in ``record.calls``: the reason for these alone."""
     if record.call_phases is None or record.admission is None or in_progress_fs <= 0:
         return None
     if calls is None:
@@ -90,7 +90,7 @@ def held(
 
 
 def _busiest(record: RunRecord, time_fs: float) -> Held | None:
-    """The resource that was busy all the time, if there is one."""
+    """The resource that was busy for `BUSY` of the time, if there is one."""
     found = []
     if len(record.link_busy_fs):
         link = int(record.link_busy_fs.argmax())
@@ -104,7 +104,7 @@ def _busiest(record: RunRecord, time_fs: float) -> Held | None:
 
 
 def _late(record: RunRecord, calls: Sequence[int]) -> float:
-    """Of the time of collectives, until the last node has begun them."""
+    """Share of the time of collectives that passes until the last node has begun them."""
     waited = lasted = 0.0
     for graph, task in (record.calls[number] for number in calls):
         rows = record.graph_of == graph
@@ -116,7 +116,7 @@ def _late(record: RunRecord, calls: Sequence[int]) -> float:
 
 
 def _units(record: RunRecord) -> list[tuple[float, str]]:
-    """How long a server of each unit of the endpoints was busy, on the busiest node."""
+    """Busy time of a server of each unit of the endpoints, on the busiest node."""
     return [
         (float(record.unit_busy_fs[number].max()) / servers, name)
         for number, (name, servers) in enumerate(zip(record.unit_names, record.unit_servers))
@@ -126,14 +126,14 @@ def _units(record: RunRecord) -> list[tuple[float, str]]:
 def _parts(
     record: RunRecord, of: CallPhases, lost: float
 ) -> tuple[dict[str, float], float]:
-    """The time of chunks in phases, divided, and in all; waiting for less than *lost* of their life
-    is not the reason."""
+    """The time of chunks in phases, by part and in total; admission is not a reason if chunks wait
+    for it for less than *lost* of their life."""
     latency = of.latency_fs.astype(np.float64).sum(axis=0)
     network = of.network_delay_fs.astype(np.float64).sum(axis=0)
     endpoint = of.bus_delay_fs.astype(np.float64).sum(axis=0)
     endpoint += of.messages.astype(np.float64).sum(axis=0) * record.receive_fs
     spent = of.time_fs.astype(np.float64).sum(axis=0)
-    # What links were busy with is known of all calls and phases together.
+    # Busy times of links are known for all calls and phases together only.
     beside = np.maximum(0.0, network - latency)
     every = record.phases.network_delay_fs - record.phases.latency_fs
     every_fs = np.maximum(0.0, every.astype(np.float64).sum(axis=0)).sum()
@@ -141,7 +141,7 @@ def _parts(
     links = beside - transfer
     whole = np.maximum(1.0, latency + endpoint + links + transfer)
     idle = latency + endpoint >= links
-    # Whatever holds them back before one phase leaves them out of all.
+    # Chunks that are held back before one phase are missing in all of them.
     waited = float(of.queue_delay_fs.sum())
     held_back = waited >= lost * (waited + spent.sum())
     parts = {
@@ -156,8 +156,8 @@ def _parts(
 
 
 def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> Held:
-    """Which of what bounds chunks was fullest, in the mean, with those of all calls; *waiters* are
-    those whose waiting is told."""
+    """The limit on chunks that was fullest on average, with the chunks of all calls; *waiters* are
+    the calls whose waiting is reported."""
     of, bounds = record.phases, record.admission
     assert bounds is not None
     rows = len(record.graph_of)
@@ -174,7 +174,7 @@ def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> Held:
             full.append((used, f"{contexts} context{_s(contexts)} for a phase"))
     waiting = of.queue_delay_fs.astype(np.float64) / rows / time_fs
     for index, (name, size_bytes) in enumerate(bounds.rooms):
-        # In a phase a chunk holds its place and one of the next; it keeps that until it goes on.
+        # In a phase a chunk holds a place of it and of the next, the latter until it moves on.
         chunks = np.zeros(len(running))
         for column, held_in in ((index, running), (index + 1, running), (index + 1, waiting)):
             if 0 < column < held_in.shape[1] and (held_in is running or index > 0):
@@ -191,7 +191,7 @@ def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> Held:
 
 
 def _once(record: RunRecord, of: CallPhases) -> float:
-    """What a message needs in each phase beside its time on links."""
+    """Time that a message needs in each phase beside its time on links."""
     sent = np.maximum(1, of.messages)
     beside = of.latency_fs + of.bus_delay_fs + of.messages * record.receive_fs
     return float((beside / sent).sum())
@@ -209,7 +209,7 @@ def _phases(record: RunRecord, time_fs: float) -> Held | None:
 
 
 def _part(record: RunRecord, of: CallPhases, by: str, share: float) -> Held:
-    """A part of the time in phases, with what is behind it."""
+    """A part of the time in phases as the reason, with the figures behind it."""
     messages = max(1, int(of.messages.sum()))
     if by == "endpoint":
         _, unit = max(_units(record), default=(0.0, ""))

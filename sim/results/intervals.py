@@ -1,4 +1,4 @@
-"""Where the time of every NPU went. All NPUs that run one graph are worked on together."""
+"""Division of the time of every NPU. All NPUs that run one graph are processed together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def account(tasks: Sequence[Task], ready: Ints, start: Ints, end: Ints, run_end:
     totals = np.zeros((rows, 4), np.int64)
 
     # Computations in the order of their starts; `before`: until when earlier ones have computed.
-    # What never ran starts and ends at -1, which is before everything.
+    # A task that never ran starts and ends at -1, which is before everything.
     order, computing, ended = _in_order(np.flatnonzero(is_compute), start, end)
     reached = np.maximum.accumulate(ended, axis=1) if order.size else ended
     before = np.zeros_like(computing)
@@ -90,7 +90,7 @@ def account(tasks: Sequence[Task], ready: Ints, start: Ints, end: Ints, run_end:
     at, which = np.nonzero(computing > before)
     waits = [(at, before[at, which], computing[at, which], cause[at, order[at, which]])]
     last = np.where(start >= 0, end, -1)
-    # Of those that end last, the one with the highest number.
+    # Among the tasks that end last, the one with the highest number.
     final: Ints = len(tasks) - 1 - np.argmax(last[:, ::-1], axis=1)
     stop = last[np.arange(rows), final]
     waits.append((np.arange(rows), now, np.maximum(now, stop), final))
@@ -100,7 +100,7 @@ def account(tasks: Sequence[Task], ready: Ints, start: Ints, end: Ints, run_end:
     belongs = np.where(is_delay, DELAY, np.where(is_communication, EXPOSED, IDLE))
     row, low, high, task = (np.concatenate(parts) for parts in zip(*waits))
     while len(row):
-        # What is ready but has not started waits for nothing that is known.
+        # A task that is ready but has not started waits for nothing that is known.
         known = task >= 0
         until = np.where(known, np.clip(end[row, task], low, high), low)
         np.add.at(totals[:, IDLE], row, high - until)
@@ -133,7 +133,7 @@ def _sum_by_task(order: Ints, values: Ints, tasks: int) -> Ints:
 
 
 def _causes(tasks: Sequence[Task], end: Ints) -> Ints:
-    """For each row and task, which of those that it waits for ended last; -1 for none."""
+    """For each row and task, the last to end of the tasks that it waits for; -1 for none."""
     cause = np.full(end.shape, -1, np.int64)
     for number, task in enumerate(tasks):
         if len(task.after) == 1:
@@ -145,7 +145,7 @@ def _causes(tasks: Sequence[Task], end: Ints) -> Ints:
 
 
 def _covered(moments: Ints, starts: Ints, ends: Ints) -> Ints:
-    """How much of [0, moment) the intervals cover together; they are in order of their starts."""
+    """Part of [0, moment) that the intervals cover together; they are in order of their starts."""
     reached = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
     begin = np.maximum(starts, reached)
     length = np.maximum(ends - begin, 0)

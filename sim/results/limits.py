@@ -1,4 +1,4 @@
-"""How close the collectives of a run came to what their network allows."""
+"""Speed of the collectives of a run, compared with the limits of their network."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 __all__ = ["NEAR", "held_note", "limits_table"]
 
 NEAR = 0.9
-"""Of the bound: whatever stays below has a reason that is named."""
+"""Share of the bound below which the reason is named."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
     """One row for all collectives together, and one per different collective.
 
     Each has its lower bound, the resource that sets it, and the share of the possible speed that
-    was reached. Together the collectives need what they need of any one resource after the other,
-    and have the time in which at least one of them is in progress.
+    was reached. The bound of all together is the sum of their needs of one resource, and their time
+    is that in which at least one of them is in progress.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
 
 
 def held_note(record: RunRecord, job: Job, network: Network) -> list[str]:
-    """What the summary says of a run whose collectives, together, stayed well below their bound."""
+    """Notes in the summary of a run whose collectives together stayed well below their bound."""
     done = list(_done(record, job, network))
     share, _ = _reached(done)
     if record.call_phases is None or not done or share >= NEAR or not record.shared_links:
@@ -127,7 +127,7 @@ def _held_by(record: RunRecord, done: Sequence[_Done]) -> str | None:
 
 
 def _own_held_by(record: RunRecord, same: Sequence[_Done]) -> str | None:
-    """Likewise of equal collectives, which had the network with others."""
+    """Likewise for equal collectives, which shared the network with others."""
     lasted_s = sum(each.seconds for each in same)
     share = sum(each.bound.seconds for each in same) / lasted_s if lasted_s else 1.0
     if share >= NEAR:
@@ -143,7 +143,7 @@ def _held(record: RunRecord, done: Sequence[_Done]) -> Held | None:
 
 
 def _reached(done: Sequence[_Done]) -> tuple[float, float]:
-    """Of the bound of all together, and the time in which at least one is in progress."""
+    """Share of the bound of all together, and the time in which at least one is in progress."""
     if len(done) == 1:
         seconds, busy = done[0].bound.seconds, done[0].seconds
     else:
@@ -167,7 +167,7 @@ def _bandwidths(call: CollectiveCall, network: Network, seconds: float) -> tuple
 
 
 def _percent(bound: Bound, seconds: float, record: RunRecord) -> float:
-    """Of the possible speed; above 100 only where links are not shared."""
+    """Percent of the possible speed; above 100 only where links are not shared."""
     if record.shared_links or seconds >= bound.seconds:
         return bound.percent(seconds)
     return 100 * bound.seconds / seconds if seconds else 100.0
@@ -203,7 +203,7 @@ def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
 
 
 def _together(done: Iterable[_Done]) -> tuple[float, str]:
-    """The largest sum of what the collectives of one NPU need of one resource."""
+    """The largest sum of the needs that the collectives of one NPU have of one resource."""
     needs: dict[tuple[int, str], float] = {}
     for each in done:
         for term in each.bound.terms:

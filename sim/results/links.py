@@ -35,7 +35,7 @@ def ring_series(
     flits: int,
     name: Callable[[int, int], str] | None = None,
 ) -> tuple[list[LinkSeries], int]:
-    """What each direction of each link of a ring of engines carried between two cycles.
+    """Load of each direction of each link of a ring of engines between two cycles.
 
     Parameters
     ----------
@@ -44,17 +44,17 @@ def ring_series(
     begin, end : int
         Cycles.
     flits : int
-        That a link carries in a cycle.
+        Flits that a link carries in a cycle.
     name : callable or None
-        What the link of a rank and port is called, "" for one that is left out; None: by the ranks
-        at its ends.
+        Name of the link of a rank and port, "" for one that is left out; None: by the ranks at its
+        ends.
 
     Returns
     -------
     series : list of LinkSeries
-        Of those that carried anything.
+        Those of links that carried anything.
     interval_cycles : int
-        At most `MOST_INTERVALS` of them.
+        Length of an interval; there are at most `MOST_INTERVALS`.
     """
     fine = max((each.bucket_cycles for each in links.values()), default=0)
     if not fine:
@@ -69,7 +69,7 @@ def ring_series(
         kept[: len(chosen)] = chosen
         whole: npt.NDArray[np.float64] = kept.reshape(intervals, merged).sum(axis=1)
         whole /= interval * flits
-        # The last interval is as long as what is left of the run.
+        # The last interval is as long as the rest of the run.
         whole[-1] *= interval / (end - begin - (intervals - 1) * interval)
         return np.minimum(whole, 1.0)
 

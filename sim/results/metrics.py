@@ -1,4 +1,4 @@
-"""The plain numbers of a run, by name: what sweeps vary against, and comparisons read."""
+"""The plain numbers of a run, by name, as sweeps plot and comparisons read them."""
 
 import numpy as np
 
@@ -26,22 +26,22 @@ METRICS = {
         Column("folded", digits=0),  # 1 where one NPU was simulated for all
         Column("events", digits=0),
         Column("messages", digits=0),
-        # Of reduction tables: entries that gave way, and that were overdue; packets of both that
-        # home endpoints added; loads that waited for an entry, and that went on without one.
+        # Reduction tables: entries evicted, and timed out; packets of both that home endpoints
+        # added; loads that waited for an entry, and that went on without one.
         Column("evicted", "entries evicted", digits=0),
         Column("expired", "entries timed out", digits=0),
         Column("partials", "partials at homes", digits=0),
         Column("stalled", "loads that waited", digits=0),
         Column("bypassed", "loads without entry", digits=0),
         Column("wave_wait", "waits for a wave", digits=0),  # cycles, of all links of endpoints
-        # Of links with retry: frames sent again, those that came damaged or again; what wires did.
+        # Links with retry: frames sent again, those that came damaged or again; faults of wires.
         Column("frames_resent", "frames sent again", digits=0),
         Column("frames_damaged", "frames that came damaged", digits=0),
         Column("frames_repeated", "frames that came again", digits=0),
         Column("wires_lost", "packets lost on wires", digits=0),
         Column("wires_repeated", "packets repeated on wires", digits=0),
         Column("wires_damaged", "packets damaged on wires", digits=0),
-        # Of background traffic: the mean, from its first flit on a link, and before that.
+        # Background traffic: mean latencies, from a packet's first flit on a link, and before that.
         Column("ordinary", "ordinary packets", digits=0),
         Column("ordinary_travel", "latency of ordinary packets", "cycles", digits=0),
         Column("ordinary_queued", "before they left", "cycles", digits=0),
@@ -54,7 +54,7 @@ METRICS = {
 def metrics(run: Breakdown) -> dict[str, float]:
     """Those of `METRICS` that are known of *run*: the same on every machine.
 
-    A run that did not record its links knows nothing of what was sent.
+    A run that did not record its links knows nothing of their traffic.
     """
     record = run.record
     compute, exposed, delay, idle = (run.mean_fs / FS_PER_S).tolist()
@@ -93,5 +93,5 @@ def metrics(run: Breakdown) -> dict[str, float]:
 
 
 def percent(part: float, whole: float) -> float | None:
-    """None of nothing."""
+    """Percent of *whole*; None if that is 0."""
     return 100 * float(part) / float(whole) if whole else None

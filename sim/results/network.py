@@ -1,4 +1,4 @@
-"""Tables of what links and endpoints carried, and how busy they were over time."""
+"""Tables of the load of links and endpoints, and their utilisation over time."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ __all__ = [
 WINDOWS = 400
 """Windows of the compute series where the run recorded none."""
 MOST_WINDOWS = 1000
-"""Finer recordings are merged: nobody can see more, and a file of them is long."""
+"""Finer recordings are merged: a figure cannot show more, and a file of them is long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Series:
 
 
 def utilisation(record: RunRecord, job: Job) -> Series:
-    """How busy compute units and links were over time."""
+    """Utilisation of compute units and links over time."""
     window = record.bucket_fs or max(1, -(-record.end_fs // WINDOWS))
     count = max(1, -(-record.end_fs // window))
     merged = 1
@@ -174,7 +174,7 @@ def links_table(record: RunRecord) -> Table:
 
 
 def dimensions_table(record: RunRecord) -> Table:
-    """One row per dimension of the network: what its links carried together."""
+    """One row per dimension of the network: the load of all its links together."""
     table = Table(
         "Dimensions",
         [

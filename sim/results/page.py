@@ -24,7 +24,7 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class PageFigure:
-    """An SVG file in the folder of the page, and what it shows."""
+    """An SVG file in the folder of the page, and its caption."""
 
     file: str
     caption: str
@@ -34,7 +34,7 @@ class PageFigure:
     def read(cls, path: Path, caption: str) -> "PageFigure":
         """Take the figure in *path*, whose folder is the page's."""
         text = path.read_text(encoding="utf-8")
-        # What stands before <svg is the XML prologue, which has no place inside HTML. Ids are made
+        # The text before <svg is the XML prologue, which is not allowed inside HTML. Ids are made
         # unique, since two figures in one page may otherwise share clip paths and glyphs.
         text = text[text.index("<svg") :]
         stem = re.sub(r"\W", "-", path.stem)

@@ -42,7 +42,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class SavedRun:
-    """What :func:`load_run` finds in a folder: all tables of the run but those of single links.
+    """A run that :func:`load_run` read: all tables of the run but those of single links.
 
     ``metrics`` are the plain numbers of `sim.results.metrics`, those that the run knows.
     """
@@ -79,22 +79,22 @@ def save_run(
     data: Mapping[str, float] | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> SavedRun:
-    """Write everything that can be said about a run into *folder*.
+    """Write all results of a run into *folder*.
 
-    ``run.json`` (what :func:`load_run` reads), each table as ``.csv`` and ``.parquet``, the figures
+    ``run.json`` (read by :func:`load_run`), each table as ``.csv`` and ``.parquet``, the figures
     ``division.svg``, ``layers.svg`` and ``utilisation.svg``, and ``trace.json`` for Perfetto.
     Parquet needs ``foldwire[tables]``, figures ``foldwire[figures]``: left out without them.
 
     Parameters
     ----------
     name : str or None
-        What the run is called in comparisons; None for the name of the folder.
+        Name of the run in comparisons; None for the name of the folder.
     network : Network or None
         With it, ``limits`` is among the tables.
     data : mapping or None
-        Further metrics: of the results that were compared with numpy's.
+        Further metrics: those of the results that were compared with numpy's.
     provenance : mapping or None
-        What was run, kept with it.
+        Description of the run, kept with it.
 
     Raises
     ------

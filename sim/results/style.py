@@ -1,4 +1,4 @@
-"""What all figures share: colours, fonts, and how they are written.
+"""Common style of all figures: their colours and fonts, and how they are written.
 
 Drawn without pyplot, so that importing this module touches no global state and needs no display.
 """
@@ -41,7 +41,7 @@ STYLE: Any = {
 
 @contextmanager
 def drawing(path: Path, title: str, *, width: float = 9, height: float = 3) -> Iterator[Figure]:
-    """An empty figure of so many inches; written to *path* at the end.
+    """An empty figure of *width* x *height* inches, written to *path* at the end.
 
     `.svg` and `.png` are the useful endings. The same drawing gives the same bytes.
     """

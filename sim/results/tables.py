@@ -51,7 +51,7 @@ def summary_table(run: Breakdown) -> Table:
 
 
 def iterations_table(run: Breakdown) -> Table:
-    """One row per training iteration. Waits belong to the iteration of what is waited for."""
+    """One row per training iteration. Waits belong to the iteration of the task waited for."""
     table = Table("Iterations", [Column("iteration"), *_division_columns()], note=DIVISION_NOTE)
     for number, tasks in _grouped(run.tasks, lambda each: each.task.iteration):
         table.add(number, *_division(tasks))
@@ -171,7 +171,7 @@ def _phase_columns() -> list[Column]:
 
 
 def _phase_cells(run: Breakdown, call: int) -> Iterable[list[Cell]]:
-    """What became of the chunks and messages of a call, phase by phase."""
+    """Chunks, delays and messages of a call, phase by phase."""
     of = run.record.phases
     chunks = int(of.chunks[call])
     parts = max(1, chunks) * int(run.rows_of_call[call])
@@ -226,7 +226,7 @@ def _endpoint_use(tasks: list[TaskTimes]) -> float | None:
 
 
 def _delays(run: Breakdown, calls: list[int]) -> list[Cell]:
-    """Queue delay of each phase, network delay, bus delay, messages; of all calls together."""
+    """Queue delay of each phase, network delay, bus delay, messages; for all calls together."""
     of = run.record.phases
     width = of.queue_delay_fs.shape[1]
     if not calls:

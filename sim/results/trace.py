@@ -118,7 +118,7 @@ def write_trace(
     series: Series | None = None,
     most_npus: int = MOST_NPUS,
 ) -> int:
-    """Write the trace of a run; returns how many NPUs are in it.
+    """Write the trace of a run; return the number of NPUs in it.
 
     A run of more than `most_npus` shows the first ones: viewers load whole traces into memory.
     The trace says so in the name of its first process, and that transfers and phases of chunks are
@@ -235,7 +235,7 @@ def _chunks(trace: TraceWriter, record: RunRecord, job: Job, shown: int) -> None
 
 
 def _links(trace: TraceWriter, record: RunRecord, job: Job, shown: int) -> None:
-    """Transfers, in one lane per link, below what the link leaves from."""
+    """Transfers, in one lane per link, in the process of the link's source."""
     chosen = record.spans[record.spans["kind"] == LINK_SPAN]
     chosen = np.sort(chosen, order=["lane", "start_fs"])
     lanes: dict[int, int] = {}

@@ -17,13 +17,13 @@ EXPOSED = "#c8553d"
 REST = "#c4ccd4"
 LINES = ("#c8553d", "#1f6f8b", "#6a8d3a", "#7d5ba6", "#3d7ea6", "#8c6d46", "#b0457b")
 DASHES, MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
-"""Of lines whose colour has been before."""
+"""Styles of lines whose colour has been used before."""
 LABELLED_LAYERS = 70
-"""With more layers than these their names do not fit; every few are labelled."""
+"""Most layers whose names all fit; of more, only every few are labelled."""
 
 MOST_TICKS = 10
 SHORT_ROW = 8
-"""Up to so many layers have room for their names side by side."""
+"""Most layers whose names fit side by side."""
 
 
 def division_figure(
@@ -203,7 +203,7 @@ def _prefixed(values: Sequence[float], key: str) -> Any:
 
 
 UNITS = {"bytes_per_s": "B/s", "flops_per_s": "flop/s", "_s": "s", "bytes": "B", "_hz": "Hz"}
-"""By the ends of keys, the longest first."""
+"""Units by the ends of keys, the longest first."""
 
 
 def _short(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Run a sweep: skip what is kept, keep what finishes, make the table."""
+"""Run a sweep: skip kept results, keep new ones, make the table."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from sim.sweep.workers import on_cluster, on_processes
 __all__ = ["Progress", "SweepOutcome", "run_sweep"]
 
 PAUSE_S = 0.2
-"""Between two looks at what other commands have finished."""
+"""Interval of checks for points that other commands have finished."""
 
 Progress = Callable[[int, int, int], None]
 """Called with the points that are done, those of them that failed, and all points."""
@@ -123,7 +123,7 @@ def _usable(kept: ResultFolder, point: Point, retry: bool) -> Result | None:
 
 
 class _Turn:
-    """Once through the points that are left: those that nobody else runs, the others' results.
+    """One pass over the points that are left: runs unclaimed ones, takes results of the others.
 
     `claimed` are those that another command has begun and not finished: they are waited for, and
     run here should that command end.
@@ -135,7 +135,7 @@ class _Turn:
         self.claimed: list[Point] = []
 
     def points(self) -> Iterator[Point]:
-        """Those to run, each claimed just before."""
+        """Points to run, each claimed just before."""
         for point in self._left:
             if not self._kept.claim(point):
                 self.claimed.append(point)
@@ -146,7 +146,7 @@ class _Turn:
                 yield point
 
     def others(self) -> Iterator[tuple[Point, Result]]:
-        """Those that another command has run meanwhile."""
+        """Points that another command has run meanwhile."""
         yield from self.found.values()
 
 

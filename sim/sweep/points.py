@@ -1,4 +1,4 @@
-"""The points of a sweep, their keys, and the folder that keeps what they gave."""
+"""The points of a sweep, their keys, and the folder that keeps their results."""
 
 import errno
 import glob
@@ -32,9 +32,9 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a point gave: metrics, or the text of its error.
+    """Result of a point: metrics, or the text of its error.
 
-    ``files``: what was read for it, path relative to the folder of the sweep's base, and a hash of
+    ``files``: those read for it, path relative to the folder of the sweep's base, and a hash of
     the contents (empty where the file could not be read).
     """
 
@@ -47,7 +47,7 @@ def make_points(spec: SweepSpec, *, runner: str, version: str) -> list[Point]:
     """All points of *spec* in order.
 
     The key is a hash of the full configuration, of the contents of the files that it names, of
-    what runs it and of the version of the package. Files that are named otherwise (by a file, or
+    its runner and of the version of the package. Files that are named otherwise (by a file, or
     without their suffix) are found when the point runs: see `Result.files`.
     """
     folder = Path(spec.source).parent
@@ -78,7 +78,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _digest(path: Path) -> str:
-    """Of the contents of a file, or of the execution traces with this prefix; else empty."""
+    """Hash of the contents of a file, or of the execution traces with this prefix; else empty."""
     digest = hashlib.sha256()
     try:
         if path.is_file():
@@ -108,10 +108,9 @@ def _place(point: Point) -> int:
 class ResultFolder:
     """One JSON file per finished point. A file is there completely or not at all.
 
-    So several processes may fill one folder, and one that is killed leaves what it finished. Each
-    claims the points that it runs; the claims of a process end with it. What a file says counts as
-    long as nobody has changed it (it carries a checksum), and none of the files that the point
-    read.
+    So several processes may fill one folder, and one that is killed leaves the points it finished.
+    Each claims the points that it runs; the claims of a process end with it. A file is valid as
+    long as it is unchanged (it carries a checksum), and so are the files that the point read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -122,9 +121,9 @@ class ResultFolder:
             self._claims = (folder / ".claims").open("wb")
 
     def claim(self, point: Point) -> bool:
-        """Whether no other process has claimed *point*; now this one has.
+        """Claim *point* for this process; return False if another one has claimed it.
 
-        A claim is a lock on a byte of a file. Where files cannot be locked, everyone gets all.
+        A claim is a lock on a byte of a file. Where files cannot be locked, every claim succeeds.
         """
         try:
             import fcntl
@@ -165,8 +164,8 @@ class ResultFolder:
             partial.replace(path)
 
     def get(self, point: Point) -> Result | None:
-        """What is kept for *point*; None if nothing, nothing that is as it was written, or nothing
-        that was made of the files as they are now."""
+        """The kept result of *point*; None if there is none, or if it or a file that it was made
+        from has changed since."""
         try:
             row = json.loads(self._path(point).read_text(encoding="utf-8"))
             result = Result(metrics=row["metrics"], error=row["error"], files=row["files"])
@@ -181,7 +180,7 @@ class ResultFolder:
         return result
 
     def _content(self, path: Path) -> str:
-        """Of a file now; each is read once for all points."""
+        """Hash of a file's present contents; each file is read once for all points."""
         if path not in self._contents:
             self._contents[path] = content_of(path)
         return self._contents[path]

@@ -1,4 +1,4 @@
-"""The files that a sweep ends with."""
+"""The files that a sweep writes at its end."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def _draw(table: Table, spec: SweepSpec, path: Path) -> bool:
     if not metrics or not has_extra("figures"):
         return False
     y = spec.plot.y or metrics[0]
-    # Where nothing is said: the first number that takes more than one value, else the first key.
+    # By default the first number that takes more than one value, else the first key.
     several = [
         key for key in spec.keys if len({str(row[names.index(key)]) for row in table.rows}) > 1
     ]

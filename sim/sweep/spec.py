@@ -1,4 +1,4 @@
-"""Which parameters a sweep varies, read from TOML.
+"""The parameters that a sweep varies, read from TOML.
 
 ::
 
@@ -18,7 +18,7 @@
     lines = ["endpoint.kind"]
 
 A dotted key walks through tables; a number in it picks one table of an array (and makes those that
-are missing up to it), ``*`` all of them. What it leads to need not be in the base. A range is
+are missing up to it), ``*`` all of them. Its target need not be in the base. A range is
 ``from``, ``to`` (included if a step lands on it) and one of ``step``, ``factor`` or ``points``
 (evenly spaced).
 """
@@ -119,7 +119,7 @@ def read(path: str | Path, *, metrics: Collection[str] | None = None) -> SweepSp
 
 
 def parse(text: str, *, source: str, metrics: Collection[str] | None = None) -> SweepSpec:
-    """Parse *text*; *source* is what errors call the file, and where paths start from."""
+    """Parse *text*; *source* names the file in errors, and is where paths start from."""
     document = load_toml(text, source=source)
     return parse_document(document, reader=TomlReader(source, text), metrics=metrics)
 
@@ -204,7 +204,7 @@ def _table(document: Mapping[str, Any], name: str, reader: TomlReader) -> Config
 def _keys(
     reader: TomlReader, section: str, table: Mapping[str, Any], above: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """Dotted keys, written in quotes or not, and what is to be varied there."""
+    """Dotted keys, written in quotes or not, with the values to vary."""
     for key, values in table.items():
         path = f"{above}{key}"
         if isinstance(values, dict) and not _is_range(values):
@@ -214,7 +214,7 @@ def _keys(
 
 
 def _is_range(values: Mapping[str, Any]) -> bool:
-    """Whether it is meant as one: a table of keys has lists and tables in it, no numbers."""
+    """True if a range is meant: a table of keys has lists and tables in it, no numbers."""
     return not RANGE_KEYS.isdisjoint(values) and not any(
         isinstance(value, list | dict) for value in values.values()
     )

@@ -10,7 +10,7 @@ RUNNER = "sim.sweep.training:run_metrics"
 
 
 def run_metrics(config: dict[str, Any], *, source: str) -> Metrics:
-    """Run what *config* describes; its numbers, the same on every machine."""
+    """Run the system of *config*; return its numbers, the same on every machine."""
     # Importing this loads the compiled kernel, which only the processes that run points need.
     from sim.run import run
 

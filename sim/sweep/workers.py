@@ -1,4 +1,4 @@
-"""Where the points of a sweep are run: processes of this machine, or a Dask cluster.
+"""Runs the points of a sweep: on processes of this machine, or on a Dask cluster.
 
 Both give the same results, in the order in which they finish.
 """
@@ -30,7 +30,7 @@ CRASHED = "the process that ran this point ended abnormally (killed, or out of m
 def evaluate(runner: str, point: Point) -> Result:
     """Run one point. *runner* is ``module:function``, a function of configuration and source.
 
-    Whatever it raises is the result of the point, not the end of the sweep.
+    An exception becomes the result of the point, and does not end the sweep.
     """
     module, _, name = runner.partition(":")
     run = getattr(importlib.import_module(module), name)
@@ -47,7 +47,7 @@ def evaluate(runner: str, point: Point) -> Result:
 
 
 def _plain(metrics: Any) -> Metrics:
-    """Metrics as they are after a way through JSON, so that fresh and kept ones are the same."""
+    """Metrics as after a round trip through JSON, so that fresh and kept ones are the same."""
     plain: Metrics = {}
     for name, value in metrics.items():
         if isinstance(value, str):
@@ -63,7 +63,7 @@ def _plain(metrics: Any) -> Metrics:
 def on_processes(
     runner: str, points: Iterable[Point], workers: int
 ) -> Iterator[tuple[Point, Result]]:
-    """Run *points* on so many processes.
+    """Run *points* on *workers* processes.
 
     A point whose process dies is tried once more, alone: the others in flight at that time may
     have done no wrong.
@@ -77,7 +77,7 @@ def on_processes(
         sys.exit(1)  # the process of the script itself says why
     suspects: list[Point] = []
     coming = iter(points)
-    waiting = next(coming, None)  # the next one to be handed out; only few are, ahead of their time
+    waiting = next(coming, None)  # the next one to submit; only few are submitted ahead
     while waiting is not None:
         running: dict[Future[Result], Point] = {}
         with _pool(workers) as pool:
@@ -97,7 +97,7 @@ def on_processes(
                     else:
                         suspects.append(point)
             except BaseException:
-                # Whoever stops a sweep does not want to wait for what is in flight.
+                # Stopping a sweep does not wait for points in flight.
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in list((pool._processes or {}).values()):
                     process.terminate()
@@ -129,7 +129,7 @@ def _check_that_processes_start(pool: ProcessPoolExecutor) -> None:
 
 
 def _imports_the_script() -> bool:
-    """Whether this is a new process of a pool that runs its parent's script before any work.
+    """True if this is a new process of a pool that runs its parent's script before any work.
 
     Python calls the script's module ``__mp_main__``, and ``__main__`` as well once it has run.
     """
@@ -214,7 +214,7 @@ def _gathered(future: Any) -> Result:
     try:
         result: Result = future.result()
     except (CancelledError, OSError) as error:
-        # Nothing that the point did: its own errors are results.
+        # Not caused by the point: its own errors are results.
         raise RuntimeError(
             "the Dask scheduler went away; run the same command again to go on"
         ) from error
