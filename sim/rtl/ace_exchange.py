@@ -16,7 +16,7 @@ from sim.rtl.exchange import Exchange, Port, Vectors, beat_tokens
 
 __all__ = ["AceExchange"]
 
-_NAMES = 128  # of collectives, by which packets of the model tell them apart
+_NAMES = 128  # collectives that packets of the model can tell apart
 
 
 class _AcePort(Port):
@@ -32,7 +32,7 @@ class _AcePort(Port):
         # A packet that the engine is sending.
         self._header: dict[str, int] | None = None
         self._payload = b""
-        # What the model sends: flits of packets, whether they are headers; beats; credits.
+        # Sent by the model: flits of packets, each with True for a header; beats; credits.
         self._flits: deque[tuple[bytes, bool]] = deque()
         self._sequence = 0
         self._beats: deque[tuple[int, bytes, int]] = deque()
@@ -67,7 +67,7 @@ class _AcePort(Port):
         return header
 
     def add(self, note: Note) -> None:
-        """What the model sent."""
+        """Take a packet, a beat or a credit that the model sent."""
         if note.packet is not None:
             packet = note.packet
             kind = self._boundary.data if packet.pop("data") else self._boundary.ready

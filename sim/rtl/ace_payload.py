@@ -21,7 +21,7 @@ __all__ = ["Boundary"]
 
 
 class Boundary:
-    """What goes in and out of one rank of a ring.
+    """Packets into and out of one rank of a ring.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Boundary:
         return self._partials[number]
 
     def _elements(self, number: int, chunk: int, block: int, offset: int) -> slice:
-        """Elements of a packet."""
+        """Elements that a packet carries."""
         part = self._parts[number]
         size = min(part.block, part.stride - chunk * part.block)
         first = block * part.stride + chunk * part.block

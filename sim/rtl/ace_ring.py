@@ -54,16 +54,16 @@ _REFUSALS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """What an engine says of a command that is over.
+    """An engine's record of a command that is over.
 
     Parameters
     ----------
     collective : int
         The command, modulo 256.
     causes : frozenset of str
-        Names of ``hw.ace.registers.CAUSES``: why the result is not valid. Empty: it is.
+        Names of ``hw.ace.registers.CAUSES``: reasons why the result is invalid; empty if it is not.
     refused : CommandError
-        Why the command was refused; NONE if it was not.
+        Reason why the command was refused; NONE if it was not.
     overrun : bool
         Records before this one were lost, since nobody took them.
     """
@@ -88,7 +88,7 @@ class AceRing(RingDriver):
     links : sequence of LinkSpec or None
         Links of the topology in which the ring lies; by default the ring itself.
     options
-        As of :class:`RingDriver` (faults, ranks) and :class:`sim.rtl.system.System` (threads, ...).
+        Those of :class:`RingDriver` (faults, ranks) and :class:`sim.rtl.system.System` (threads).
 
     Raises
     ------
@@ -129,7 +129,7 @@ class AceRing(RingDriver):
                 LinkSpec(node_a=rank, port_a=0, node_b=(rank + 1) % nodes, port_b=1, forward=wire)
                 for rank in range(nodes)
             ]
-        if settings.retry is not None:  # whose ends are idle only if somebody answers
+        if settings.retry is not None:  # its ends become idle only if the other end answers
             links = [*links, *loopback_plugs(links, range(nodes), config.ports)]
         super().__init__(config, settings, registers=register_map(config), links=links, **options)
 
@@ -157,7 +157,7 @@ class AceRing(RingDriver):
 
     @classmethod
     def outstanding(cls, config: AceConfig) -> int:
-        # As many wait as run; one fewer than both together.
+        # As many wait as run; at most one fewer than both together.
         return 2 * config.commands - 1
 
     @classmethod
@@ -250,7 +250,7 @@ class AceRing(RingDriver):
     # ---- Collectives.
 
     def plan(self, elements: int, *, block: int | None = None) -> Partition:
-        """How a vector of *elements* is cut on this ring."""
+        """Cut of a vector of *elements* on this ring."""
         return partition_of(self.config, self.settings, elements, block=block)
 
     def golden(
@@ -260,7 +260,7 @@ class AceRing(RingDriver):
         op: ReduceOp | str | None = None,
         block: int | None = None,
     ) -> NDArray[Any]:
-        """What an all-reduce of *inputs* must give, bit for bit."""
+        """Result that an all-reduce of *inputs* must give, bit for bit."""
         command = Command(
             elements=len(inputs[0]), op=reduction(op, inputs[0].dtype), block=block
         )

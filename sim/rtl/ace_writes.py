@@ -41,7 +41,7 @@ def set_up_writes(
     Parameters
     ----------
     registers, config
-        Of the engine.
+        Those of the engine.
     rank, nodes : int
         Place of this node and size of the ring.
     queues : int
@@ -49,11 +49,11 @@ def set_up_writes(
     memory_bytes : int
         Memory of the node.
     bidirectional : bool
-        Whether FSMs with odd numbers run the ring backwards.
+        FSMs with odd numbers run the ring backwards.
     ports : (next, previous)
         Links to the next and the previous rank.
     watchdog_cycles : int
-        Cycles without progress after which the engine says so; 0: never.
+        Cycles without progress after which the engine reports it; 0: never.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def start_writes(
 
 
 def _moves(collective: CollectiveKind) -> dict[str, int]:
-    """What a collective loads and stores, as fields of a command."""
+    """Loads and stores of a collective, as fields of a command."""
     return {
         "load_all": int(collective is not CollectiveKind.ALL_GATHER),
         "store_all": int(collective is not CollectiveKind.REDUCE_SCATTER),
@@ -121,7 +121,7 @@ def ready_fields(
     queues: int,
     op: ReduceOp,
 ) -> dict[str, int]:
-    """Header fields of a READY packet that tell what its sender was told to do."""
+    """Header fields of a READY packet that describe the command of its sender."""
     number = digest(
         elements=partition.elements,
         stride=partition.stride,

@@ -30,7 +30,7 @@ LEVELS = ("rtl", "golden")
 
 @dataclass(frozen=True, kw_only=True)
 class Reduced:
-    """What came out of an all-reduce.
+    """Result of an all-reduce.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class Reduced:
     cycles : int or None
         Clock cycles from the first register write to the last completion; None: golden.
     exact : bool
-        Whether all ranks hold the bits of the golden model: numpy, in the order of additions that
-        the ring defines, with every rounding of the wire format.
+        All ranks hold the bits of the golden model: numpy, in the order of additions that the ring
+        defines, with every rounding of the wire format.
     """
 
     vectors: list[NDArray[Any]]
@@ -64,7 +64,7 @@ class AllReducer:
     level : str
         ``rtl``: the compiled RTL. ``golden``: numpy alone, the same bits in no time.
     latency_cycles, threads : int
-        Of every link; that run the RTL.
+        Latency of every link; threads that run the RTL.
 
     Raises
     ------
@@ -107,14 +107,14 @@ class AllReducer:
         self._ring: RingDriver | None = None
 
     def compile(self) -> None:
-        """Compile the RTL now, if it is not kept, and not with the first vectors."""
+        """Compile the RTL now, if it is not cached, instead of with the first vectors."""
         if self.level == "rtl":
             self._driver.compiled(self.config)
 
     def __call__(
         self, vectors: Sequence[NDArray[Any]], *, op: ReduceOp | str | None = None
     ) -> list[NDArray[Any]]:
-        """The result of each rank; ``cycles`` adds up what they took."""
+        """The result of each rank; ``cycles`` accumulates the clock cycles of all calls."""
         return self.reduce(vectors, op=op).vectors
 
     def reduce(
@@ -125,7 +125,7 @@ class AllReducer:
         Parameters
         ----------
         op : ReduceOp, str or None
-            As ``"max_f32"``; None for the sum in the type of the vectors.
+            Such as ``"max_f32"``; None for the sum in the type of the vectors.
         """
         ok = isinstance(vectors, Iterable)
         check_type("vectors", vectors, "a sequence of arrays, one per rank", ok)

@@ -23,16 +23,16 @@ __all__ = ["ENGINES", "EngineKind", "engine_kind"]
 
 @dataclass(frozen=True, kw_only=True)
 class EngineKind:
-    """How one kind of engine is run.
+    """Classes that run one kind of engine.
 
     Parameters
     ----------
     rules : type of EngineRules
-        What it supports.
+        Rings and commands that it supports.
     model : callable
         Makes its :class:`sim.cycles.ring.CycleModel`.
     driver : type of RingDriver or None
-        In RTL; None: it is run at level ``cycles`` only.
+        Runs it in RTL; None: it is run at level ``cycles`` only.
     exchange : callable or None
         Makes the :class:`sim.rtl.exchange.Exchange` in which some nodes are RTL and others models.
     """

@@ -1,4 +1,4 @@
-"""What goes wrong in engines, as exceptions: by what their completions and registers say."""
+"""Failures of engines as exceptions, as their completions and registers report them."""
 
 __all__ = [
     "CommandRefusedError",
@@ -25,7 +25,7 @@ class PacketDroppedError(RuntimeError):
 
 
 class GivenUpError(PacketDroppedError):
-    """All collectives were given up, for a reason that an engine tells; the ring is ready for the
+    """All collectives were given up, for a reason that an engine reports; the ring is ready for the
     next one."""
 
 

@@ -17,9 +17,9 @@ from sim.rtl.system import MAX_WINDOW_CYCLES, Node
 __all__ = ["Exchange", "PayloadError", "Port", "Vectors", "beat_tokens"]
 
 Vectors = Sequence[Sequence[NDArray[Any]]]
-"""For each command a vector per rank."""
+"""For each command, a vector per rank."""
 
-_BEAT_BYTES = 128  # of a token, whatever the width of the bus
+_BEAT_BYTES = 128  # in a token, whatever the width of the bus
 
 
 class PayloadError(RuntimeError):
@@ -35,7 +35,7 @@ class Port(ABC):
 
     @abstractmethod
     def outward(self, tokens: NDArray[np.void]) -> int:
-        """Give what the engine sent to the model; returns how many packets were compared.
+        """Give tokens that the engine sent to the model; return the number of packets compared.
 
         Raises
         ------
@@ -45,7 +45,7 @@ class Port(ABC):
 
     @abstractmethod
     def inward(self, before: int) -> NDArray[np.void]:
-        """What the model sent before a cycle, as tokens with the cycles of their arrival."""
+        """Tokens that the model sent before a cycle, with the cycles of their arrival."""
 
 
 def beat_tokens(rows: Sequence[tuple[int, int, int, int, bytes]]) -> NDArray[np.void]:
@@ -65,17 +65,17 @@ class Exchange(ABC):
     config, ring, commands, scripts, inputs
         As in ``sim.rtl.run``.
     rtl : sequence of int
-        Ranks that are engines, and whatever else is one (`EngineRules.count`).
+        Ranks that are engines, and other parts in RTL (`EngineRules.count`).
     window_cycles : int or None
     trace : bool
-        Whether the model keeps every beat.
+        The model keeps every beat.
     options
         For the engines: those of the driver.
 
     Members
     -------
     cluster : RingDriver
-        The engines; ``nodes`` has those of its nodes by rank.
+        The engines; ``nodes`` has its nodes by rank.
     model : CycleModel
     begin : int
         Cycle in which all scripts start.
@@ -131,10 +131,11 @@ class Exchange(ABC):
 
     @abstractmethod
     def sort(self) -> None:
-        """Hand what the model has sent to the ports."""
+        """Hand the packets, beats and credits that the model has sent to the ports."""
 
     def crossings(self) -> Iterable[tuple[int, int, int]]:
-        """Number in the system, rank, and next (1) or previous (-1) where that is a model."""
+        """Number in the system, rank, and step to a neighbour, next (1) or previous (-1), that is
+        a model."""
         nodes = self.cluster.settings.nodes
         for number, rank in enumerate(self.nodes):
             for step in (1, -1):
@@ -159,7 +160,7 @@ class Exchange(ABC):
         return time.perf_counter() - began
 
     def _trade(self, begin: int, end: int) -> None:
-        """What both sides sent in a window goes to the other one."""
+        """Pass the tokens that each side sent in a window to the other one."""
         system, latency = self.cluster.system, self._latency
         for port in self._ports:
             self.packets += port.outward(
@@ -167,7 +168,7 @@ class Exchange(ABC):
             )
         self.sort()
         for port in self._ports:
-            # As far as it arrives soon enough for the wires to hold it.
+            # Only tokens that arrive soon enough for the wires to hold them.
             tokens = port.inward(end + latency)
             if len(tokens):
                 system.deliver(port.node, port.port, tokens)

@@ -14,7 +14,7 @@ _WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY, _WAIT_AT_LEAST = range(
 
 
 class Ticket:
-    """What became of one host operation; its values exist once a run has completed it."""
+    """Outcome of one host operation; its values exist once a run has completed it."""
 
     def __init__(self, node: "Node") -> None:
         self._node = node
@@ -113,11 +113,11 @@ class Node:
         )
 
     def heal_memory(self) -> None:
-        """Forget all that `fail_memory` was told."""
+        """Undo all calls of `fail_memory`."""
         self._harness.check("fail_memory", self.number, 0, 0, 0, 0)
 
     def reset_engine(self) -> None:
-        """Reset the engine alone, in no time: what it was doing is lost, its memory stays."""
+        """Reset the engine alone, in no time: its work in progress is lost, its memory stays."""
         self._harness.check("reset_engine", self.number)
 
     def output(self, name: str) -> int:
@@ -128,7 +128,7 @@ class Node:
 
     @property
     def done(self) -> bool:
-        """Whether all operations handed over are completed."""
+        """True if all operations handed over are completed."""
         return self._count() == self._sent
 
     @property
@@ -180,7 +180,7 @@ class Node:
         return outcome
 
     def _outcomes(self) -> tuple[int, int]:
-        """How many operations are completed, and where their outcomes lie."""
+        """Number of completed operations, and the address of their outcomes."""
         address = ctypes.c_void_p()
         count = self._harness.call("outcomes", self.number, ctypes.byref(address))
         return int(count), address.value or 0

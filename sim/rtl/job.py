@@ -2,9 +2,9 @@
 
 The host of an NPU is one thread. It works through the tasks of its graph in their order: a
 computation is a delay, a collective is started by its register writes and runs beside what follows.
-Before a task that needs a collective the host waits. An engine counts completions and does not say
-of which collective they are; so the host waits until all collectives that it has started are
-complete, or, of engines that complete them in order, only for the one that it needs.
+Before a task that needs a collective the host waits. An engine counts completions but does not tell
+which collectives they belong to; so the host waits until all collectives that it has started are
+complete, or, with engines that complete them in order, only for the one that it needs.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ Wait = Literal["all", "each"]
 
 @dataclass(frozen=True, kw_only=True)
 class TaskTimes:
-    """When each task of an NPU started and ended, in cycles; -1 where it did not.
+    """Start and end of each task of an NPU, in cycles; -1 where there was none.
 
     A collective starts with its command and ends when its host has noticed that it is complete.
     """
@@ -44,7 +44,7 @@ class JobPlan:
     """Scripts for all NPUs.
 
     ``spans`` has, for each graph and task, the step before which it starts (for a collective: with
-    which) and the step with which it ends. ``memory_bytes`` is what each NPU needs.
+    which) and the step with which it ends. ``memory_bytes``: memory that each NPU needs.
     """
 
     commands: tuple[Command, ...]
@@ -102,15 +102,15 @@ def plan_job(
     engine : str
         A name in ``sim.rtl.engines.ENGINES``.
     config
-        Of the engine.
+        Configuration of the engine.
     ring : RingSettings
         ``nodes`` and ``fsms`` are used.
     clock_hz : float
         Clock of engines and NPUs.
     wait : "all" or "each"
-        Whether a host waits for all collectives so far, or just for the one that a task needs.
+        A host waits for all collectives so far, or just for the one that a task needs.
     op, compress
-        Of all collectives.
+        Those of all collectives.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def _script(
     issued = complete = 0
 
     def fence(count: int) -> None:
-        """The first *count* collectives are complete."""
+        """Wait until the first *count* collectives are complete."""
         nonlocal complete
         if complete >= count:
             return

@@ -197,7 +197,7 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 class Harness:
-    """A system in the harness; it ends with the last of those who hold this."""
+    """A system in the harness, destroyed with the last reference to this object."""
 
     def __init__(self, config: SystemConfig) -> None:
         self._library = _load(build_harness())
@@ -205,16 +205,16 @@ class Harness:
         weakref.finalize(self, self._library.fws_destroy, self._handle)
 
     def call(self, function: str, *arguments: object) -> Any:
-        """What a function of the interface returns, called by its name without ``fws_``."""
+        """Call a function of the interface by its name without ``fws_``; return its result."""
         return getattr(self._library, f"fws_{function}")(self._handle, *arguments)
 
     def check(self, function: str, *arguments: object) -> int:
-        """As :meth:`call`; a negative result is a ``ValueError`` with the harness's words."""
+        """As :meth:`call`; a negative result is a ``ValueError`` with the harness's message."""
         result: int = self.call(function, *arguments)
         if result < 0:
             raise ValueError(self.error())
         return result
 
     def error(self) -> str:
-        """What the harness says of its last error."""
+        """The harness's message for its last error."""
         return str(self.call("error").decode())

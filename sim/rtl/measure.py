@@ -3,7 +3,7 @@
 ``python -m sim.rtl.measure`` writes them to the data file of ``sim.cycles.ace.latencies``.
 
 Each latency is found on one path through the engine. The same small run is made on the RTL and on
-the model; what the RTL takes longer on the path is added to the latency, until all paths agree.
+the model; the cycles that the RTL takes longer are added to the latency, until all paths agree.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ _ROUNDS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What node 0 did, in cycles from the start of the scripts: the end of each step, the beats
+    """Events of node 0, in cycles from the start of the scripts: the end of each step, the beats
     sent on both ports, the last beat read from memory and the last one written."""
 
     steps: list[int]
@@ -37,9 +37,9 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One path: what is run, and which of its cycles are the path.
+    """One path: the run, and the function that finds the path's cycles in it.
 
-    ``scale`` is how often the latency lies on it.
+    ``scale``: number of times that the latency occurs on the path.
     """
 
     collective: CollectiveKind
@@ -178,7 +178,7 @@ def fit(names: Sequence[str] | None = None) -> Latencies:
     Raises
     ------
     RuntimeError
-        If model and RTL do not come to agree: the engine's structure is no longer the model's.
+        If model and RTL never agree: the engine's structure is no longer the model's.
     """
     every = [field.name for field in fields(Latencies)]
     chosen = [name for name in every if names is None or name in names]

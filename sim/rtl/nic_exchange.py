@@ -53,7 +53,7 @@ class _NicPort(Port):
         return compared
 
     def add(self, beat: Beat) -> None:
-        """What the model sent."""
+        """Take a beat that the model sent."""
         width = self._model.config.bus_bytes
         if beat.token & HEADER:
             frame = self._theirs.frame(beat.token)

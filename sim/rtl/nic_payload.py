@@ -32,7 +32,7 @@ _PORT = 40  # bit of an address at which the number of a port is added
 
 
 class Golden:
-    """What all NICs of a ring send, by command, flow and block.
+    """Data that all NICs of a ring send, by command, flow and block.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class Golden:
     def frames(
         self, rank: int, engine: int, flow: int
     ) -> Iterator[tuple[bytes, bool, dict[str, int]]]:
-        """Payload of the data frames of a rank in order; whether they end a block, and the other
-        fields of the header of each, if any."""
+        """Payload of the data frames of a rank in order, each with True if it ends a block, and
+        further fields of its header, if any."""
         c, nodes = self.config, self.ring.nodes
         for number, command in enumerate(self.commands):
             plan = NicPartition(elements=command.elements, nodes=nodes, config=c)
@@ -84,7 +84,7 @@ class Golden:
                         start = {}
 
     def _contract(self, number: int, rank: int) -> dict[str, int]:
-        """What the first frame of a command says of it."""
+        """Header fields by which the first frame of a command describes it."""
         command = self.commands[number]
         return {
             "start": 1,
@@ -105,13 +105,13 @@ class Golden:
 
 
 class Frames:
-    """What one engine of a rank sends: frames as they are on the wire, and the model's words.
+    """Frames that one engine of a rank sends, as they are on the wire and as the model's words.
 
     Parameters
     ----------
     golden : Golden
     rank, engine : int
-        Of the sender.
+        Those of the sender.
     """
 
     def __init__(self, golden: Golden, *, rank: int, engine: int) -> None:
@@ -156,7 +156,7 @@ class Frames:
         )
 
     def word(self, beat: bytes) -> int:
-        """What the first beat of a frame says, as the model has it."""
+        """The model's word for a frame, from its first beat."""
         bits = int.from_bytes(beat[:HEADER_BYTES], "little")
         header = {name: bits >> at & (1 << width) - 1 for name, (at, width) in _FIELDS.items()}
         kind, freed = header["kind"], header["detail"]

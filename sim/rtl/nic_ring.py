@@ -33,7 +33,7 @@ from sim.rtl.switch_port import RetryPortConfig, nic_component
 
 __all__ = ["NicRing"]
 
-_ON_THE_WAY = 4  # latencies in which a frame is answered, and the answer, with frames before them
+_ON_THE_WAY = 4  # latencies within which frames in flight, and the answers to them, have arrived
 _GIVEN_UP = {AbortCause.DISAGREEMENT: DisagreementError, AbortCause.WATCHDOG: NoProgressError}
 
 
@@ -46,9 +46,9 @@ class NicRing(RingDriver):
         The NIC, or the name of a preset.
     settings : RingSettings
     watchdog_cycles : int
-        All-reduces without progress for so many cycles are given up; 0: never.
+        Cycles without progress after which all-reduces are given up; 0: never.
     options
-        As of :class:`RingDriver` (faults, ranks) and :class:`sim.rtl.system.System` (threads, ...).
+        Those of :class:`RingDriver` (faults, ranks) and :class:`sim.rtl.system.System` (threads).
         Faults: on link ``2 * engine``, which leads to the next node, packet ``2 * n`` is the header
         of its frame *n* and packet ``2 * n + 1`` the second 16 bytes of the frame's last beat.
 
@@ -188,14 +188,14 @@ class NicRing(RingDriver):
             raise PacketDroppedError(f"the NIC of rank {rank} reports: {found}")
 
     def abort(self, rank: int) -> None:
-        """Give up all all-reduces on all nodes, by the host of one of them, which waits for
-        nothing; :meth:`recover` waits and clears the interrupts."""
+        """Give up all all-reduces on all nodes through the host of one of them, without waiting;
+        :meth:`recover` waits and clears the interrupts."""
         self.write(self.system.nodes[rank], "control", abort=1)
 
     def reset(self, rank: int, *, abort: bool = True) -> None:
-        """Reset the NIC of one rank alone, and set it up when what was on the way to it has
-        arrived; with *abort*, its host then aborts, so that the other NICs give up what they have
-        begun with it."""
+        """Reset the NIC of one rank alone, and set it up when all frames in flight to it have
+        arrived; with *abort*, its host then aborts, so that the other NICs give up all-reduces that
+        they have begun with it."""
         node = self.system.nodes[rank]
         node.reset_engine()
         node.delay(_ON_THE_WAY * self.settings.latency_cycles)
@@ -205,8 +205,8 @@ class NicRing(RingDriver):
         self.system.run(drain=False)
 
     def recover(self, rank: int = 0) -> None:
-        """Give up all all-reduces on all nodes, which one node's abort does, and clear what was
-        reported."""
+        """Give up all all-reduces on all nodes by one node's abort, and clear all reported
+        errors."""
         self.abort(rank)
         self._come_to_rest(INTERRUPTS)
 
@@ -217,7 +217,7 @@ class NicRing(RingDriver):
         op: ReduceOp | str | None = None,
         compress: bool = False,
     ) -> NDArray[Any]:
-        """What an all-reduce of *inputs* must give, bit for bit."""
+        """Result that an all-reduce of *inputs* must give, bit for bit."""
         command = Command(
             elements=len(inputs[0]), op=reduction(op, inputs[0].dtype), compress=compress
         )

@@ -1,6 +1,6 @@
 """Register writes that make a smart NIC a rank of a ring, and that start its all-reduces.
 
-Whoever has a register bus performs them in order: the driver of the compiled model, a test bench.
+The driver of the compiled model, or a test bench with a register bus, performs them in order.
 """
 
 from collections.abc import Iterator

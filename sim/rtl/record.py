@@ -1,7 +1,7 @@
-"""From a run of engines, cycle models or RTL, to a record like that of an event simulation.
+"""Turns a run of engines, cycle models or RTL, into a record like that of an event simulation.
 
-Known from outside the engines are the tasks, what crossed the links, and what memory moved. Chunks
-and messages inside an engine are not, so a record of engines has none.
+Known from outside the engines are the tasks and the traffic of links and memory. Chunks and
+messages inside an engine are not, so a record of engines has none.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,26 +36,26 @@ def record_of(
     network_reduces: bool = False,
     wire_factor: float = 1.0,
 ) -> tuple[RunRecord, Job]:
-    """The record, and the job with all that its hosts waited for.
+    """The record, and the job with all waits of its hosts.
 
     Parameters
     ----------
     network : Network
-        Whose links the ring uses; every engine's links are found by the ranks at their ends.
+        The ring uses its links; every engine's links are found by the ranks at their ends.
     bus_bytes : int
-        Of a link, per cycle.
+        Bytes of a link per cycle.
     nodes : sequence of int
         The node of each rank.
     crossed : callable or None
-        The links of the network that what a rank sends by a port crosses; None: those of a ring.
+        The links of the network that the traffic of a rank's port crosses; None: those of a ring.
     network_reduces : bool
-        Whether switches do, which bounds must know.
+        Switches reduce, which bounds must know.
     wire_factor : float
         Size of data on the links over that of the job.
     """
     job, plan = _as_run(job, plan)
     npus = network.nodes
-    # Scripts are of ranks, rows of nodes.
+    # Scripts are indexed by rank, rows by node.
     rank_of = np.argsort(nodes)
     times = [plan.times(rank, run.steps[rank], begin=run.begin) for rank in rank_of]
     graph_of = np.array(plan.graph_of, np.int32)[rank_of]
@@ -130,9 +130,9 @@ def _as_run(job: Job, plan: JobPlan) -> tuple[Job, JobPlan]:
 
 
 def _ready(job: Job, graph_of: Any, start_fs: Any, end_fs: Any) -> NDArray[np.int64]:
-    """When everything that a task waits for had ended.
+    """Time at which all that a task waits for had ended.
 
-    A collective starts with its command, which comes after what it waits for.
+    A collective starts with its command, which comes after all that it waits for.
     """
     ready = np.zeros_like(start_fs)
     for graph, each in enumerate(job.graphs):
@@ -190,7 +190,7 @@ def _links(
 
 
 def _crossed(nodes: Sequence[int], rank: int, port: int, links: Sequence[Link]) -> list[int]:
-    """The links of the network that what a port sends crosses, to the next or previous rank.
+    """The links of the network that a port's traffic to the next or previous rank crosses.
 
     Even ports lead to the next rank, odd ones to the previous, also of a ring through a torus.
     """
@@ -211,7 +211,7 @@ def _crossed(nodes: Sequence[int], rank: int, port: int, links: Sequence[Link]) 
 def _memory(
     run: EngineRun, nodes: Sequence[int], clock_hz: float, bus_bytes: int
 ) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-    """What the memory ports of each NPU moved; cycle models do not count it."""
+    """Traffic of the memory ports of each NPU; cycle models do not count it."""
     npus = len(nodes)
     if not run.memory:
         return [], np.zeros((0, npus), np.int64), np.zeros((0, npus), np.int64)

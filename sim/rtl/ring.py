@@ -1,4 +1,4 @@
-"""Rings of compiled engines, from numpy arrays to numpy arrays: what all drivers share."""
+"""Rings of compiled engines, from numpy arrays to numpy arrays: the base of all drivers."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,14 +50,14 @@ __all__ = [
 ]
 
 Progress = Callable[[int, int], None]
-"""Told the cycle and how many nodes are done."""
+"""Called with the cycle and the number of nodes that are done."""
 
-# How often to see whether nodes that have not completed ever will.
+# Interval of checks whether nodes that have not completed ever will.
 _CHECK_CYCLES = 100_000
-# Far above what set-up takes, or what an abort found in flight in links and memory.
+# Far more than set-up takes, or an abort with data in flight in links and memory.
 _REST_CYCLES = 1_000_000
-_ASKED = 64  # how often a link may be asked for a number before it counts as one that never answers
-# More than it takes until a command counts as outstanding.
+_ASKED = 64  # requests for a number after which a link counts as one that never answers
+# More than a command takes until it counts as outstanding.
 _JUDGING_CYCLES = 8
 _DTYPES = tuple(np.dtype(name) for name in ("float32", "int32", "uint32"))
 
@@ -68,8 +68,8 @@ def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
     Raises
     ------
     ValueError
-        For other types (floats would be added as integers, bytes in the wrong order), or a name
-        that is none.
+        For other types (floats would be added as integers, bytes in the wrong order), or an
+        unknown name.
     """
     if dtype not in _DTYPES:
         raise ValueError(f"vectors must hold {' or '.join(map(str, _DTYPES))}, not {dtype}")
@@ -91,11 +91,11 @@ class Request:
         A vector per rank (all-gather: a shard, ``AceRing.plan``), all float32, int32 or uint32.
     collective : CollectiveKind
     elements : int or None
-        Of the whole vector; needed for an all-gather.
+        Length of the whole vector; needed for an all-gather.
     op : ReduceOp, str or None
-        As ``ReduceOp.SUM_F32`` or ``"sum_f32"``; None: the sum in the type of the vectors.
+        Such as ``ReduceOp.SUM_F32`` or ``"sum_f32"``; None: the sum in the type of the vectors.
     compress : bool
-        Compress what travels (NIC).
+        Compress data on links (NIC).
     in_place : bool
         The result of an all-reduce replaces the local vector.
     block : int or None
@@ -124,10 +124,10 @@ class RingDriver(EngineRules):
     Parameters
     ----------
     config
-        The engine's.
+        Configuration of the engine.
     settings : RingSettings
     registers : RegisterMap
-        Of the engine.
+        Registers of the engine.
     links : sequence of LinkSpec
         By rank; they may be those of a topology in which the ring lies.
     faults : sequence of Fault
@@ -135,11 +135,11 @@ class RingDriver(EngineRules):
         Ranks that are in the system, None for all; links to the others lead outside (see
         ``System.arrivals``). Collectives are then up to the caller.
     outstanding_bursts : int
-        That a memory takes.
+        Bursts that a memory accepts at a time.
     trace_signals : sequence of str
         Patterns of signals (`gen.waves`) whose changes are noted, see ``System.signals``.
     others : mapping of int to NodeSpec
-        What else is in the system, by the numbers that *links* have for it.
+        Other nodes of the system, by their numbers in *links*.
     watched : sequence of TracedSignal
         Ports of every engine whose changes are noted for the driver itself.
     lanes : int
@@ -153,9 +153,9 @@ class RingDriver(EngineRules):
     -------
     system : System
     last_run : RunResult or None
-        Of the last collectives.
+        Result of the last collectives.
     reports : dict of int to exception
-        What each rank reported of the last :meth:`run`; the first one was raised.
+        Error that each rank reported in the last :meth:`run`, which raised one of them.
 
     Raises
     ------
@@ -165,7 +165,7 @@ class RingDriver(EngineRules):
 
     name: ClassVar[str]
     called: ClassVar[str] = "rank"
-    """An engine, in errors, before its number."""
+    """Word for an engine in errors, before its number."""
     failures: ClassVar[tuple[str, ...]] = ()
     """Interrupts of an engine that leave the others waiting."""
 
@@ -228,7 +228,7 @@ class RingDriver(EngineRules):
 
     @property
     def nodes(self) -> list[Node]:
-        """Those of the ranks."""
+        """Nodes of the ranks."""
         return self.system.nodes[: len(self.ranks)]
 
     def start_system(self) -> None:
@@ -259,17 +259,17 @@ class RingDriver(EngineRules):
                 f"links are not up {limit} cycles after reset: {links}; do their wires work?"
             ) from None
 
-    # ---- What an engine says of itself.
+    # ---- Properties of an engine.
 
     @staticmethod
     @abstractmethod
     def component(config: Any) -> wiring.Component:
-        """The hardware of one node, of an engine's configuration or of that `with_retry`."""
+        """The hardware of one node, from an engine's configuration or from that of `with_retry`."""
 
     @staticmethod
     @abstractmethod
     def with_retry(config: Any, retry: RetryConfig) -> Any:
-        """The configuration of an engine and of what is on its links."""
+        """The configuration of an engine with retry on its links."""
 
     @classmethod
     def compiled(cls, config: Any, lanes: int = 1) -> CompiledModel:
@@ -320,7 +320,7 @@ class RingDriver(EngineRules):
         return node.write(self.registers.offset(register), word)
 
     def perform(self, node: Node, writes: Iterable[Write]) -> Ticket:
-        """Queue register writes, at least one; the last one's ticket."""
+        """Queue register writes, at least one; return the last one's ticket."""
         return [self.write(node, register, word) for register, word in writes][-1]
 
     def read(self, node: Node, register: str, index: int | None = None) -> dict[str, int]:
@@ -348,7 +348,7 @@ class RingDriver(EngineRules):
         self._next += 1
 
     def wait(self, node: Node, commands: int = 1) -> Ticket:
-        """Queue a wait until a node has completed, or given up, all of so many commands."""
+        """Queue a wait until a node has completed, or given up, all of *commands* commands."""
         node.delay(_JUDGING_CYCLES)
         return node.wait_register(
             self.registers.offset("status"),
@@ -368,7 +368,7 @@ class RingDriver(EngineRules):
         Raises
         ------
         CommandRefusedError, MemoryAccessError, PacketDroppedError
-            If that is what they say.
+            If that is what they report.
         """
         causes = self.read(node, "interrupt")
         self.write(node, "interrupt", **{name: value for name, value in causes.items() if value})
@@ -378,7 +378,8 @@ class RingDriver(EngineRules):
     def queue_script(
         self, node: Node, script: Sequence[Step], commands: Sequence[Command]
     ) -> list[Ticket]:
-        """Queue the register accesses of a script on a node; the last ticket of each step."""
+        """Queue the register accesses of a script on a node; return the last ticket of each step.
+        """
         tickets = []
         for step in script:
             match step:
@@ -425,13 +426,13 @@ class RingDriver(EngineRules):
         max_cycles: int = 100_000_000,
         progress: Progress | None = None,
     ) -> list[list[NDArray[Any]]]:
-        """Do all of them, one queued behind the other; the results by request and rank.
+        """Run all requests, one queued behind the other; return the results by request and rank.
 
         Parameters
         ----------
         requests : Request
         start_skew_cycles : int
-            Nodes start up to so many cycles late, at random.
+            Most cycles by which nodes start late, at random.
         max_cycles : int
         progress : callable or None
             ``progress(cycle, nodes_done)``, now and then.
@@ -468,7 +469,7 @@ class RingDriver(EngineRules):
         if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
             self.recover()  # other engines abort by themselves
         if errors:
-            # What happened, before what others were told of it.
+            # The error that happened, rather than those that other nodes were told of.
             told = PoisonedError, PacketLostError
             raise next((error for error in errors if not isinstance(error, told)), errors[0])
         return [
@@ -482,20 +483,20 @@ class RingDriver(EngineRules):
     def expectations(
         self, commands: Sequence[Command], data: Sequence[Sequence[NDArray[Any]]]
     ) -> list[list[NDArray[Any]]]:
-        """What each rank must hold after each of all *commands* that were run."""
+        """Data that each rank must hold after each of all *commands* that were run."""
         return [self.expected(each, inputs) for each, inputs in zip(commands, data, strict=True)]
 
     def signals(self, node: Node) -> SignalTrace:
-        """What was noted of the signals that *trace_signals* named."""
+        """Changes of the signals that *trace_signals* named."""
         trace = self.system.signals(node.number)
         return trace.first(len(trace.signals) - self._watched) if self._watched else trace
 
     def counts(self) -> Mapping[str, int]:
-        """Events by name: what engines count, and what links with retry had to do."""
+        """Events by name: those that engines count, and those of links with retry."""
         return self._link_counts()
 
     def _link_counts(self) -> dict[str, int]:
-        """Frames that links with retry repeated and got, and what wires did to packets, by now."""
+        """Frames resent, damaged and repeated on links with retry, and faults of wires, so far."""
         if self.settings.retry is None:
             return {}
         found = {
@@ -510,11 +511,11 @@ class RingDriver(EngineRules):
         return found
 
     def link_activity(self, rank: int, port: int) -> LinkActivity:
-        """What a link that is counted with a rank has carried."""
+        """Load of a link that is counted with a rank."""
         return self.system.link_activity(self.nodes[self.ranks.index(rank)].number, port)
 
     def expected(self, command: Command, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """What each rank of the ring must hold after *command*, bit for bit."""
+        """Data that each rank of the ring must hold after *command*, bit for bit."""
         gathers = command.collective is CollectiveKind.ALL_GATHER
         whole = np.concatenate(list(inputs)) if gathers else self.reduced(command, inputs)
         return [whole[self._stored(command, rank)] for rank in range(self.settings.nodes)]
@@ -540,7 +541,7 @@ class RingDriver(EngineRules):
         cls, config: Any, settings: RingSettings, command: Command, inputs: Sequence[Any],
         *, name: str = "inputs",
     ) -> list[NDArray[Any]]:
-        """The data of *command* as arrays, once they fit it and each other."""
+        """The data of *command* as arrays, checked to fit it and each other."""
         if len(inputs) != settings.nodes:
             raise ValueError(
                 f"{name} must be one array per rank ({settings.nodes}), not {len(inputs)}"
@@ -568,7 +569,7 @@ class RingDriver(EngineRules):
             raise ValueError("in_place must be False for all but all-reduces")
         if gathers and request.elements is None:
             raise ValueError("elements must be given for an all-gather")
-        # Without any vector the default will do: that there is none is said later.
+        # Without any vector the default will do: the missing vectors are reported later.
         first = np.asarray(request.inputs[0] if len(request.inputs) else np.zeros(1, np.float32))
         command = Command(
             collective=request.collective,
@@ -647,7 +648,7 @@ class RingDriver(EngineRules):
         Raises
         ------
         CycleLimitError
-            If an engine does not come to its end; the reset of its node is left.
+            If an engine never comes to rest; only a reset of its node remains.
         """
         self.system.run(max_cycles=_REST_CYCLES)
         for node in self.nodes:
@@ -655,7 +656,7 @@ class RingDriver(EngineRules):
         self.system.run(max_cycles=_REST_CYCLES)
 
     def report(self) -> str:
-        """What the engines' outputs say, rank by rank, in one line."""
+        """State of the engines by their outputs, rank by rank, in one line."""
         words = []
         for rank, node in zip(self.ranks, self.nodes, strict=True):
             state = "idle" if node.output("idle") else "busy"

@@ -1,4 +1,4 @@
-"""What an engine supports, which its drivers and its cycle models both ask."""
+"""Rules for rings and commands of an engine, shared by its drivers and its cycle models."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -9,10 +9,10 @@ __all__ = ["EngineRules"]
 
 
 class EngineRules(ABC):
-    """What an engine supports, at whatever level it runs."""
+    """Rings and commands that an engine supports, at whatever level it runs."""
 
     in_order: ClassVar[bool]
-    """Whether collectives complete in the order in which they were started."""
+    """True if collectives complete in the order in which they were started."""
 
     @classmethod
     @abstractmethod
@@ -31,15 +31,16 @@ class EngineRules(ABC):
 
     @classmethod
     def count(cls, config: Any, settings: RingSettings) -> int:
-        """What can be at a level of its own: ranks, and what stands behind them in numbers."""
+        """Number of parts that can have their own level: ranks, and switches numbered after them.
+        """
         return settings.nodes
 
     @classmethod
     def sender(cls, config: Any, rank: int, port: int) -> int:
-        """What sends on the *port*-th link that is counted with a rank, by its number."""
+        """Number of the part that sends on the *port*-th link counted with a rank."""
         return rank
 
     @classmethod
     @abstractmethod
     def link_ports(cls, config: Any, rank: int) -> int:
-        """Ports of an engine, or whatever links are counted with it."""
+        """Number of ports of an engine, or of links that are counted with it."""

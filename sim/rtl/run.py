@@ -32,7 +32,7 @@ Places = dict[tuple[int, int], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRun:
-    """What came out of :func:`run_engines`. Cycles count from the reset of the RTL.
+    """Result of :func:`run_engines`. Cycles count from the reset of the RTL.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class EngineRun:
     steps : list of lists of int
         For each rank, the cycle in which each step of its script ended.
     completions : array, ranks x commands
-        Cycle from which the host of a rank knew that one collective more was complete, by its
-        script; -1 where it did not ask.
+        Cycle from which the host of a rank knew by its script that one more collective was
+        complete; -1 where it did not ask.
     checked, wrong : int
         Results of RTL ranks that were compared with the golden model, and those that differ in any
         bit.
@@ -50,14 +50,14 @@ class EngineRun:
         Packets from RTL ranks to models that were compared, all equal.
     links : mapping of (rank, port) to LinkActivity
     memory : mapping of (rank, port) to MemoryActivity
-        Of RTL ranks.
+        Memory of RTL ranks.
     counts : mapping of str to int
         Events of engines that count some: those of reduction tables.
     signals : mapping of rank to SignalTrace
-        Of RTL ranks, where there are any that are traced.
+        Signals of RTL ranks, where any are traced.
     wall_s, prepare_s : float
-        Seconds that the run took; and before it making the system, with compiling what was not
-        kept.
+        Seconds that the run took, and those of making the system before it, compilation of parts
+        that were not cached included.
     """
 
     begin: int
@@ -84,7 +84,7 @@ def draw_inputs(
 ) -> list[NDArray[np.generic]]:
     """Random data for every command, ranks x elements, of the type that its operation takes.
 
-    All-gathers get as much for every rank; what is behind the end of its shard is not used.
+    All-gathers get as much for every rank; elements behind the end of its shard are not used.
     """
     rng = np.random.default_rng(seed)
     data: list[NDArray[np.generic]] = []
@@ -124,18 +124,18 @@ def run_engines(
     engine : str
         A name in ``sim.rtl.engines.ENGINES``.
     config
-        Of the engine: AceConfig, SmartNicConfig.
+        Configuration of the engine: AceConfig, SmartNicConfig.
     ring : RingSettings
         RTL ranks get more memory if the commands need it.
     commands : sequence of Command
         All collectives of the run, in the order in which every rank starts them.
     scripts : sequence of sequences of Step
-        What the host of each rank does.
+        Steps of the host of each rank.
     inputs : sequence or None
         For each command a vector (all-gather: a shard at least) per rank, see `draw_inputs`; None
         if there is no RTL.
     levels : "rtl", "cycles", or a sequence of one per rank
-        Of switches, too: behind the ranks there is one for each.
+        Switches have levels, too, one each behind those of the ranks.
     start_cycle : int
         Cycle in which scripts start if all ranks are models; RTL begins when it is set up.
     window_cycles : int or None
@@ -197,7 +197,7 @@ def _check(
     kind: EngineKind, config: Any, ring: RingSettings, commands: Sequence[Command],
     scripts: Sequence[Sequence[Step]],
 ) -> None:
-    """Raise ValueError unless all fit each other."""
+    """Raise ValueError unless all arguments fit each other."""
     kind.rules.check(config, ring)
     for command in commands:
         kind.rules.check_command(config, ring, command)
@@ -232,7 +232,7 @@ def _data(
     kind: EngineKind, config: Any, ring: RingSettings, commands: Sequence[Command],
     inputs: Inputs | None,
 ) -> list[list[NDArray[Any]]]:
-    """The inputs as arrays of the right lengths, once they fit the commands."""
+    """The inputs as arrays of the right lengths, checked to fit the commands."""
     if inputs is None or len(inputs) != len(commands):
         found = "None" if inputs is None else len(inputs)
         raise ValueError(f"inputs must be data for {len(commands)} commands, not {found}")
@@ -262,7 +262,7 @@ def _make(
     window_cycles: int | None,
     **options: Any,
 ) -> tuple[RingDriver | None, CycleModel | None, Exchange | None]:
-    """What is to be run: a driver, a model, or both and what is between them."""
+    """Parts to run: a driver, a model, or both and the exchange between them."""
     options |= {
         "bucket_cycles": bucket_cycles, "window_cycles": window_cycles, "record_beats": trace,
     }
@@ -334,7 +334,7 @@ def _compare(
 def _steps(
     tickets: Mapping[int, Sequence[Ticket]], model: CycleModel | None, ranks: int
 ) -> list[list[int]]:
-    """Of each rank, when the steps of its script ended: RTL's by its *tickets*."""
+    """For each rank, the cycles in which the steps of its script ended; RTL's from *tickets*."""
     ends = {rank: [ticket.cycle for ticket in of_rank] for rank, of_rank in tickets.items()}
     if model is not None:
         for rank in (rank for rank in range(ranks) if rank not in tickets):
@@ -356,7 +356,7 @@ def _completions(
 
 
 def _signals(driver: RingDriver) -> dict[int, SignalTrace]:
-    """What was traced of each RTL rank."""
+    """Traced signals of each RTL rank."""
     found = {
         rank: driver.signals(node)
         for rank, node in zip(driver.ranks, driver.nodes, strict=True)
@@ -377,7 +377,7 @@ def _links(
     kind: EngineKind, config: Any, ring: RingSettings, rtl: Sequence[int],
     driver: RingDriver | None, model: CycleModel | None, bucket_cycles: int,
 ) -> dict[tuple[int, int], LinkActivity]:
-    """What links have carried, as what sends on each has counted it."""
+    """Load of links, as counted by the sender of each."""
     found = {}
     for rank in range(ring.nodes):
         for port in range(kind.rules.link_ports(config, rank)):
@@ -389,7 +389,7 @@ def _links(
 
 
 def _memory(driver: RingDriver) -> Places:
-    """What memories of RTL ranks have done, by rank and port."""
+    """Activity of the memories of RTL ranks, by rank and port."""
     return {
         (rank, port): driver.system.memory_activity(node.number, port)
         for rank, node in zip(driver.ranks, driver.nodes, strict=True)

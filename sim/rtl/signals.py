@@ -13,14 +13,14 @@ from gen.waves import Change, TracedSignal, write_changes
 __all__ = ["MOST_SAMPLES", "SignalTrace", "write_signals"]
 
 MOST_SAMPLES = 1 << 24
-"""Words that are kept of a node, as in `node.hpp`; what changes later is not noted."""
+"""Most words kept for a node, as in `node.hpp`; later changes are not noted."""
 
 _WORD = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, kw_only=True)
 class SignalTrace:
-    """What was noted of one node.
+    """Changes of the traced signals of one node.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class SignalTrace:
 
     @property
     def complete(self) -> bool:
-        """Whether there was room for all changes."""
+        """True if there was room for all changes."""
         return len(self.samples) < MOST_SAMPLES
 
     def first(self, count: int) -> "SignalTrace":

@@ -1,4 +1,4 @@
-"""What a co-simulation is made of: nodes, their memories, and the links between them."""
+"""Parts of a co-simulation: nodes, their memories, and the links between them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ class CompiledEngine(Protocol):
 
 
 MOST_LATENCY_CYCLES = 1 << 20
-"""Of a link: a wire has room for all beats that may be under way."""
+"""Largest latency of a link: a wire has room for all beats that may be in flight."""
 
 
 def _check_probability(name: str, value: float) -> None:
@@ -65,7 +65,7 @@ class MemorySpec:
 
     ``bytes_per_cycle`` bounds reads plus writes of all ports together; None means that only the
     ports' widths bound them. ``stall_probability`` holds back each of the five channels of each
-    port, each cycle by itself. Accesses outside the memory are answered with DECERR.
+    port, independently in each cycle. Accesses outside the memory are answered with DECERR.
     """
 
     size_bytes: int
@@ -102,7 +102,7 @@ class NodeSpec:
 
     ``host_stall_probability`` holds back the host's acceptance of register responses. Changes of
     the ``watched`` ports are noted beside those of signals for which the engine was compiled.
-    ``number`` is that of the node in random draws; None: its place. ``name``: in errors.
+    ``number`` is that of the node in random draws; None: its place. ``name``: used in errors.
     """
 
     engine: CompiledEngine | Path | str
@@ -164,7 +164,7 @@ class LinkDirection:
 
     @classmethod
     def of_ring(cls, ring: RingSettings, *, packet_flits: int = 1) -> "LinkDirection":
-        """Every direction of a ring's links, on which packets have up to so many flits."""
+        """Every direction of a ring's links, whose packets have up to *packet_flits* flits."""
         return cls(
             latency_cycles=ring.latency_cycles,
             stall_probability=ring.link_stalls,
@@ -214,7 +214,7 @@ class ExternalLink:
 
 @dataclass(frozen=True, kw_only=True)
 class _FaultOfPort:
-    """Something becomes of the ``packet``-th packet (from 0) that a port sends."""
+    """A fault of the ``packet``-th packet (from 0) that a port sends."""
 
     node: int
     port: int
@@ -239,8 +239,8 @@ class HeaderFault(_FaultOfPort):
 
 @dataclass(frozen=True, kw_only=True)
 class PayloadFault(_FaultOfPort):
-    """Inverts ``bits`` of what follows the ``packet``-th header (from 0), 128 to a flit; those that
-    the packet does not have are left out."""
+    """Inverts ``bits`` of the flits after the ``packet``-th header (from 0), 128 to a flit; those
+    that the packet does not have are left out."""
 
     bits: tuple[int, ...]
 
@@ -254,8 +254,8 @@ class PayloadFault(_FaultOfPort):
 class PacketFault(_FaultOfPort):
     """Loses the ``packet``-th packet (from 0) that a port sends, or with ``repeat`` sends it twice.
 
-    ``packets``: and so many in all, in a row; repeated ones come again together, before the next
-    packet that is sent.
+    ``packets``: length of the run of packets that begins with that one; repeated ones come again
+    together, before the next packet that is sent.
     """
 
     repeat: bool = False
@@ -270,7 +270,7 @@ Fault: TypeAlias = HeaderFault | PayloadFault | PacketFault
 
 
 def longest_packet(flits: int, retry: RetryConfig | None, *, beat_flits: int) -> int:
-    """Flits on a wire of a packet of so many; with *retry* packets are frames of beats."""
+    """Flits on a wire for a packet of *flits*; with *retry* packets are frames of beats."""
     return flits if retry is None else beat_flits * frame_beats(beat_flits)
 
 
@@ -369,12 +369,12 @@ def ring_links(
 ) -> tuple[list[tuple[int, int]], list[LinkSpec]]:
     """A ring through all nodes of a torus, or through its ``placement`` where it has one.
 
-    ``wire``: as of :func:`link_direction`.
+    ``wire``: as for :func:`link_direction`.
 
     Returns
     -------
     ports : list of (next, previous)
-        Of every rank.
+        Ports of every rank.
     links : list of LinkSpec
         All links of the network, with ranks for nodes.
     """

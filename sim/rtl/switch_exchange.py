@@ -1,8 +1,8 @@
 """Switches and endpoints in RTL among their cycle models: packets and credits.
 
-Models know which operands are in a packet, not their words. These follow from the operands by the
-order in which switches and endpoints have added them, which RTL shows at its trace ports and models
-note: one log of both (`sim.rtl.switch_sums`).
+Models know which operands are in a packet, but not their words. These follow from the operands and
+the order in which switches and endpoints have added them, which RTL shows at its trace ports and
+models note, in one log for both (`sim.rtl.switch_sums`).
 """
 
 from collections.abc import Sequence
@@ -37,18 +37,18 @@ from sim.rtl.switch_wire import Crossing, Packet, PacketEnd, crossings
 
 __all__ = ["SwitchExchange"]
 
-# The model does everything a cycle later than RTL, so ways from it to the wire are a cycle shorter
-# than those in hardware, and those from the wire to it longer.
+# The model does everything a cycle later than RTL, so paths from it to the wire are a cycle shorter
+# than those in hardware, and paths from the wire to it a cycle longer.
 _LATE = 1
 _HEADER = 4 - _LATE  # from the grant of a packet to its header on the wire
 _CREDIT = 3 - _LATE  # from the cycle in which a packet has left a buffer to the credit on the wire
 _USED = 2 + _LATE  # from the arrival of a credit to the cycle in which it can be used
-_BITS = 64  # of a word
+_BITS = 64  # in a word
 _WORD = (1 << _BITS) - 1
 
 
 class _Contents:
-    """What is in packets between RTL and models.
+    """Contents of packets between RTL and models.
 
     Parameters
     ----------
@@ -62,35 +62,35 @@ class _Contents:
         self._sums, self._first = sums, first
         self._dma, self._members = config.system.dma, len(config.fabric.places)
         self._everyone = (1 << self._members) - 1
-        # Of sums that are not complete: the source, as headers have it.
+        # By plane, block and operands, the source that headers name for an incomplete sum.
         self._sources: dict[tuple[int, int, int], int] = {}
-        # By link and block, operands of the table that went by there.
+        # By link and block, number of the table's operands that have passed.
         self._gone: dict[tuple[Crossing, int], int] = {}
 
     def address(self, number: int) -> int:
-        """Of a block in the region."""
+        """Address of a block in the region."""
         return self._sums.address(number)
 
     def source(self, plane: int, number: int, operands: int) -> int:
-        """Who is named as the source of a sum of these operands, a set."""
+        """Source that headers name for a sum of *operands*, a set."""
         if operands & operands - 1 == 0:
             return operands.bit_length() - 1
         return self._sources[plane, number, operands]
 
     def merged(self, plane: int, number: int, before: int, added: int) -> Part:
-        """An operand, or a sum of several, became part of a sum; as a log has it."""
+        """Add an operand, or a sum of several, to a sum; return it as a log has it."""
         source = self.source(plane, number, added)
         first = self.source(plane, number, before) if before else source
         self._sources[plane, number, before | added] = first
         return source, added.bit_count()
 
     def incoming(self, crossing: Crossing, plane: int, packet: Packet) -> tuple[int, int]:
-        """Of a packet from RTL, the model's header and the set of operands in it.
+        """The model's header for a packet from RTL, and the set of operands in it.
 
         Raises
         ------
         PayloadError
-            If its data are not those.
+            If its data are not their sum.
         """
         fields = packet.header
         kind = fields["kind"]
@@ -129,7 +129,7 @@ class _Contents:
     def outgoing(
         self, crossing: Crossing, plane: int, word: int, operands: int
     ) -> tuple[int, bytes]:
-        """Of a packet from a model, the header flit and the data."""
+        """The header flit and the data for a packet from a model."""
         kind, number, home = kind_of(word), number_of(word), home_of(word)
         op = self._sums.operands(plane, number)[0]
         words, source = None, home
@@ -171,7 +171,7 @@ class _SwitchPort(Port):
     contents : _Contents
     model : SwitchModel
     latency : int
-        Of the link, in cycles.
+        Latency of the link, in cycles.
     """
 
     def __init__(
@@ -198,12 +198,12 @@ class _SwitchPort(Port):
         return compared
 
     def packet(self, cycle: int, word: int, operands: int) -> None:
-        """The model has sent a packet with a set of operands."""
+        """Send a packet of the model with a set of operands."""
         flit, payload = self._contents.outgoing(self._crossing, self._plane, word, operands)
         self._end.send(cycle + _HEADER + self._latency, flit, payload)
 
     def credit(self, cycle: int, traffic: int) -> None:
-        """A buffer of the model has room."""
+        """Send a credit, since a buffer of the model has room."""
         self._end.credit(cycle + _CREDIT + self._latency, traffic)
 
     def inward(self, before: int) -> NDArray[np.void]:
@@ -213,7 +213,7 @@ class _SwitchPort(Port):
 
 class SwitchExchange(Exchange):
     """Switches and their endpoints of which some are RTL. Every packet of these that goes to a
-    model is compared; models send what the operands give by the order in which they were added."""
+    model is compared; models send the sums of operands in the order in which they were added."""
 
     driver = SwitchFabric
     model_kind = SwitchHosts
@@ -261,7 +261,7 @@ class SwitchExchange(Exchange):
         super()._trade(begin, end)
 
     def _note(self) -> None:
-        """What was added by either side in this window; it may be in packets that have crossed."""
+        """Log the additions of either side in this window; sums may have crossed in packets."""
         self.cluster.note_orders()
         model, log = self.model.model, self.cluster.log
         units, ports, links = len(model.state.unit), model.switch.ports, model.dma.links
@@ -300,6 +300,6 @@ def set_of(low: int, high: int) -> int:
 
 
 def words_of(operands: int) -> tuple[int, int]:
-    """The reverse."""
+    """The reverse of `set_of`."""
     low, high = operands & _WORD, operands >> _BITS
     return low - (low >> _BITS - 1 << _BITS), high - (high >> _BITS - 1 << _BITS)

@@ -58,7 +58,7 @@ __all__ = ["SwitchFabric"]
 _GIVEN_UP = {AbortCause.DISAGREEMENT: DisagreementError, AbortCause.WATCHDOG: NoProgressError}
 _LANE_COUNTERS = ("operands", "loads", "answers", "partials", "finished", "results", "wave_wait",
                   "barrier")
-"""Counters of endpoints of which cycle models have the same."""
+"""Counters of endpoints that their cycle models have as well."""
 
 
 def _ports(name: str, count: int, width: int) -> tuple[TracedSignal, ...]:
@@ -73,33 +73,33 @@ class SwitchFabric(SwitchRules, RingDriver):
     memory. Switches have hosts, too, which program them.
 
     All endpoints are members of region 0, whose tree is the first one of the fabric. They join
-    first; then switches are reset and programmed anew, so that their arbiters stand as in the cycle
+    first; then switches are reset and programmed anew, so that their arbiters start as in the cycle
     model. Periods of time-outs begin with the scripts.
 
-    With retry on all links switches are not reset: no model takes the cycles of such links.
+    With retry on all links switches are not reset: no model counts the cycles of such links.
 
-    Vectors are FP32 here in every format (``config.system.format``); with 16 bits they are rounded
-    to such numbers on their way to memory, and results are what those in memory stand for.
+    Vectors are FP32 here in every format (``config.system.format``); with 16-bit formats they are
+    rounded when they are stored in memory, and results are the values of the numbers in memory.
 
     Parameters
     ----------
     config : Assembly
     settings : RingSettings
     ranks : sequence of int or None
-        Endpoints, and behind their numbers those of switches, that are in the system, in their
-        order; None: all. Links to the others lead outside.
+        Endpoints, and switches, which are numbered after them, that are in the system, in order;
+        None: all. Links to the others lead outside.
     options
-        As of :class:`RingDriver` and :class:`sim.rtl.system.System` (threads, ...).
+        Those of :class:`RingDriver` and :class:`sim.rtl.system.System` (threads, ...).
 
     Members
     -------
     log : Log
-        The orders in which sums were made, as far as `note_orders` has been called.
+        The orders of additions, up to the last call of `note_orders`.
 
     Raises
     ------
     ValueError
-        For what the RTL cannot do: several regions, delays of packets alone, acknowledgements.
+        For features that the RTL lacks: several regions, delays of packets alone, acknowledgements.
     LinkFailedError
         If links with retry do not come up.
     """
@@ -125,7 +125,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         self._switch_numbers = [part - first for part in self.parts if part >= first]
         self.log = Log()
         self._noted: dict[int, int] = {}
-        memory = MemorySpec(size_bytes=128)  # which switches do not have
+        memory = MemorySpec(size_bytes=128)  # unused, as switches have none
         self._retry = settings.retry
         model: Any
         if self._retry is None:
@@ -140,7 +140,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         super().__init__(
             config,
             settings,
-            # Without those of links, by whose interrupt hosts would take a collective for done.
+            # Without those of links, whose interrupt hosts would take for a completed collective.
             registers=register_map(self._dma(config)),
             links=fabric_links(
                 fabric, first, wire, plugged=0 if self._retry is None else self._switch.ports
@@ -155,7 +155,7 @@ class SwitchFabric(SwitchRules, RingDriver):
             **options,
         )
 
-    # ---- What an endpoint says of itself.
+    # ---- Properties of an endpoint.
 
     @staticmethod
     def _dma(config: Assembly) -> Any:
@@ -278,7 +278,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         self.write(self.nodes[0], "control", abort=1)
         self._come_to_rest(INTERRUPTS)
 
-    # ---- What is in memory.
+    # ---- Data in memory.
 
     def store(self, node: Node, command: Command, array: NDArray[Any]) -> None:
         format = self.config.system.format
@@ -294,7 +294,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         halves = node.memory[command.destination : end].tobytes()
         return unpacked(format, halves).view(np.uint32)
 
-    # ---- What came out.
+    # ---- Results.
 
     def expectations(
         self, commands: Sequence[Command], data: Sequence[Sequence[NDArray[Any]]]
@@ -304,7 +304,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         return [[sums.result(n)] * self.settings.nodes for n in range(len(commands))]
 
     def note_orders(self) -> None:
-        """Take over into the log what was traced since the last call."""
+        """Add the additions that were traced since the last call to the log."""
         plane_of = planes_of(self.config.fabric.places, self.config.fabric.cables)
         for node, part in zip(self.system.nodes, self.parts, strict=True):
             trace = self.system.signals(node.number)
@@ -328,7 +328,7 @@ class SwitchFabric(SwitchRules, RingDriver):
                     note_home(self.log, part, link, REGION, TOOK.from_bits(value))
 
     def _counters(self) -> dict[str, int]:
-        """What registers have counted by now, over all nodes."""
+        """Present values of the registers that count, summed over all nodes."""
         wanted: dict[str, list[Any]] = {}
         for node in self.switches:
             for name in EVENTS:
@@ -351,7 +351,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         }
 
     def link_activity(self, rank: int, port: int) -> LinkActivity:
-        """Of the *port*-th link that is counted with a rank."""
+        """Load of the *port*-th link that is counted with a rank."""
         (sender,) = self.config.links[rank][port][1]
         planes = self.config.system.dma.links
         part, own = divmod(sender, planes) if isinstance(sender, int) else (
@@ -372,7 +372,7 @@ _REST_CYCLES = 1_000_000
 
 
 def _check_rtl(config: Assembly) -> None:
-    """Raise a ``ValueError`` for what the RTL does not have."""
+    """Raise a ``ValueError`` for features that the RTL lacks."""
     regions = len(config.fabric.trees)
     if regions > 1:
         raise ValueError(

@@ -1,5 +1,5 @@
-"""Golden model of the formats on the switch's links: what data becomes there, and what it stands
-for."""
+"""Golden model of the formats on the switch's links: packing FP32 data, and the values that the
+packed data stand for."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def packed(format: Format, values: Any) -> bytes:
         with np.errstate(over="ignore", invalid="ignore"):
             halves = values.astype(np.float16).view(np.uint16)
     else:
-        # The upper half of a word, one more if what is cut off asks for it; ties go to even ones.
+        # The upper half of a word, rounded to the nearest by the lower half; ties go to even ones.
         words = values.view(np.uint32).astype(np.uint64)
         halves = (words + 0x7FFF + (words >> np.uint64(16) & np.uint64(1)) >> np.uint64(16)).astype(
             np.uint16
@@ -37,7 +37,7 @@ def packed(format: Format, values: Any) -> bytes:
 
 
 def unpacked(format: Format, data: bytes) -> NDArray[np.float32]:
-    """FP32 of the data of a packet."""
+    """FP32 values of the data of a packet."""
     if format is Format.WORDS:
         return np.frombuffer(data, np.float32)
     if format is Format.BFP:

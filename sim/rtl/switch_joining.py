@@ -1,10 +1,10 @@
-"""Endpoints in RTL join a region of which other members are models: these say that they are there.
+"""Announces the modelled members of a region to the RTL endpoints that join it.
 
-An endpoint sends nothing before it has heard from all others, by each of its links. Models have
-nothing to say, so their notices, and those of RTL members that models would pass on, are sent where
-they come from: all at once that all are there, and have heard from all. An endpoint hears nobody
-before its switch has answered, so they wait until those in RTL have spoken. Nor do models count
-credits anew, as an endpoint asks for when it joins.
+An endpoint sends nothing before it has heard from all others, on each of its links. Models send no
+notices, so theirs, and those of RTL members that models would pass on, are sent here, on the links
+between the two: each says at once that its member is there, and has heard from all. An endpoint
+hears nobody before its switch has answered, so these notices wait for the first ones of members in
+RTL. Nor do models recount credits, as an endpoint requests when it joins; this is done here, too.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,24 +23,24 @@ from sim.rtl.system import System
 
 __all__ = ["join"]
 
-_HOPS, _HOP_CYCLES = 4, 64  # when nothing has come for so long, and credits were not being counted,
-# nothing will
+_HOPS, _HOP_CYCLES = 4, 64  # without tokens for so long, and for a recount of credits, no more will
+# come
 _AHEAD = 32  # cycles by which an answer is ahead of the credits that count
 
 
 class _Door(PacketEnd):
-    """A link by which notices come and go.
+    """A link on which notices come and go.
 
     Parameters
     ----------
     crossing : Crossing
     coming : sequence of int
-        Members that are heard by this link.
+        Members whose notices this link carries to RTL.
     listening : collection of int
-        Members in RTL of which the first notices come by this link.
+        Members in RTL whose first notices come on this link.
     payload_flits : int
     credits : int
-        Of each class, that RTL at the other end of the link has.
+        Credits of each class that RTL at the other end of the link has.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class _Door(PacketEnd):
         return not (self._coming or self._owed)
 
     def trade(self, tokens: NDArray[np.void], arrives: int) -> bool:
-        """Take what has come; the next notice arrives in a cycle. Whether anything has come."""
+        """Take arrived tokens; the next notice is to arrive in a cycle. True if any have come."""
         packets, credits = self.read(tokens)
         for packet in packets:
             kind = packet.header["kind"]
@@ -92,7 +92,7 @@ class _Door(PacketEnd):
         })
 
     def _say(self, arrives: int, fields: Mapping[str, Any]) -> None:
-        """A header that arrives then, or as soon as those before it have."""
+        """Queue a header that arrives then, or as soon as those before it have."""
         self._sent = max(arrives, self._sent + 1)
         self.send(self._sent, encode(fields), b"")
 
@@ -100,7 +100,7 @@ class _Door(PacketEnd):
 def join(
     system: System, parts: Sequence[int], config: Assembly, settings: RingSettings, *, limit: int
 ) -> None:
-    """Run until all members of *parts* know all others, and nothing is under way.
+    """Run until all members of *parts* know all others, and nothing is in flight.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""In which order tables, home endpoints and requesters added operands, and what comes of it.
+"""Orders in which tables, home endpoints and requesters added operands, and the resulting sums.
 
 A sum of FP32 depends on that order. The trace ports of switches and endpoints show it; replayed in
 numpy it gives the result bit for bit.
@@ -33,7 +33,7 @@ __all__ = [
 
 Spot = tuple[int, int]
 Part = tuple[int, int]
-"""Source of a packet, and of how many operands it is the sum."""
+"""Source of a packet, and the number of operands in its sum."""
 
 Words = NDArray[Any]
 
@@ -46,16 +46,16 @@ _FOLDS: dict[ReduceOp, Callable[[Words, Words], Words]] = {
 
 
 class Orders(Protocol):
-    """What was logged.
+    """Logged additions.
 
     Members
     -------
     taken : dict of (plane, region, address) to list of int
         Sources of operands that were pushed, in the order of the table.
     answers : dict of (switch, region, address, requester, tag) to list of Part
-        What each table added to an answer.
+        Parts that each table added to an answer.
     took : dict of (plane, region, address) to dict of int to list of Part
-        What endpoints added, each by its number: the home endpoint, the requester, or all members.
+        Parts that endpoints added, by endpoint: the home endpoint, the requester, or all members.
     """
 
     taken: dict[Any, list[int]]
@@ -77,7 +77,8 @@ class Added:
 
 
 def note_table(log: Orders, switch: int, plane: int | None, of: Any) -> None:
-    """A table of *switch* has added an operand, *of* its trace port (`TAKEN`)."""
+    """Log an operand that a table of *switch* added, from the fields *of* a trace port (`TAKEN`).
+    """
     if of.pull:
         key = (switch, of.region, of.address, of.destination, of.tag)
         log.answers.setdefault(key, []).append((of.source, of.count))
@@ -86,7 +87,8 @@ def note_table(log: Orders, switch: int, plane: int | None, of: Any) -> None:
 
 
 def note_home(log: Orders, endpoint: int, link: int, region: int, of: Any) -> None:
-    """The home store of an endpoint's link has added a packet, *of* its trace port (`TOOK`)."""
+    """Log a packet that the home store of an endpoint's link added, from the fields *of* its trace
+    port (`TOOK`)."""
     key = (link, region, of.address)
     log.took.setdefault(key, {}).setdefault(endpoint, []).append((of.source, of.count))
 
@@ -97,7 +99,7 @@ def dtype_of(op: ReduceOp) -> type:
 
 
 def fold(op: ReduceOp, left: Words, right: Words) -> Words:
-    """What a table makes of its sum and an operand."""
+    """Combine the sum of a table with an operand."""
     with np.errstate(over="ignore"):
         return _FOLDS[op](left, right)
 
@@ -111,12 +113,12 @@ def folded(op: ReduceOp, operands: Sequence[Words]) -> Words:
 
 
 def switches_between(peer: Mapping[Spot, Spot], first: int, last: int) -> list[int]:
-    """Switches from one to another, the *last* at first.
+    """Switches on the path from *first* to *last*, in reverse order.
 
     Parameters
     ----------
     peer : dict of (switch, port) to (switch, port)
-        Ports that are joined.
+        Pairs of ports that are joined.
     """
     ways = [[last]]
     for way in ways:
@@ -141,17 +143,17 @@ def replay(
     Parameters
     ----------
     answers : dict
-        What each table added, in its order: ``(switch, *key)`` to ``[(source, count)]``.
+        Parts that each table added, in its order: ``(switch, *key)`` to ``[(source, count)]``.
     path : callable
-        Switches from an endpoint to the requester, the requester's at first.
+        Switches from an endpoint to the requester, the requester's first.
     key : tuple
         Region, address, requester and tag of the load.
     part : (source, count)
-        Of the packet.
+        That of the packet.
     op : ReduceOp
     values : mapping of endpoint to operand
     beyond : int, optional
-        The switch that got the packet; else the requester did.
+        The switch that received the packet; None: the requester did.
     """
     source, count = part
     way = path(source)

@@ -22,15 +22,15 @@ __all__ = ["RetryPort", "RetryPortConfig", "SwitchPort", "nic_component"]
 
 
 class SwitchPort(wiring.Component):
-    """One NIC and what a non-blocking, output-queued switch does for it in a ring.
+    """One NIC and the part of a non-blocking, output-queued switch that serves it in a ring.
 
     In a ring a NIC sends to two others only: data to the next, credits to the previous, and to both
-    what it has to say of aborts. So the
+    its notices of aborts. So the
     switch falls apart into pieces of which each belongs to one NIC: at the entrance the choice of
-    the exit, and at the exit a queue in which frames of both neighbours wait their turn. What lies
-    between is a link of the co-simulation, whose latency is that of two cables and the switch. The
-    queue holds all that credits allow on the way; ``rx_tready`` falls should it ever be full, which
-    the co-simulation reports.
+    the exit, and at the exit a queue in which frames of both neighbours wait their turn. Between
+    them is a link of the co-simulation, whose latency is that of two cables and the switch. The
+    queue holds all frames that credits allow in flight; ``rx_tready`` falls should it ever be full,
+    which the co-simulation reports.
 
     Links carry no TLAST, so TUSER tells where frames begin (bit 0) and end (bit 1).
 
@@ -41,7 +41,7 @@ class SwitchPort(wiring.Component):
     Members
     -------
     csr, irq, idle, mem
-        As of :class:`hw.smartnic.nic.SmartNic`.
+        Those of :class:`hw.smartnic.nic.SmartNic`.
     link : ``Out(LinkSignature).array(2 * engines)``
         For engine *e*, link 2 *e* leads to the next node, link 2 *e* + 1 to the previous one.
     """
@@ -152,15 +152,15 @@ class RetryPort(wiring.Component):
     Members
     -------
     csr, irq, mem
-        As of `SwitchPort`.
+        Those of `SwitchPort`.
     link : ``Out(LinkSignature).array(2 * engines)``
         Wires.
     failed, up : ``Out(2 * engines)``
-        Links that were given up; that work.
+        Links that were given up; links that work.
     resent, damaged, repeated : ``Out(32)``
         Frames of all links that were sent again; that came damaged; that came again.
     idle : ``Out(1)``
-        Nothing is held, and all that was sent was acknowledged.
+        Nothing is held, and all sent frames are acknowledged.
     """
 
     csr: Any
@@ -200,6 +200,6 @@ class RetryPort(wiring.Component):
 def nic_component(config: SmartNicConfig | RetryPortConfig) -> SwitchPort | RetryPort:
     """A NIC with its port of the switch, and with links that retry if the configuration has them.
 
-    Here, and not with those who call it: compiled models are kept as long as this file is the same.
+    It is here and not beside its callers: compiled models are kept while this file is unchanged.
     """
     return SwitchPort(config) if isinstance(config, SmartNicConfig) else RetryPort(config)

@@ -1,4 +1,4 @@
-"""What is in packets of switches and their endpoints, by the orders that were logged."""
+"""Contents of packets of switches and their endpoints, from the logged orders of additions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from sim.rtl.switch_orders import (
 __all__ = ["REGION", "Log", "Sums", "planes_of"]
 
 REGION = 0
-"""The one that endpoints in RTL are members of."""
+"""The region that endpoints in RTL are members of."""
 
 Words = NDArray[Any]
 
@@ -57,9 +57,9 @@ class Sums:
     commands : sequence of Command
         All-reduces, in their order.
     data : sequence of sequences of arrays
-        For each a vector per rank.
+        For each, a vector per rank.
     log : Log
-        Of all switches and endpoints up to now.
+        Additions of all switches and endpoints up to now.
     """
 
     def __init__(
@@ -101,16 +101,16 @@ class Sums:
         return np.array([self._rounded(each) for each in padded])
 
     def _rounded(self, words: Words) -> Words:
-        """As they are in operands and results on the links."""
+        """*words* as operands and results carry them on the links."""
         format = self._config.system.format
         return words if format is Format.WORDS else rounded(format, words)
 
     def address(self, number: int) -> int:
-        """That of a block in the region."""
+        """Address of a block in the region."""
         return (number & (1 << self._dma.number_bits) - 1) * self._dma.payload_flits
 
     def operands(self, plane: int, number: int) -> tuple[ReduceOp, bool, Mapping[int, Words]]:
-        """Of a block of a link: its operation, whether it is pulled, and the operand of each
+        """For a block of a link: its operation, True if it is pulled, and the operand of each
         member."""
         at = max(
             n for n, firsts in enumerate(self._contracts) if firsts[plane] <= number
@@ -151,7 +151,7 @@ class Sums:
         ----------
         part : (source, count)
         beyond : int or None
-            The switch that gets it; None: the requester does.
+            The switch that receives it; None: the requester does.
         """
         op, _, words = self.operands(plane, number)
         key = (REGION, self.address(number), requester, 0)
@@ -165,14 +165,14 @@ class Sums:
         return self._log.taken.get((plane, REGION, self.address(number)), [])
 
     def partial(self, plane: int, number: int, endpoints: Sequence[int]) -> Words:
-        """What a table has made of the operands of *endpoints*."""
+        """Sum that a table has made of the operands of *endpoints*."""
         op, _, words = self.operands(plane, number)
         chosen = [each for each in self.order(plane, number) if each in endpoints]
         assert len(chosen) == len(endpoints), "an operand that no table has taken"
         return folded(op, [words[each] for each in chosen])
 
     def result(self, number: int) -> Words:
-        """That of a command: sums of words, rounded once."""
+        """Result of a command: sums of words, rounded once."""
         dma, command = self._dma, self._commands[number]
         size, firsts = dma.block_elements, self._contracts[number]
         total = np.zeros(self._padded[number].shape[1], self._padded[number].dtype)
@@ -208,7 +208,7 @@ def contract_words(
 def planes_of(places: Sequence[Sequence[Spot]], cables: Sequence[tuple[Spot, Spot]]) -> dict[
     int, int
 ]:
-    """By switch, its plane."""
+    """The plane of each switch."""
     found = {s: k for spots in places for k, (s, _) in enumerate(spots)}
     for (s, _), (t, _) in cables:
         for a, b in ((s, t), (t, s)):

@@ -1,4 +1,4 @@
-"""Links between RTL and models of switches and endpoints: which there are, and packets on them."""
+"""Links between RTL and models of switches and endpoints, and the packets on them."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ from sim.rtl.specs import LinkDirection, LinkSpec, loopback_plugs
 
 __all__ = ["Crossing", "Packet", "PacketEnd", "crossings", "fabric_links"]
 
-_DATA = 4  # the bit of a kind
+_DATA = 4  # bit of a kind that is set in packets with data
 
 
 def fabric_links(
     fabric: Fabric, first: int, wire: LinkDirection, *, plugged: int = 0
 ) -> list[LinkSpec]:
-    """All links; switches are numbered from *first* on. Of *plugged* ports of each switch, those
-    that lead nowhere have a loopback plug: retry on a link that nobody answers is never idle."""
+    """All links; switches are numbered from *first* on. Those of *plugged* ports of each switch
+    that lead nowhere have a loopback plug: retry on a link without an answer is never idle."""
     ends = [((rank, k), (first + s, p)) for rank, spots in enumerate(fabric.places)
             for k, (s, p) in enumerate(spots)]
     ends += [((first + s, p), (first + t, q)) for (s, p), (t, q) in fabric.cables]
@@ -35,7 +35,7 @@ def fabric_links(
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """A link of which one end is RTL: *port* of *part*, which is *node* of the system; the other is
+    """A link with one end in RTL: *port* of *part*, which is *node* of the system; the other is
     *peer_port* of *peer*."""
 
     node: int
@@ -46,8 +46,8 @@ class Crossing:
 
 
 def crossings(fabric: Fabric, parts: Sequence[int]) -> Iterator[Crossing]:
-    """Of the links between *parts*, which are RTL, and the others: endpoints, and behind them
-    switches."""
+    """Links between *parts*, which are RTL, and the others; parts are endpoints, and switches,
+    which are numbered after them."""
     for link in fabric_links(fabric, len(fabric.places), LinkDirection()):
         ends = (link.node_a, link.port_a), (link.node_b, link.port_b)
         for (part, port), (peer, peer_port) in (ends, ends[::-1]):
@@ -59,7 +59,7 @@ def crossings(fabric: Fabric, parts: Sequence[int]) -> Iterator[Crossing]:
 
 @dataclass(frozen=True, kw_only=True)
 class Packet:
-    """What came: *cycle* is that in which its header arrived, of the link's other end."""
+    """A received packet; *cycle* is that in which its header arrived at the link's other end."""
 
     cycle: int
     header: dict[str, int]
@@ -72,7 +72,7 @@ class PacketEnd:
     Parameters
     ----------
     payload_flits : int
-        Of packets with data.
+        Flits of data in packets that have any.
     """
 
     def __init__(self, payload_flits: int) -> None:
@@ -83,7 +83,7 @@ class PacketEnd:
         self._credits: dict[int, int] = {}
 
     def read(self, tokens: NDArray[np.void]) -> tuple[list[Packet], list[tuple[int, int]]]:
-        """Packets of which the last flit has arrived, and credits: cycle of arrival and class."""
+        """Packets whose last flit has arrived, and credits: cycle of arrival and class."""
         packets, credits = [], []
         for token in tokens:
             cycle, given = int(token["cycle"]), int(token["credit"])
@@ -105,18 +105,18 @@ class PacketEnd:
         return packets, credits
 
     def send(self, cycle: int, header: int, payload: bytes) -> None:
-        """A packet whose header arrives in *cycle*."""
+        """Queue a packet whose header arrives in *cycle*."""
         flits = header.to_bytes(FLIT_BYTES, "little") + payload
         for at in range(0, len(flits), FLIT_BYTES):
             self._beats.append((cycle, flits[at : at + FLIT_BYTES], int(at == 0)))
             cycle += 1
 
     def credit(self, cycle: int, traffic: int) -> None:
-        """A credit of a class that arrives in *cycle*."""
+        """Queue a credit of a class that arrives in *cycle*."""
         self._credits[cycle] = self._credits.get(cycle, 0) | 1 << traffic
 
     def tokens(self, before: int, *, credits_before: int) -> NDArray[np.void]:
-        """What arrives before a cycle, and is not to arrive later than it has been asked for."""
+        """Take the beats that arrive before a cycle, and credits also before *credits_before*."""
         rows = []
         while self._beats and self._beats[0][0] < before:
             cycle, data, start = self._beats.popleft()

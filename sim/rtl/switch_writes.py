@@ -1,6 +1,6 @@
 """Register writes that program switches, and that make an endpoint a member and give it commands.
 
-Whoever has a register bus performs them in order: the driver of the compiled models, a test bench.
+The driver of the compiled models, or a test bench with a register bus, performs them in order.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -35,14 +35,14 @@ def region_writes(
     behind: Callable[[int], int],
     homes: Sequence[int],
 ) -> Iterator[FieldWrite]:
-    """A region at one switch.
+    """Set up a region at one switch.
 
     Parameters
     ----------
     expected : int
-        Members.
+        Number of members.
     ports : sequence of int
-        Of the switch, those of the region's tree.
+        Ports of the switch that belong to the region's tree.
     behind : callable
         Members that the link at a port leads to.
     homes : sequence of int
@@ -57,20 +57,20 @@ def region_writes(
 
 
 def withdrawal(region: int) -> FieldWrite:
-    """There is no such region any more."""
+    """Remove a region."""
     return "region", region, {"valid": 0, "expected": 0}
 
 
 def route_writes(ports: Sequence[int | None], local: Sequence[bool]) -> Iterator[FieldWrite]:
-    """By endpoint, the port of one switch that leads there, None for none; whether it is there."""
+    """Set the port of one switch that leads to each endpoint (None: none); *local*: it is there."""
     for endpoint, (port, here) in enumerate(zip(ports, local, strict=True)):
         if port is not None:
             yield "route", endpoint, {"valid": 1, "local": int(here), "port": port}
 
 
 def unplugged_writes(config: SwitchConfig, used: Container[int]) -> Iterator[FieldWrite]:
-    """Ports of one switch without a cable, all but those *used*, are out of service: what a row
-    sends there by mistake is dropped, rather than wait for credits, and all behind it with it."""
+    """Take ports of one switch without a cable, all but those *used*, out of service: packets that
+    a row sends there by mistake are dropped, instead of waiting for credits and blocking others."""
     for port in range(config.ports):
         if port not in used:
             yield "port_control", port, {"disable": 1}
@@ -88,9 +88,9 @@ def member_writes(
     tries: int = 0,
     abort: int = 1,
 ) -> Iterator[FieldWrite]:
-    """An endpoint of a region, its *row*-th, before it joins. *own*: loads ask for the own operand,
-    too; after *watchdog* cycles without progress, unless 0, and as many *tries* more, it may
-    *abort*. Every interrupt that there is in *registers* is enabled."""
+    """Set up an endpoint as *row*-th of a region, before it joins. *own*: loads ask for the own
+    operand, too; after *watchdog* cycles without progress, unless 0, and as many *tries* more, it
+    may *abort*. Every interrupt that *registers* have is enabled."""
     yield "node", row, {"endpoint": endpoint, "members": members, "region": region}
     yield "pull", None, {"own": own}
     yield "watchdog", None, {"cycles": watchdog, "tries": tries, "abort": abort}
@@ -101,7 +101,7 @@ def member_writes(
 def command_writes(
     op: ReduceOp, elements: int, *, source: int, destination: int, **fields: Any
 ) -> Iterator[FieldWrite]:
-    """An all-reduce. *fields* are those of the command, and ``begin`` and ``end`` of a ``part``."""
+    """Start an all-reduce. *fields* are the command's, and ``begin`` and ``end`` of a ``part``."""
     for name, value in (("source", source), ("destination", destination)):
         yield f"{name}_low", None, {"value": value & _WORD}
         yield f"{name}_high", None, {"value": value >> 32}

@@ -1,4 +1,4 @@
-"""What endpoints at switches that reduce support."""
+"""Rules for endpoints at switches that reduce."""
 
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
@@ -65,7 +65,7 @@ class SwitchRules(EngineRules):
 
     @classmethod
     def count(cls, config: Assembly, settings: RingSettings) -> int:
-        """Endpoints, and behind them switches."""
+        """Number of endpoints, and of switches, which are numbered after them."""
         return settings.nodes + config.fabric.switches
 
     @classmethod

@@ -50,10 +50,10 @@ __all__ = [
 ]
 
 MAX_WINDOW_CYCLES = 1024  # keeps the time between two looks at the clock short
-RETURN_EVERY_S = 0.25  # how long Ctrl-C may have to wait
+RETURN_EVERY_S = 0.25  # longest delay of Ctrl-C
 PROGRESS_EVERY_S = 0.5
 WIRE_FAULTS = "damaged", "lost", "repeated"
-"""What may happen to packets on a wire."""
+"""Faults that packets on a wire may suffer."""
 _FINISHED, _TIME_OVER, _LIMIT, _ERROR, _STUCK, _GIVEN_UP = range(6)
 _NO_CYCLE = 2**64 - 1
 _NO_SERIES = np.dtype(np.uint32)
@@ -110,8 +110,8 @@ class StuckError(CosimError):
 
 
 class LinkFailedError(CosimError):
-    """Links with retry do not work: they have repeated a frame as often as they may, or never came
-    up. Names them; each is told once, and the system can be run on."""
+    """Links with retry do not work: they have resent a frame as often as they may, or never came
+    up. Names them; each is reported once, and the system can be run on."""
 
 
 class System:
@@ -126,7 +126,7 @@ class System:
     nodes : sequence of :class:`NodeSpec`
     links : sequence of :class:`LinkSpec`
     seed : int
-        Of all random stalls and skews.
+        Seed of all random stalls and skews.
     threads : int
         Nodes are shared out among them.
     skip_idle : bool
@@ -138,7 +138,7 @@ class System:
     faults : sequence of :class:`Fault`
         As given to :meth:`inject`.
     external : sequence of :class:`ExternalLink`
-        Links to what is simulated elsewhere.
+        Links to parts that are simulated elsewhere.
     """
 
     @typed("nodes", "links", "seed", most={"threads": 1 << 12, "bucket_cycles": 1 << 40})
@@ -270,7 +270,7 @@ class System:
             raise ProtocolError(self._broken)
 
     def arrivals(self, node: int, port: int, begin: int, end: int) -> np.ndarray:
-        """What arrives at the other end of an external link in cycles ``begin`` to ``end``.
+        """Tokens that arrive at the other end of an external link in cycles ``begin`` to ``end``.
 
         One row per cycle with a beat or a credit, as ``sim.rtl.library.TOKEN``. Everything sent in
         a window arrives within one window, from ``cycle - window + latency`` on; it is to be read
@@ -287,8 +287,8 @@ class System:
         self._harness.check("external_write", node, port, data.ctypes.data, len(data))
 
     def give_up_waits(self) -> None:
-        """Ends, for every host that waits for an interrupt or a register, this wait; its script
-        goes on."""
+        """Ends the wait of every host that waits for an interrupt or a register; its script goes
+        on."""
         self._harness.call("give_up")
 
     def inject(self, *faults: Fault) -> None:
@@ -297,7 +297,7 @@ class System:
         Raises
         ------
         ValueError
-            For a port that there is not.
+            For a port that does not exist.
         """
         for fault in faults:
             self._check_port(fault.node, fault.port)
@@ -344,7 +344,7 @@ class System:
         return dict(zip(WIRE_FAULTS, counts))
 
     def link_activity(self, node: int, port: int) -> LinkActivity:
-        """What ``port`` of ``node`` has sent so far."""
+        """Load of the link on which ``port`` of ``node`` sends, so far."""
         self._check_port(node, port)
         report = LinkReport()
         self._harness.call("link_report", node, port, ctypes.byref(report))
@@ -369,7 +369,7 @@ class System:
         )
 
     def memory_activity(self, node: int, port: int) -> MemoryActivity:
-        """What memory port ``port`` of ``node`` has moved so far."""
+        """Traffic of memory port ``port`` of ``node`` so far."""
         if not 0 <= node < len(self.nodes) or not 0 <= port < self.nodes[node].memory_ports:
             raise ValueError(f"there is no memory port {port!r} of node {node!r}")
         report = MemoryReport()
@@ -390,7 +390,7 @@ class System:
         )
 
     def signals(self, node: int) -> SignalTrace:
-        """What was noted of the traced signals of ``node`` so far."""
+        """Changes of the traced signals of ``node`` so far."""
         where = ctypes.c_void_p()
         count = self._harness.call("samples", node, ctypes.byref(where))
         samples = array_at(where.value, count, np.dtype(np.uint32))
