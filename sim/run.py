@@ -43,7 +43,7 @@ __all__ = ["DataCheck", "Run", "run"]
 
 ELEMENT_BYTES = 4
 MOST_ELEMENTS = 1 << 22
-"""Of all nodes together, of the data of an event simulation; longer vectors are cut."""
+"""Elements of all nodes together in the data of an event simulation; longer vectors are cut."""
 WINDOWS = 200
 MOST_WINDOWS = 200_000
 """Room for runs that take a thousand times as long as expected; eight bytes per dimension."""
@@ -63,14 +63,14 @@ class DataCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What came out.
+    """Result of a run.
 
     Parameters
     ----------
     record : RunRecord
         Everything that was measured, raw.
     job : Job
-        What ran, with all that the hosts waited for.
+        The job that ran, with all waits of the hosts.
     data : DataCheck or None
         None where no data took part: cycle models, and events unless ``[run] data`` asks for it.
     engines : EngineRun or None
@@ -78,7 +78,7 @@ class Run:
     signals : mapping of int to SignalTrace
         By node, what ``[run] trace_signals`` asks for; saved as ``signals.vcd``.
     algorithm : str
-        That was taken where the description leaves the choice (``algorithm = "auto"``).
+        The one taken where the description leaves the choice (``algorithm = "auto"``).
 
     Tables are attributes by the names of their files: ``summary``, ``iterations``, ``phases``,
     ``layers``, ``collectives``, ``dimensions``, ``endpoints``, ``limits``, ``links``.
@@ -111,14 +111,14 @@ class Run:
 
     @cached_property
     def breakdown(self) -> "Breakdown":
-        """What every task took, and what waited for what."""
+        """Time that every task took, and the causes of its waits."""
         from sim.results.breakdown import break_down
 
         return break_down(self.record, self.job)
 
     @cached_property
     def utilisation(self) -> "Series":
-        """How busy compute units and links were over time."""
+        """Utilisation of compute units and links over time."""
         from sim.results.network import utilisation
 
         return utilisation(self.record, self.job)
@@ -143,7 +143,7 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """Plain numbers, the same on every machine: those of `sim.results.metrics` that the level
-        knows, and how many results were compared with numpy's."""
+        knows, and the number of results that were compared with numpy's."""
         from sim.results.metrics import metrics
 
         return metrics(self.breakdown) | self._compared
@@ -156,7 +156,7 @@ class Run:
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        """What was run: level, engine and its configuration, seed, a hash of the description."""
+        """Origin of the results: level, engine and its configuration, seed, description's hash."""
         d = self.description
         made: dict[str, Any] = {"level": self.level, "endpoint": d.kind, "seed": d.run.seed}
         if d.engine is not None:
@@ -212,8 +212,8 @@ class Run:
 
     @property
     def link_series(self) -> "tuple[list[LinkSeries], int]":
-        """What each link of a ring of engines carried over time (of endpoints at switches, each
-        link from one), and the cycles of an interval."""
+        """Load of each link of a ring of engines over time (or of each link from an endpoint to a
+        switch), and the cycles of an interval."""
         from sim.results.links import ring_series
 
         engine, done = self.description.engine, self.engines
@@ -228,7 +228,7 @@ class Run:
 
     @property
     def _link_name(self) -> Callable[[int, int], str] | None:
-        """What a link of a rank is called in figures; None for rings."""
+        """Names of the links of a rank in figures; None for rings."""
         engine = self.description.engine
         if engine is None or engine.kind != "in_switch":
             return None
@@ -249,18 +249,18 @@ def run(
     changes: Mapping[str, Any] | None = None,
     report: Callable[[float], None] | None = None,
 ) -> Run:
-    """Run what *description* describes: a file, or what such a file holds as a dictionary.
+    """Run the system of *description*: a file, or the contents of such a file as a dictionary.
 
     Parameters
     ----------
     endpoint
         Kind, or ``kind:level``, in place of the one in the description.
     trace
-        Whether to record chunks and transfers for the trace (events); None: as described.
+        Record chunks and transfers for the trace (events); None: as described.
     changes
-        Dotted key -> value, in place of what the description says: ``{"run.passes": 1}``.
+        Dotted key -> value, in place of the description's: ``{"run.passes": 1}``.
     source
-        What errors call a dictionary; files that it names are relative to the folder of that path.
+        Name of a dictionary in errors; files that it names are relative to the folder of that path.
     report
         Called now and then, from another thread, with the share of the work that is done (events).
 
@@ -303,7 +303,7 @@ def run(
     except ConfigError:
         raise
     except (ValueError, ArithmeticError) as error:
-        # Parts that are right by themselves and do not fit together.
+        # Parts that are valid by themselves but do not fit together.
         raise ConfigError(f"{description.reader.source}: {error}") from error
 
 
@@ -355,7 +355,7 @@ def _read(
 def _run_events(
     description: Description, system: System, report: Callable[[float], None] | None
 ) -> Run:
-    # Compiling takes a while the first time, loading what was compiled a tenth of a second.
+    # Compiling takes a while the first time, loading compiled code a tenth of a second.
     from sim.events.simulate import simulate
     from sim.results.limits import held_note
 
@@ -366,7 +366,7 @@ def _run_events(
         if description.engine.kind == "in_switch" and kinds == [DimensionKind.SWITCH]:
             from sim.describe.switches import assembly  # loads Amaranth
 
-            # What cannot be built is refused as at other levels; trunks may have any rate here.
+            # Impossible fabrics are refused as at other levels; trunks may have any rate here.
             assembly(description.reader, description.level, description.engine, system.network)
     options = dict(system.options)
     if description.run.bucket_s is None:
@@ -392,7 +392,7 @@ def _run_events(
 
 
 def _at_cycles(description: Description, system: System) -> str:
-    """What level ``cycles`` does with the same description: that it counts, or why it does not."""
+    """Note on level ``cycles`` for the same description: that it counts, or why it does not."""
     from sim.describe.rings import engine_ring
 
     try:
@@ -408,7 +408,7 @@ def _at_cycles(description: Description, system: System) -> str:
 
 
 def _of_computations(description: Description, system: System) -> list[str]:
-    """What computations have where the endpoint takes a part of the NPU, and what says so."""
+    """A note on the part of the NPU that the endpoint leaves to computations, and its origin."""
     taken = system.endpoint.share()
     npu = getattr(description.endpoint, "npu", Npu())
     computes = any(
@@ -427,7 +427,7 @@ def _of_computations(description: Description, system: System) -> list[str]:
 
 
 def _with_host(job: Job, engine: EngineSection) -> Job:
-    """Collectives with what the host of an engine does before and after each."""
+    """The job with the time of an engine's host before and after each collective."""
     from sim.endpoint.hardware import host_s
 
     own_s = host_s(engine.kind, engine.clock_hz)
@@ -483,7 +483,8 @@ def _carry_out(description: Description, system: System) -> DataCheck:
 
 
 def _shortest_s(system: System) -> float:
-    """The computations of an NPU, or the bounds of its collectives one after the other."""
+    """Time of an NPU's computations, or bounds of its collectives in sequence, the longest of all.
+    """
     shortest = 1e-9  # a run of nothing still has one window
     bounds: dict[object, float] = {}
     for graph in system.job.graphs:
@@ -583,7 +584,7 @@ def _run_engines(description: Description, system: System) -> Run:
 
 
 def _traced(description: Description, work: "Callable[[], EngineRun]") -> "EngineRun":
-    """What *work* returns; that a signal does not exist is an error of the description."""
+    """Result of *work*; an unknown signal is reported as an error of the description."""
     try:
         return work()
     except ValueError as error:
@@ -624,7 +625,7 @@ def _short_of_credits(description: Description) -> list[str]:
 
 
 def _of_links(counts: Mapping[str, int]) -> str:
-    """What links with retry had to do, if there are any."""
+    """Text on resent frames and faults of wires, if links have retry."""
     if "frames_resent" not in counts:
         return ""
     from sim.rtl.system import WIRE_FAULTS
@@ -636,7 +637,7 @@ def _of_links(counts: Mapping[str, int]) -> str:
 
 
 def _note(description: Description, levels: Sequence[str], data: DataCheck | None) -> str:
-    """What ran; *levels* of nodes, and behind them of switches that reduce."""
+    """Note on the engines that ran; *levels* are those of nodes, then of switches that reduce."""
     engine = description.engine
     assert engine is not None
     nodes = math.prod(each.size for each in description.dimensions)

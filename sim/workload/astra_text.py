@@ -73,7 +73,7 @@ PASSES = ("forward", "input gradient", "weight gradient")
 
 
 class WorkloadError(ValueError):
-    """A workload file says something that has no meaning; the text starts with file and line."""
+    """A workload file states something without meaning; the text starts with file and line."""
 
 
 COLLECTIVES = {
@@ -83,7 +83,7 @@ COLLECTIVES = {
     "ALLGATHER": CollectiveKind.ALL_GATHER,
     "REDUCESCATTER": CollectiveKind.REDUCE_SCATTER,
 }
-"""What a layer communicates after a pass, by the word used in the file."""
+"""Collective of a layer after a pass, by the word used in the file."""
 _WORDS = {kind: word for word, kind in COLLECTIVES.items()}
 
 
@@ -144,7 +144,7 @@ def shipped(name: str) -> Workload:
 
 
 def parse(text: str, *, name: str, source: str) -> Workload:
-    """Parse *text*; *source* is what error messages call the file."""
+    """Parse *text*; *source* names the file in errors."""
     lines = [
         _Line(source, number, line.split())
         for number, line in enumerate(text.splitlines(), start=1)

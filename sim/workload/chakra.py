@@ -1,6 +1,6 @@
-"""Chakra execution traces (MLCommons, ``et_def.proto``): what is used of them.
+"""Chakra execution traces (MLCommons, ``et_def.proto``): the parts that are used.
 
-Of a node its id, name, type, data and control dependencies, duration and attributes are read;
+A node's id, name, type, data and control dependencies, duration and attributes are read;
 start times, inputs, outputs and storage details are skipped.
 """
 
@@ -28,7 +28,7 @@ class ChakraError(ValueError):
 
 
 class NodeType(IntEnum):
-    """As in the schema."""
+    """Types of nodes, as in the schema."""
 
     INVALID_NODE = 0
     METADATA_NODE = 1
@@ -73,7 +73,7 @@ class TraceNode:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """The operations of one NPU. `source` is what errors call it."""
+    """The operations of one NPU. `source` names it in errors."""
 
     nodes: tuple[TraceNode, ...]
     version: str = "0.0.4"

@@ -68,7 +68,7 @@ def write_trace(path: str | Path, trace: Trace) -> None:
 
 
 def decode(data: bytes, *, source: str) -> Trace:
-    """The trace in *data*; *source* is what error messages call it."""
+    """The trace in *data*; *source* names it in errors."""
     try:
         messages = _messages(data)
         first = next(messages, None)

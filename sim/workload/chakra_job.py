@@ -58,7 +58,7 @@ USED = {
 }
 """Attributes that count, by the type of their node."""
 ALWAYS_SO = {"is_cpu_op": False}
-"""Of nodes that are no computations: what says nothing."""
+"""Attributes of nodes that are no computations, with values that carry no information."""
 MOST_NAMED = 8
 PARTICULAR = {"comm_src", "comm_dst", "pg_name"}
 LARGEST_NUMBER = 2**63 - 1
@@ -114,7 +114,7 @@ def chakra_job(
         Times computations that have ``num_ops`` (operations) and ``tensor_size`` (bytes); without
         it, and for others, the duration of the trace counts.
     memory_bytes_per_s, memory_latency_s
-        Of the memory behind MEM nodes without a duration.
+        Those of the memory behind MEM nodes without a duration.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def chakra_job(
     graph_of: list[int] = []
     known: dict[int, int] = {}
     for npu, trace in enumerate(traces):
-        # The graph is that of another NPU with the same trace; what depends on the NPU is checked.
+        # NPUs with the same trace share its graph; attributes that depend on the NPU are checked.
         if id(trace) not in known:
             known[id(trace)] = len(graphs)
             graphs.append(maker.graph(trace))
@@ -211,8 +211,8 @@ class _Maker:
         self._particular: dict[int, list[TraceNode]] = {}
 
     def note(self) -> str:
-        """What of the traces takes no part, and which attributes have no effect, each different
-        trace counted once."""
+        """Note on the nodes of traces that take no time, and on attributes without effect; each
+        different trace is counted once."""
         parts = [f"{count} {kind}" for kind, count in sorted(self._passed.items())]
         if self._without_time:
             parts.append(f"{self._without_time} computations without a duration")
@@ -240,7 +240,7 @@ class _Maker:
         return builder.graph()
 
     def check(self, trace: Trace, npu: int) -> None:
-        """What a trace says about the NPU that runs it."""
+        """Refuse a trace whose attributes do not fit the NPU that runs it."""
         if id(trace) not in self._particular:
             self._particular[id(trace)] = [
                 node for node in trace.nodes if PARTICULAR.intersection(node.attributes)

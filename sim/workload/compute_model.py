@@ -16,7 +16,7 @@ DATAFLOWS = ("os", "ws", "is")
 
 
 class ComputeModel(Protocol):
-    """Anything that says how long work takes."""
+    """Anything that computes the time that work takes."""
 
     def time_s(self, work: Work) -> float: ...
 
@@ -28,7 +28,7 @@ class Roofline:
     Parameters
     ----------
     resources
-        What the computation may use.
+        Resources that the computation may use.
     efficiency
         Share of the peak rate that operations reach, above 0 to 1.
     """

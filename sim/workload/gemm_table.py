@@ -30,7 +30,7 @@ LARGEST_NUMBER = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class TableRow:
-    """One layer. Convolutions have their product and what it came from."""
+    """One layer. A convolution has its product as well as itself."""
 
     name: str
     gemm: Gemm

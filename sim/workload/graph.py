@@ -1,4 +1,4 @@
-"""What an NPU does: computations and collectives, and what waits for what.
+"""Work of an NPU: computations and collectives, and the dependencies between them.
 
 Every source of work, be it a text workload, an execution trace or a generator, becomes a
 :class:`Job`. The simulator knows nothing else about workloads.
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class CollectiveKind(Enum):
-    """What a collective does. Sizes as in :class:`CollectiveCall`."""
+    """Kind of a collective. Sizes as in :class:`CollectiveCall`."""
 
     ALL_REDUCE = "all_reduce"
     REDUCE_SCATTER = "reduce_scatter"
@@ -43,7 +43,7 @@ class CollectiveKind(Enum):
 
 
 class TaskKind(IntEnum):
-    """What a task occupies: the compute units, the network, or nothing."""
+    """Kind of a task, which occupies the compute units, the network, or nothing."""
 
     COMPUTE = 0
     COLLECTIVE = 1
@@ -70,9 +70,9 @@ class CollectiveCall:
     ----------
     kind : CollectiveKind or its name
     size_bytes : int
-        Of the vector of one NPU: all-reduce and reduce-scatter reduce that many bytes, all-gather
-        starts from that many and ends with as many from everyone, all-to-all sends that many in
-        equal parts, one to each member of the group (its own part included).
+        Vector of one NPU: all-reduce and reduce-scatter reduce that many bytes, all-gather starts
+        from that many and ends with as many from every member, all-to-all sends that many in equal
+        parts, one to each member of the group (its own part included).
     dimensions : tuple of int or None
         Logical dimensions of the topology over which it runs, None for all. NPUs that differ only
         in these dimensions form a group.
@@ -113,7 +113,7 @@ class Task:
     """One node of a graph.
 
     ``duration_s`` is the time on the compute units (COMPUTE), the time that passes without
-    occupying anything (DELAY), or what follows the last chunk before dependents may start
+    occupying anything (DELAY), or the time from the last chunk until dependents may start
     (COLLECTIVE: the local update). ``peer`` and ``tag`` match a SEND of ``size_bytes`` with its
     RECEIVE. A task starts when all tasks in ``after`` have ended; computations that are ready
     together run in the order of their numbers.
@@ -133,7 +133,7 @@ class Task:
     memory_bytes: int = 0
 
     def __post_init__(self) -> None:
-        # Jobs have hundreds of thousands of tasks: what is plainly right is seen in one look.
+        # Jobs have hundreds of thousands of tasks: one quick test passes those plainly valid.
         if not (
             type(self.duration_s) is float
             and 0 <= self.duration_s < MOST_NUMBER
@@ -161,7 +161,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskGraph:
-    """Tasks in an order in which each comes after all that it waits for."""
+    """Tasks in an order in which each comes after all tasks that it waits for."""
 
     tasks: tuple[Task, ...]
     layers: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ class TaskGraph:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The graphs of all NPUs: NPU i runs ``graphs[graph_of[i]]``; one graph is for all NPUs.
+    """The graphs of all NPUs: NPU i runs ``graphs[graph_of[i]]``; a single graph is for all.
 
     In every graph the n-th collective over the same dimensions is the same collective.
 

@@ -1,4 +1,4 @@
-"""What hosts change in a job: what they wait for, and how slow their NPUs are."""
+"""Changes to a job by its hosts: the collectives they wait for, and slower NPUs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ def wait_for_all(job: Job) -> Job:
 def _waiting(graph: TaskGraph) -> TaskGraph:
     tasks = []
     outstanding: set[int] = set()
-    fence: set[int] = set()  # what the host waited for last
+    fence: set[int] = set()  # collectives that the host waited for last
     for number, task in enumerate(graph.tasks):
         if any(earlier in outstanding for earlier in task.after):
             fence = set(outstanding)
@@ -33,7 +33,7 @@ def _waiting(graph: TaskGraph) -> TaskGraph:
 
 
 def waits_are_alike(job: Job) -> bool:
-    """Whether waiting for one collective is waiting for all that have been started."""
+    """True if every wait for one collective is a wait for all that have been started."""
     for graph in job.graphs:
         outstanding: set[int] = set()
         for number, task in enumerate(graph.tasks):

@@ -32,7 +32,7 @@ GENERATORS: Mapping[str, tuple[Callable[..., ModelTable], Mapping[str, Mapping[s
 
 PLAIN = (bool, int, float, str)
 
-# What the headerless files do not say; the language models leave open how many NPUs share a model.
+# Missing in the headerless files; the language models leave open how many NPUs share a model.
 MISSING_HEADERS: Mapping[str, Mapping[str, Any]] = {
     "libra-resnet50": {"parallelism": "DATA"},
     "libra-dlrm": {"parallelism": "HYBRID_DLRM", "last_bottom": 7},
@@ -114,7 +114,7 @@ and the parameters of the generator |
 
 
 def model(name: str, *, preset: str | None = None, **options: Any) -> ModelTable:
-    """The table of a generated model; *options* replace what the preset says."""
+    """The table of a generated model; *options* replace those of the preset."""
     if name not in GENERATORS:
         raise ValueError(f"model must be one of {', '.join(GENERATORS)}, not {name!r}")
     generate, presets = GENERATORS[name]

@@ -1,8 +1,8 @@
-"""Training loops: in which order layers compute, communicate and wait.
+"""Training loops: the order in which layers compute, communicate and wait.
 
 The loops are those of ASTRA-sim (ISPASS 2020) and of the ACE papers (ISCA 2021, section V). An NPU
 computes one thing at a time, so its computations form a chain. A collective starts when the
-computation before it ends; whoever waits for a collective names it among what it comes after. Time
+computation before it ends; a task that waits for a collective names it in its ``after``. Time
 between the end of the chain's previous computation and that of the collective is exposed
 communication.
 """
@@ -41,7 +41,7 @@ HIGHEST = 1
 class Step:
     """One pass through one layer: a computation, then perhaps a collective.
 
-    `memory_bytes` is what the computation moves to and from memory. `dimensions` is the reach of
+    `memory_bytes`: traffic of the computation to and from memory. `dimensions` is the reach of
     the collective; with ``()`` there is none.
     """
 
@@ -92,7 +92,7 @@ class Loop:
         False collects the collectives of the weight gradients and issues them at the end of the
         back-propagation, fused into one per kind and reach; the next iteration waits for them.
     control_s
-        Added to every computation: what the loop itself takes to go on.
+        Time of the loop itself, added to every computation.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Loop:
         return self._last
 
     def compute(self, index: int, phase: TrainingPhase) -> None:
-        """Layer *index* computes, after everything awaited since the last computation."""
+        """Let layer *index* compute, after everything awaited since the last computation."""
         step = self.layers[index].step(phase)
         self._last = self._builder.add(
             f"{self.layers[index].name} {phase.value}",
@@ -151,7 +151,7 @@ class Loop:
         return None
 
     def release(self) -> None:
-        """Start what was held back and wait for it."""
+        """Start the collectives that were held back and wait for them."""
         for (kind, dimensions), (size_bytes, update_s) in self._held.items():
             self.wait(
                 self._builder.add(
@@ -167,7 +167,7 @@ class Loop:
         self._held.clear()
 
     def wait(self, collective: int | None) -> None:
-        """The next computation waits for *collective*."""
+        """Let the next computation wait for *collective*."""
         if collective is not None:
             self._awaited.add(collective)
 
@@ -248,7 +248,7 @@ def layer_by_layer(
     Parameters
     ----------
     first_input_gradient
-        Whether the input gradient of the first layer is communicated; it is computed anyway.
+        The input gradient of the first layer is communicated; it is computed anyway.
     recompute
         Layers to run forward again before the backward pass of a layer, by that layer.
     """
@@ -324,7 +324,7 @@ def dlrm_side_thread(
     While iteration i computes, a side thread with resources of its own looks up the embeddings of
     iteration i + 1, starts their all-to-all, then updates the embeddings with the gradient of
     iteration i - 1. The iterations are taken out of a long training: the first finds its lookup
-    done, and what the last one prepares is waited for by nobody. So every iteration holds one
+    done, and nothing waits for what the last one prepares. So every iteration holds one
     lookup, one update and one all-to-all each way, and none has to fill or drain the pipeline.
     """
     weights: dict[int, int | None] = {}

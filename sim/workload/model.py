@@ -20,7 +20,7 @@ __all__ = ["LayerPass", "ModelLayer", "ModelTable", "model_job", "text_workload"
 
 @dataclass(frozen=True, kw_only=True)
 class LayerPass:
-    """What one pass through one layer computes and then communicates, per NPU."""
+    """Computation, then communication, of one pass through one layer, per NPU."""
 
     work: Work = field(default_factory=Work)
     collective: CollectiveKind | None = None
@@ -52,13 +52,13 @@ class ModelTable:
     name
     layers
     parallelism
-        How the model is spread, which picks the training loop.
+        Distribution of the model over NPUs, which picks the training loop.
     batch
         Samples per NPU, or per group of NPUs that hold one copy of the model.
     dtype_bytes
-        Of activations, weights and gradients.
+        Size of an activation, weight or gradient.
     assumptions
-        What the generator assumed beyond its parameters.
+        Assumptions of the generator beyond its parameters.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Whether the graphs of a job fit together: every message and collective finds its counterpart.
+"""Checks that the graphs of a job fit together: each message and collective has its counterpart.
 
-A job that fails would run into a wait that never ends.
+A job that fails the check would run into a wait that never ends.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Over which dimensions of a system a layer's collectives run.
+"""The dimensions of a system over which a layer's collectives run.
 
 Parallelism decides it: replicas that hold the same weights sum their gradients, NPUs that hold
 parts of one layer exchange activations.
@@ -37,7 +37,7 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def split_shape(shape: tuple[int, ...], group: int) -> tuple[tuple[int, ...], int]:
-    """The shape in which *group* NPUs are exactly the first dimensions, and how many these are.
+    """The shape in which *group* NPUs are exactly the first dimensions, and their number.
 
     A dimension that the group covers in part is split in two: ``split_shape((8, 8), 4)`` is
     ``((4, 2, 8), 1)``. Neighbours within the group stay neighbours.
@@ -71,7 +71,7 @@ def split_shape(shape: tuple[int, ...], group: int) -> tuple[tuple[int, ...], in
 def reach_of(parallelism: str, shape: tuple[int, ...], model_dimensions: int = 0) -> Reach:
     """The reach of a layer under *parallelism*, a keyword of the text format.
 
-    `model_dimensions`: how many of the first dimensions hold one copy of a model split over NPUs
+    `model_dimensions`: number of first dimensions that hold one copy of a model split over NPUs
     (HYBRID_TRANSFORMER keywords only). "ALL" reaches everywhere in all passes.
     """
     last = len(shape)

@@ -1,4 +1,4 @@
-"""What an accelerator has, and what is left of it for training.
+"""Resources of an accelerator, and the part of them that is left for training.
 
 Communication that runs on the accelerator takes compute units and memory bandwidth away; an offload
 engine takes memory bandwidth only (ISCA 2021, Table VI).
@@ -11,7 +11,7 @@ __all__ = ["Accelerator", "ComputeResources"]
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeResources:
-    """What a computation may use.
+    """Resources that a computation may use.
 
     Parameters
     ----------
@@ -20,8 +20,8 @@ class ComputeResources:
     memory_bytes_per_s
         Memory bandwidth that is left, reads and writes together.
     share
-        Of the compute units, 0 exclusive to 1. `flops_per_s` holds it already; models that know
-        their own peak rate, such as a systolic array, use the share.
+        Share of the compute units, 0 exclusive to 1. `flops_per_s` includes it already; models that
+        know their own peak rate, such as a systolic array, use the share.
     """
 
     flops_per_s: float
@@ -57,7 +57,7 @@ class Accelerator:
     def left(
         self, *, units_taken: float = 0, memory_taken_bytes_per_s: float = 0.0
     ) -> ComputeResources:
-        """What training may use while something else takes units and memory bandwidth."""
+        """Resources left for training while something else takes units and memory bandwidth."""
         if not 0 <= units_taken < self.units:
             raise ValueError(
                 f"units_taken must be 0 or more and below the {self.units} units, "

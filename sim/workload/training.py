@@ -1,4 +1,4 @@
-"""From the layers of a model to the job that every NPU runs.
+"""Turns the layers of a model into the job that every NPU runs.
 
 :func:`training_job` takes a text workload, :func:`layers_job` layers with times and collectives of
 any origin. Both pick the loop by the keyword of the parallelism.
@@ -46,7 +46,7 @@ class SideThread:
 
 @dataclass(frozen=True, kw_only=True)
 class Parallelism:
-    """How a model is spread over NPUs, and so its training loop.
+    """Distribution of a model over NPUs, which decides its training loop.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def _parallelism(
         keyword=keyword,
         model_parallel_npus=group,
         last_bottom=last_bottom,
-        # The first number of each list is how many follow.
+        # The first number of each list is the count of the others.
         checkpoints=options.get("checkpoints", ())[1:],
         recomputed_before=options.get("checkpoint_initiates", ())[1:],
     )

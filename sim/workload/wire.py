@@ -47,7 +47,7 @@ class WireError(ValueError):
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """The number at *position*, of at most 64 bits, and where it ends."""
+    """The number at *position*, of at most 64 bits, and its end."""
     value = shift = 0
     start = position
     while position < end:
@@ -109,7 +109,7 @@ def zigzag(value: int) -> int:
 
 
 def encode_varint(value: int) -> bytes:
-    """*value*, -2**63 .. 2**64 - 1, as it is written in a field."""
+    """*value*, -2**63 .. 2**64 - 1, encoded as in a field."""
     if not -(1 << 63) <= value < 1 << 64:
         raise ValueError(f"value must be -2**63 .. 2**64 - 1, not {value!r}")
     value &= 0xFFFF_FFFF_FFFF_FFFF

@@ -1,4 +1,4 @@
-"""What a computation consists of: matrix products, other operations and memory traffic."""
+"""Contents of a computation: matrix products, other operations and memory traffic."""
 
 from dataclasses import dataclass
 from math import prod
@@ -45,7 +45,7 @@ class Convolution:
     Parameters
     ----------
     height, width, channels
-        Of the input.
+        Size of the input.
     filter_height, filter_width, filters
     stride, padding
     batch
@@ -106,10 +106,10 @@ class Convolution:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one pass through one layer has to do.
+    """Work of one pass through one layer.
 
-    `other_flops` are operations outside the products. `memory_bytes` is what moves to and from
-    memory, whatever does it.
+    `other_flops` are operations outside the products. `memory_bytes` is all traffic to and from
+    memory, whatever causes it.
     """
 
     gemms: tuple[Gemm, ...] = ()
@@ -122,7 +122,7 @@ class Work:
 
     @property
     def flops(self) -> int:
-        """A multiply-add counts twice."""
+        """Operations; a multiply-add counts twice."""
         return 2 * self.macs + self.other_flops
 
     def __add__(self, other: "Work") -> "Work":

@@ -46,8 +46,7 @@ def generate(
     shared_embedding
         One table for both languages, as they share their word pieces.
     cached_weights
-        Whether recurrent weights stay on the chip between time steps, rather than being read in
-        each.
+        Recurrent weights stay on the chip between time steps, rather than being read in each.
     """
     checked(
         batch=batch,

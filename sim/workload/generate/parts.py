@@ -52,7 +52,7 @@ def dense(
     own_weights
         False: the weights belong to another layer, which communicates their gradient.
     more_parameters
-        Of what goes with the layer, such as a normalisation.
+        Parameters of parts that go with the layer, such as a normalisation.
     forward_sum, gradient_sum
         Elements that are all-reduced after the forward pass and after the input gradient.
     beside

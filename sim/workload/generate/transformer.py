@@ -157,7 +157,7 @@ def _divides(name: str, parts: int, **sizes: int) -> None:
 
 
 def _parallelism(npus: int, recomputed: Sequence[range] | None) -> Parallelism:
-    """Of a model on so many NPUs, with the blocks whose forward pass is run again."""
+    """Parallelism of a model on *npus* NPUs, with the blocks whose forward pass is run again."""
     if recomputed is not None:
         return Parallelism(
             keyword="HYBRID_TRANSFORMER_FWD_IN_BCKWD",
