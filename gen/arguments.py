@@ -1,7 +1,8 @@
-"""Arguments of public functions, checked by their annotations: ``name must be ALLOWED, not VALUE``.
+"""Check the arguments of public functions by their annotations.
 
-A wrong one is one line that names it, whatever it is, before anything is done with it. Numbers are
-finite, and of a size that the programs behind can hold: integers of 64 bits, others below 1e24.
+A wrong argument is refused in one line, ``name must be ALLOWED, not VALUE``, before it is used.
+Numbers must be finite and within what the programs behind can hold: integers of 64 bits, others
+below 1e24.
 """
 
 import functools
@@ -34,17 +35,17 @@ def typed(
     above: Mapping[str, float] | None = None,
     most: Mapping[str, float] | None = None,
 ) -> Callable[[F], F]:
-    """A decorator: arguments are checked but those that *skip* names, and within bounds.
+    """Decorator that checks all arguments except those named in *skip*, and their bounds.
 
-    Annotations that say nothing at run time (protocols, names of modules that are not loaded) are
-    passed over.
+    Annotations that cannot be evaluated at run time (names of modules that are not loaded) are
+    ignored; one that is a protocol only refuses texts and numbers.
 
     Raises
     ------
     TypeError
-        By the function: an argument is of another kind.
+        By the decorated function: an argument is of the wrong type.
     ValueError
-        It is out of its bounds.
+        By the decorated function: an argument is out of bounds, not finite or too large.
     """
     bounds = {
         name: ((least or {}).get(name), (above or {}).get(name), (most or {}).get(name))
@@ -76,14 +77,14 @@ def typed(
 
 
 def shown(value: object) -> str:
-    """A value on one line: plain ones as they are, of others the type."""
+    """A value on one line of at most 80 characters: plain ones as repr, others as their type."""
     plain = value is None or isinstance(value, str | bytes | int | float)
     text = repr(value) if plain else type(value).__name__
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def size_of_number(value: object) -> str | None:
-    """What a number must be that is not of a sensible size; None if it is, or is none."""
+    """Return what is allowed if *value* is a number too large or not finite, else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, Integral):
@@ -112,7 +113,7 @@ def _within(
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Annotations that can be evaluated where the function stands."""
+    """Annotations that can be evaluated in the module of the function."""
     found: dict[str, Any] = {}
     space = getattr(inspect.unwrap(function), "__globals__", {})
     for name, each in inspect.signature(function).parameters.items():

@@ -1,7 +1,7 @@
-"""cocotb on Verilog: build it with Verilator or Icarus, run tests, tell how many ran.
+"""Run cocotb tests on Verilog: build with Verilator or Icarus, run, and count the tests that ran.
 
-Verilator has two states: registers without an initial value start at random, by the seed. Icarus
-starts them unknown, and what is compared with an unknown bit is not equal.
+Verilator is two-state: registers without an initial value start at random, by the seed. Icarus
+starts them unknown, and a value with an unknown bit compares as unequal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIMULATOR = "FOLDWIRE_SIMULATOR"
 """Environment variable with the simulator of the benches in `tb`."""
 SIMULATORS = ("verilator", "icarus")
 _OLDEST = (5, 36)
-"""What cocotb wants of Verilator at least."""
+"""Oldest version of Verilator that cocotb supports."""
 
 
 class BenchError(RuntimeError):
@@ -30,7 +30,7 @@ class BenchError(RuntimeError):
 
 
 def _usable_verilator() -> str:
-    """Why Verilator cannot be used; empty if it can."""
+    """Return why Verilator cannot be used; empty if it can."""
     try:
         version = find_verilator().version
         find_compiler()
@@ -45,12 +45,12 @@ def _usable_verilator() -> str:
 
 
 def choose_simulator(wanted: str | None = None) -> str:
-    """`wanted`, or Verilator if there is one that will do, or else Icarus.
+    """Return `wanted`; if that is not given, Verilator if it can be used, else Icarus.
 
     Raises
     ------
     BenchError
-        `wanted` is unknown or missing, or there is none; the text says what to install.
+        `wanted` is unknown or not installed, or there is none; the text says what to install.
     """
     if wanted and wanted not in SIMULATORS:
         raise BenchError(f"the simulator must be one of {', '.join(SIMULATORS)}, not {wanted!r}")
@@ -67,12 +67,12 @@ def choose_simulator(wanted: str | None = None) -> str:
 def build_bench(
     sources: Sequence[Path], *, top: str, folder: Path, simulator: str, jobs: int = 2
 ) -> None:
-    """Build module `top` into `folder`, its ports open to cocotb.
+    """Build module `top` into `folder` with its ports accessible to cocotb.
 
     Raises
     ------
     BenchError
-        It does not build; the text ends with what the simulator said.
+        The build fails; the text ends with the output of the simulator.
     """
     if simulator == "verilator":
         from cocotb_tools import config
@@ -115,7 +115,7 @@ def run_bench(
     test_filter: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Path:
-    """Run the cocotb tests of `module` on what `build_bench` left in `folder`; return the results.
+    """Run the cocotb tests of `module` on what `build_bench` built; return the path of results.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ def run_bench(
     work:
         Folder to run in; gets ``results.xml`` and ``test.log``.
     seed:
-        Of the tests, and of what is random at first.
+        Seed of the tests, and of random initial values.
     test_filter:
-        A regular expression of the tests to run.
+        Regular expression that selects the tests to run.
     environment:
-        Variables that the tests see.
+        Environment variables for the tests.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def run_bench(
 
 
 def tail(log: Path, lines: int = 40) -> str:
-    """The end of a log."""
+    """The last *lines* lines of a log."""
     if not log.exists():
         return "(no log was written)"
     text = log.read_text(encoding="utf-8", errors="replace")

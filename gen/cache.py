@@ -1,8 +1,8 @@
 """The user's cache: files that are expensive to make, by the hash of what they depend on.
 
-A file is made once, by one process; others that need it at the same time wait for it. Half a file
-is never seen, a damaged one is made again, and without a folder that can be written a temporary
-one serves.
+A file is made once, by one process, while others that need it wait. A partial file is never seen,
+a damaged one is made again, and if the folder of the cache is not writable, a temporary one is
+used.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 __all__ = ["Announcer", "announce", "default_cache_dir", "intact", "kept", "set_announcer"]
 
 _ABANDONED_S = 86400.0
-"""Age at which a scratch folder is taken for one that a killed process left."""
+"""Age from which on a scratch folder counts as left behind by a killed process."""
 
 Announcer = Callable[[str], None]
 
@@ -32,7 +32,7 @@ _told: set[str] = set()
 
 
 def set_announcer(announcer: Announcer | None) -> Announcer:
-    """Say *announcer* (None: stderr) why it takes long from now on; returns the one before.
+    """Send notices of long work to *announcer* (None: stderr); returns the previous one.
 
     It gets lines such as ``compiling the simulator, once (about 20 s) ...``.
     """
@@ -42,7 +42,7 @@ def set_announcer(announcer: Announcer | None) -> Announcer:
 
 
 def announce(text: str) -> None:
-    """Tell the user in one line what takes long."""
+    """Notify the user of long work in one line."""
     _announcer(text)
 
 
@@ -52,7 +52,7 @@ def default_cache_dir() -> Path:
     if chosen:
         return Path(chosen)
     of_desktop = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(of_desktop):  # others are to be ignored, says its specification
+    if os.path.isabs(of_desktop):  # its specification says to ignore others
         return Path(of_desktop) / "foldwire"
     try:
         return Path("~/.cache/foldwire").expanduser()
@@ -63,18 +63,18 @@ def default_cache_dir() -> Path:
 def kept(
     name: str, make: Callable[[Path], None], *, doing: str, folder: Path | None = None
 ) -> Path:
-    """The file *name* of the cache, made now unless there is an intact one.
+    """Return the path of the file *name* of the cache, made now unless there is an intact one.
 
     Parameters
     ----------
     name : str
-        With the hash of all that the contents depend on. Folders in it are made.
+        Must have the hash of all that the contents depend on. Folders in it are made.
     make : callable
-        Writes the contents to the path it is given, in a folder of its own for other files.
+        Writes the contents to the path it is given; the folder of that is scratch space.
     doing : str
-        Announced when it is made, as "compiling the simulator (about 20 s)".
+        Announced while it is made, as "compiling the simulator (about 20 s)".
     folder : Path or None
-        Instead of `default_cache_dir()`.
+        Folder of the cache; `default_cache_dir()` if None.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _places(wanted: Path) -> Iterator[Path]:
     shared = Path(tempfile.gettempdir()) / f"foldwire-{user}"
     with contextlib.suppress(OSError):
         shared.mkdir(mode=0o700, exist_ok=True)
-        # What is kept there is run: it must not be somebody else's.
+        # Files there are executed: the folder must not be somebody else's.
         status = shared.lstat()
         if shared.is_dir() and not shared.is_symlink() and status.st_uid == user:
             if status.st_mode & 0o022 == 0:
@@ -139,7 +139,7 @@ def _sha256(path: Path) -> str:
 
 
 def intact(target: Path) -> bool:
-    """Whether the file is there, as it was when it was made."""
+    """Return True if the file exists and is unchanged since it was made."""
     try:
         return _digest_of(target).read_text(encoding="ascii", errors="replace") == _sha256(target)
     except OSError:
@@ -163,9 +163,9 @@ def _make(target: Path, scratch: Path, make: Callable[[Path], None], doing: str)
 
 @contextlib.contextmanager
 def _alone(target: Path, doing: str) -> Iterator[None]:
-    """One process at a time; the lock ends with the process that holds it.
+    """Run the block in one process at a time; the lock ends with the process that holds it.
 
-    Without locks, on some network file systems, two may do the same; the last one wins.
+    Where there are no locks (some network file systems), two may do the same; the last one wins.
     """
     lock = target.with_name(f"{target.name}.lock")
     with lock.open("a") as handle:

@@ -1,6 +1,6 @@
-"""What no design may have, whatever is to be made of it: said in one line with the module's path.
+"""Refuse what no backend supports in a design, in one line with the path of the module.
 
-Designs are what Amaranth prepares, before it makes a netlist of them.
+A design here is what Amaranth prepares, before it makes a netlist of it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _memory: Any = _mem
 
 
 class DesignError(ValueError):
-    """The design has something that cannot be made; the message begins with where."""
+    """The design has something unsupported; the message begins with the path of the module."""
 
 
 @contextlib.contextmanager
 def checked(*, undriven: bool = False) -> Iterator[Callable[[Any], None]]:
-    """Gives what checks a prepared design; what Amaranth says of that later is put into one line.
+    """Yield a function that checks a prepared design; Amaranth's later errors become one line.
 
-    With *undriven*, outputs may be driven by nothing: they keep their initial values.
+    With *undriven*, outputs may be undriven: they keep their initial values.
 
     Raises
     ------
     DesignError
-        The design has an inout, a clock other than one rising one, an output that nothing drives, a
-        signal with several drivers, or a combinational loop.
+        The design has an inout, an asynchronous reset, a falling or a second clock, an undriven
+        output, a signal with several drivers, or a combinational loop.
     """
     designs = []
 
@@ -52,12 +52,12 @@ def checked(*, undriven: bool = False) -> Iterator[Callable[[Any], None]]:
 
 
 def _check_design(design: Any, *, undriven: bool) -> None:
-    """Refuse inouts, clocks other than one rising one, and outputs that nothing drives.
+    """Refuse inouts, asynchronous resets, falling or second clocks, and undriven outputs.
 
     Raises
     ------
     DesignError
-        With the path of the module and the name of the object.
+        The message has the path of the module and the name of the object.
     """
     driven: set[int] = set()
     clocks = {id(signal) for name, signal, _ in design.ports if name == "clk"}
@@ -130,7 +130,7 @@ def _check_outputs(component: wiring.Component, where: str, driven: set[int]) ->
 
 
 def _in_one_line(error: Exception, design: Any) -> DesignError:
-    """What Amaranth says of a combinational cycle or of two drivers, without places in files."""
+    """Amaranth's error for a combinational cycle or several drivers, without source locations."""
     text = str(error)
     two = r"Signal \(sig (\S+)\) bit.* from module (\S+) at .* module (\S+) at"
     if found := re.match(two, text):
@@ -145,7 +145,7 @@ def _in_one_line(error: Exception, design: Any) -> DesignError:
 
 
 def _place_of(name: str, design: Any) -> str:
-    """The module that drives a signal, the top if none does."""
+    """Path of the module that drives a signal; the top if none does."""
     for fragment, where in _modules(design):
         if any(signal.name == name for signal in _driven(fragment, where)):
             return where

@@ -1,4 +1,4 @@
-"""What is closed at the end of a ``with`` block."""
+"""Base class for objects that a ``with`` block closes."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -8,11 +8,11 @@ __all__ = ["Closing"]
 
 
 class Closing(ABC):
-    """Base of what has ``close()``: a ``with`` block gives it and closes it."""
+    """Base of objects with ``close()``: a ``with`` block yields the object and closes it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release what the object holds."""
 
     def __enter__(self) -> Self:
         return self

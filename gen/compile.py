@@ -1,18 +1,18 @@
 """A component as native code: RTLIL -> C++ -> shared object, cached by content.
 
-Two generators write the C++. The one of `gen.native` writes straight-line code on 64-bit words; it
-is described in decision 27. The other one is CXXRTL of Yosys. It stands in where the first
-has no code for something in a design, and is the second opinion in the tests. With CXXRTL, one call
-of `fw_cycle` is one rising edge of the clock and costs one evaluation of the design:
+Two generators write the C++. `gen.native` writes straight-line code on 64-bit words; decision 27
+describes it. The other one is CXXRTL of Yosys. It is used where the first does not support
+something in a design, and as the second opinion in the tests. With CXXRTL, one call of `fw_cycle`
+is one rising edge of the clock and costs one evaluation of the design:
 
 - the clock of the generated model never falls. Its edge detector is replaced by a constant, so
   each evaluation computes the next state, and the registers are committed after it;
 - outputs are detached from the design before C++ is written. The logic that only they need is not
   part of that evaluation; it runs after the commit, on the new state.
 
-That is exact when one evaluation settles the logic, which CXXRTL states in what it writes. Where
-it does not (an apparent loop through a wire), the shim falls back to the plain protocol of a low
-and a high phase, each iterated until nothing changes; `CompiledModel.single_pass` tells which.
+That is exact when one evaluation settles the logic, which the output of CXXRTL states. Where it
+does not (an apparent loop through a wire), the shim falls back to the plain protocol of a low and
+a high phase, each iterated until nothing changes; `CompiledModel.single_pass` tells which.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ __all__ = [
 
 _TOP = "fw_top"
 _JOBS = 2
-"""Compilers at work at once, at most."""
+"""Most compilers that run at once."""
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c++17", "-fPIC", "-DNDEBUG", "-w")
 
 
 @dataclass(frozen=True)
 class _Source:
-    """RTLIL and Verilog that a model is built from, and the ports that it shall have."""
+    """RTLIL and Verilog that a model is built from, and the ports that it must have."""
 
     rtlil: str
     instances: dict[str, int]
@@ -84,7 +84,7 @@ class _Source:
 def _source(
     component: wiring.Component, trace: Sequence[str] = (), traced: list[TracedSignal] | None = None
 ) -> _Source:
-    # What is in a block that is built once is no signal of the design, so it cannot be traced.
+    # Signals in a block that is built once are not in the design, so they cannot be traced.
     platform = MacroPlatform() if trace else OncePlatform()
     traced = [] if traced is None else traced
     try:
@@ -141,7 +141,7 @@ def _run(command: list[str]) -> None:
 def _by_cxxrtl(work: Path, source: _Source) -> CxxSource:
     cxx = _generate(work, source, source.instances)
     if not cxx.single_pass:
-        # A loop through a module that was kept apart may dissolve with it.
+        # A loop through a module that was kept apart may vanish when that is flattened.
         cxx = _generate(work, source, None)
     return cxx
 
@@ -159,11 +159,11 @@ class _Generator:
     Members
     -------
     write:
-        Writes the C++ of what lies in a folder.
+        Writes the C++ of the RTLIL and Verilog in a folder.
     shim:
         The C interface around it, in the folder that holds its headers.
     flags:
-        For the compiler, beside those that all models have.
+        Flags of the compiler besides those that all models have.
     recipe:
         Files that decide what is built from given RTLIL.
     """
@@ -186,7 +186,7 @@ class _Generator:
         return key.hexdigest()[:24]
 
     def build(self, source: _Source, compiler: str, target: Path) -> None:
-        """Make the shared object *target*; its folder is for other files."""
+        """Make the shared object *target*; its folder is scratch space."""
         work = target.parent
         (work / "model.il").write_text(source.rtlil)
         (work / "macros.v").write_text(source.macros)
@@ -194,7 +194,7 @@ class _Generator:
         for name, text in cxx.files.items():
             (work / name).write_text(text)
         include = [f"-I{path}" for path in (cxxrtl_include_dir(), work, self.shim.parent)]
-        # The longest first, so that no compiler is left alone with it.
+        # The longest first, so that it is not compiled last and alone.
         units = sorted(cxx.units, key=lambda name: -len(cxx.files[name]))
         paths = [self.shim, *(work / name for name in units)]
         objects = [work / f"{path.stem}.o" for path in paths]
@@ -212,7 +212,7 @@ _NATIVE = (
     "-O2",
     # GCC 12 gets sums of `byte != 0` wrong where it vectorises them (-1 for 1).
     "-fno-tree-slp-vectorize",
-    # A cycle runs through more code than a cache holds, most of it once: short code is fast code.
+    # A cycle runs more code than the cache holds, most of it once: short code is fast code.
     "-fno-align-functions", "-fno-align-jumps", "-fno-align-loops", "-fno-align-labels",
     "-fno-thread-jumps", "-fno-tree-pre", "-fno-gcse",
 )
@@ -254,13 +254,13 @@ class CompiledModel:
     ports:
         All ports but the clock; the reset is an ordinary input.
     generator:
-        What wrote its C++: "native" or "cxxrtl".
+        Generator of its C++: "native" or "cxxrtl".
     single_pass:
         True when a cycle costs one evaluation.
     traced:
-        Signals of the inside that have ports too; see `gen.waves`.
+        Internal signals that have ports too; see `gen.waves`.
     lanes:
-        How many instances of the design an `Instance` holds.
+        Number of instances of the design that an `Instance` holds.
     """
 
     def __init__(self, path: Path) -> None:
@@ -395,11 +395,11 @@ class Instance(Closing):
         self._settled = self._settled or n > 0
 
     def replay(self, stimulus: npt.NDArray[np.uint32]) -> None:
-        """Apply one row of `stimulus` per cycle, and look at no output.
+        """Apply one row of `stimulus` per cycle, without reading any output.
 
         A row is a uint32 word for every 32 bits of every input, inputs in the order of the ports,
         least significant word first, bits beyond a port zero; one lane after the other. Nothing is
-        converted or checked but the shape.
+        converted, and only type and shape are checked.
         """
         index = [index for index, port in self._index.values() if port.is_input]
         words = sum(_chunks(port.width) for _, port in self._index.values() if port.is_input)
@@ -445,7 +445,7 @@ class Instance(Closing):
     def run_lanes(
         self, inputs: Sequence[Mapping[str, npt.ArrayLike]], outputs: Sequence[str]
     ) -> list[dict[str, npt.NDArray[np.generic]]]:
-        """As `run`, with the `inputs` of each lane, which are the same ports in all."""
+        """Like `run`, with the `inputs` of each lane, which must name the same ports."""
         if len(inputs) != self._lanes or any(set(lane) != set(inputs[0]) for lane in inputs):
             raise ValueError(f"inputs must name the same ports for {self._lanes} lanes")
         in_ports = [self._port(name, is_input=True) for name in inputs[0]]
@@ -523,21 +523,21 @@ def compile_model(
     Parameters
     ----------
     component:
-        What to compile; SRAM becomes memories.
+        Component to compile; SRAM becomes memories.
     name:
         Part of the name of the file; equal designs with equal names share one file.
     cache_dir:
         Where shared objects are kept; `gen.cache.default_cache_dir()` unless given.
     generator:
-        "native" or "cxxrtl"; ``$FOLDWIRE_MODELS`` unless given, else "native". Where that has no
-        code for something in the design it says so (`gen.cache.announce`), and CXXRTL takes its
-        place.
+        "native" or "cxxrtl"; ``$FOLDWIRE_MODELS`` unless given, else "native". Where that does not
+        support something in the design, this is announced (`gen.cache.announce`) and CXXRTL is
+        used instead.
     trace:
         Patterns of dotted paths of signals, as ``["fsm_0.*", "*.fsm_state"]``; they can be read as
         ports and written as a waveform (`gen.waves.Waveform`).
     lanes:
-        How many instances a model evaluates at a time, in vectors of the processor: 1, 2, 4 or 8.
-        For more than one there is the native generator only.
+        Number of instances that a model evaluates at a time, in SIMD vectors: 1, 2, 4 or 8. More
+        than one needs the native generator.
 
     Raises
     ------
@@ -550,7 +550,7 @@ def compile_model(
     _checked_name(name)
     chosen = _chosen(generator)
     traced: list[TracedSignal] = []
-    with uncollected():  # what is garbage then is collected while Yosys runs
+    with uncollected():  # garbage is collected while Yosys runs
         source = replace(_source(component, trace, traced), lanes=lanes)
         model = _model(source, name, cache_dir, chosen)
     model.traced = tuple(traced)
@@ -558,13 +558,13 @@ def compile_model(
 
 
 def conditions(generator: str | None, lanes: int = 1) -> tuple[str, ...]:
-    """The generator that is meant, and all else but the design that decides what is compiled."""
+    """The chosen generator, and all that decides what is compiled, except the design."""
     chosen = _chosen(generator)
     return (chosen, f"{lanes} lanes", *find_compiler(), *_GENERATORS[chosen].all_flags(lanes))
 
 
 def optimisation() -> tuple[str, ...]:
-    """The flags of native models that decide how fast they are, for what is compared with them."""
+    """Flags that decide how fast native models are, for programs that are compared with them."""
     return (*_NATIVE, *os.environ.get("FOLDWIRE_CXXFLAGS", "").split())
 
 
@@ -582,7 +582,7 @@ def compile_rtlil(
     Parameters
     ----------
     ports:
-        Those of the top module but the clock, which is `clk`.
+        Ports of the top module except the clock, `clk`.
     """
     _checked_name(name)
     return _model(_Source(rtlil, {}, "", tuple(ports), lanes), name, cache_dir, _chosen(generator))

@@ -16,7 +16,7 @@ class CompileError(RuntimeError):
 def find_compiler() -> tuple[str, str]:
     """Path and version of ``$CXX``, or else of g++, clang++ or c++, whichever comes first.
 
-    The version is all that the compiler says of itself in one line.
+    The version is the first line that ``--version`` prints.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def find_compiler() -> tuple[str, str]:
 
 @functools.cache
 def compiler_version(compiler: str) -> str:
-    """What a C++ compiler says of itself in one line.
+    """First line that a C++ compiler prints for ``--version``.
 
     Raises
     ------
@@ -56,7 +56,7 @@ _VECTORS = {"avx2": "-mavx2", "avx512f": "-mavx512f", "avx512vl": "-mavx512vl",
 
 @functools.cache
 def vector_flags() -> tuple[str, ...]:
-    """Flags for the vector units of this machine that are known; none where Linux does not say."""
+    """Compiler flags for the vector units in /proc/cpuinfo; none where that cannot be read."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

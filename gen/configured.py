@@ -1,8 +1,8 @@
-"""Models of the project's own engines without elaborating them again.
+"""Load models of the project's own engines without elaborating them again.
 
-To know that a design has been compiled takes its RTLIL, and to make that takes Amaranth as long as
-all the rest takes. An engine of ours, however, is determined by its configuration and the sources
-of `hw` and `gen`: under the hash of these the name of the model is kept.
+To find a design in the cache of models takes its RTLIL, which takes Amaranth as long to make as
+all the rest. An engine of ours, however, is determined by its configuration and the sources of
+`hw` and `gen`, so the name of its model is cached under the hash of these.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def compile_configured(
     Parameters
     ----------
     component:
-        Makes the component from *config*, whose class is in `hw` or in the file of *component*, out
-        of parts that are: other files could change without a new model.
+        Makes the component from *config*. Its class and its parts must be in `hw` or in the file
+        of *component*: changes in other files would go unnoticed.
     config:
-        Of which `repr` says everything.
+        Configuration whose `repr` states it completely.
     name, cache_dir, generator, lanes:
         See `gen.compile.compile_model`.
 
     Raises
     ------
     ValueError
-        For a component of another file, and as `compile_model`.
+        The component's class is in another file; otherwise as `compile_model`.
     """
     made: list[CompiledModel] = []
 
@@ -85,7 +85,7 @@ def compile_configured(
     if made or not intact(path):
         return compiled()
     model = CompiledModel(path)
-    # Where CXXRTL had to take the place of the other generator, that is said every time.
+    # Where CXXRTL had to replace the native generator, that is announced every time.
     return model if model.generator == conditions(generator)[0] else compiled()
 
 
@@ -100,7 +100,7 @@ def _sources(component: Callable[[Any], wiring.Component]) -> Iterator[Path]:
 def _key(
     component: Callable[[Any], wiring.Component], config: Any, generator: str | None, lanes: int
 ) -> str | None:
-    """The hash; None if a source has changed since it was loaded, so that its text says nothing."""
+    """The hash; None if a source has changed since it was loaded, or cannot be read."""
     versions = [metadata.version(each) for each in ("amaranth", "pyosys")]
     parts = (component.__module__, component.__qualname__, config, versions, sys.version,
              conditions(generator, lanes))

@@ -1,12 +1,12 @@
-"""Make the C++ that CXXRTL writes fit for the shim, and for a compiler.
+"""Adapt the C++ that CXXRTL writes to the shim, and to what compilers can handle.
 
-Two things happen to the text. What the shim does not need (debug information) goes, and the edge
-detector of the clock becomes a constant when one evaluation settles the design. Then the
-evaluation is cut: CXXRTL writes all of a flat design as one function with thousands of local
-variables, for which optimising compilers take more than linear time and memory. Its statements come
-in nodes, each headed by a comment, and run in order; so the function is cut between nodes into
-several that are called one after the other. A variable that only one of them uses stays local to
-it, the others become members of the class.
+Debug information, which the shim does not need, is removed, and the edge detector of the clock
+becomes a constant when one evaluation settles the design. Then the evaluation is cut: CXXRTL
+writes all of a flat design as one function with thousands of local variables, for which optimising
+compilers take more than linear time and memory. Its statements come in nodes, each headed by a
+comment, and run in order; so the function is cut between nodes into several that are called one
+after the other. A variable that only one of them uses stays local to it, the others become members
+of the class.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class CxxSource:
         Name -> contents: `model.h`, `model.cc` and `ports.inc`, which the shim includes, and the
         units.
     units:
-        Names of the files to be compiled beside the shim.
+        Names of the files to be compiled besides the shim.
     single_pass:
-        Whether one evaluation settles the design.
+        True if one evaluation settles the design.
     defines:
-        What the shim has to know.
+        Preprocessor definitions for the shim.
     """
 
     files: dict[str, str]
@@ -70,7 +70,7 @@ class CxxSource:
 
 
 def prepare(header: str, source: str, ports: Sequence[Port]) -> CxxSource:
-    """The files for a model with these `ports`, from what `write_cxxrtl -header` wrote."""
+    """Make the files of a model with these `ports` from the output of `write_cxxrtl -header`."""
     for name in _OTHER_EDGE.findall(header):
         if name != "p_clk":
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Folders that results go to, tried before hours of work."""
+"""Output folders, checked for write access before hours of work."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ __all__ = ["check_writable", "replace_text", "writing"]
 
 
 def check_writable(folder: Path) -> None:
-    """Make *folder* and a file in it, and take away again what was not there before.
+    """Create *folder* and a file in it as a test, and remove what was not there before.
 
     Raises
     ------
@@ -30,23 +30,23 @@ def check_writable(folder: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of the system, such as a full disk, name *path*.
+    """Turn errors of the system, such as a full disk, into a ValueError that names *path*.
 
     Raises
     ------
     ValueError
-        As of :func:`check_writable`.
+        As in :func:`check_writable`.
     """
     try:
         yield
-    except FileExistsError as error:  # of folders: nothing else minds what is there
+    except FileExistsError as error:  # by mkdir: nothing else minds existing files
         raise ValueError(f"{path}: cannot be written: it is no folder") from error
     except OSError as error:
         raise ValueError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file at once: others that write or read it at this time see all of it or nothing."""
+    """Write a file atomically: concurrent readers and writers see all of it or nothing."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Merge identical modules of an RTLIL design, bottom-up.
 
 Amaranth elaborates every instance of a component into a module of its own. Two of them become one
-when their canonical texts are equal. Only these things are normalised in it: source locations,
+when their canonical texts are equal. These normalise only the following: source locations,
 private names (`$12`), the numbers in the names of ports that Amaranth had to invent
 (`\\port$34$0`), the order of ports, and the names of children that have been merged already. All
 else counts: attributes, initial values, contents of memories, port directions, names that a person
@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?<= )[\\$][^\s\"]*")
 _RENAMED = re.compile(
     r"^    connect \S+|\"[^\n]*|(?<= )(?:(\$\d+)|(\\port\$\d+\$\d+))(?=[\s\"]|\Z)", re.MULTILINE
 )
-"""Private and invented names; what comes first is left as it is: a child's port, and strings."""
+"""Private and invented names; a child's port and strings, which match first, are left as is."""
 _INDEX = re.compile(r"_\d+$")
 _PORT = re.compile(r"^(  wire (?:width \d+ )?(?:signed )?(?:input|output|inout)) \d+  ?(\\\S+)$")
 
@@ -37,7 +37,7 @@ class MergedDesign:
     text:
         RTLIL with every distinct module once, the top module first.
     instances:
-        Name of each module -> how many instances of it the whole design has.
+        Name of each module -> number of its instances in the whole design.
     """
 
     text: str
@@ -59,7 +59,7 @@ class _Module:
 
 @dataclass
 class _Class:
-    """One distinct module: the first module of its kind, and what its ports are called now."""
+    """One distinct module: the first module of its kind, its canonical text, and its number."""
 
     first: _Module
     text: str
@@ -102,7 +102,7 @@ def _ports_in_order(body: list[str]) -> list[str]:
         else:
             rest += [*attributes, line]
         attributes = []
-    # An invented name says nothing; such ports keep their order, behind the others.
+    # Invented names have no meaning; such ports keep their order, after the others.
     named = [port for port in ports if not _INVENTED.match(port[0])]
     invented = [port for port in ports if _INVENTED.match(port[0])]
     ordered: list[str] = []
@@ -161,7 +161,7 @@ class _Merger:
 
 
 def _renamed(text: str, module: _Module) -> tuple[str, dict[str, str]]:
-    """*text* with private and invented names by order of appearance, and names of invented ones."""
+    """*text* with private and invented names numbered as they appear; the latter as a map too."""
     private: dict[str, str] = {}
     invented: dict[str, str] = {}
     taken: set[str] = set()
@@ -185,7 +185,7 @@ def _renamed(text: str, module: _Module) -> tuple[str, dict[str, str]]:
 
 
 def _short_names(classes: list[_Class], top: str) -> dict[int, str]:
-    """Names from the last parts of the path of the first instance, as few as tell them apart."""
+    """Names from the last parts of each first instance's path, as few as make them unique."""
     parts = {
         item.serial: [_INDEX.sub("", part) for part in item.first.name[1:].split(".")]
         for item in classes

@@ -1,9 +1,9 @@
-"""Amaranth's way from a component to RTLIL, with its hot spots written for wide designs.
+"""Amaranth's path from a component to RTLIL, with its hot spots rewritten for wide designs.
 
-Amaranth keeps every bit as an object, and looks at each of them one by one. An engine of 64 lanes
-has millions. The classes here do the same with sets, slices and maps of whole vectors. The text is
-the same to the byte: `tests/gen/test_netlist.py` holds the two against one another. Whatever is
-wrong with a design is noticed here and said by Amaranth's own code, which runs again for it.
+Amaranth keeps every bit as an object and visits them one by one. An engine of 64 lanes has
+millions. The classes here do the same with sets, slices and maps of whole vectors. The text is the
+same to the byte: `tests/gen/test_netlist.py` compares the two. Errors in a design are noticed here
+and reported by Amaranth's own code, which then runs again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _rtlil: Any = importlib.import_module("amaranth.back.rtlil")
 _Flow = _nir.ModuleNetFlow
 
 FITS = vars(amaranth)["__version__"] == "0.5.10"
-"""Whether the installed Amaranth is the one that this is written for; others go their own way."""
+"""True if the installed Amaranth is the version this is written for; others use their own code."""
 
 
 def convert(
@@ -41,10 +41,10 @@ def convert(
     more_ports: Callable[[Any], Mapping[str, Any]] | None = None,
     check: Callable[[Any], None] | None = None,
 ) -> str:
-    """What ``amaranth.back.rtlil.convert(..., emit_src=False)`` returns or raises.
+    """Return or raise the same as ``amaranth.back.rtlil.convert(..., emit_src=False)``.
 
-    *more_ports* is given what the component has become, may change it, and returns ports beside
-    *ports*; *check* is given the prepared design.
+    *more_ports* is called with the elaborated fragment, may change it, and returns ports to add to
+    *ports*; *check* is called with the prepared design.
     """
     with lean_values():
         fragment = _ir.Fragment.get(component, platform)
@@ -61,7 +61,7 @@ def convert(
 
 
 def check_netlist(design: Any) -> None:
-    """Raise what Amaranth raises of a prepared design with a loop or with a net of two drivers."""
+    """Raise Amaranth's error if a prepared design has a loop or a net with two drivers."""
     with lean_values(), contextlib.suppress(_Refused):
         if FITS:
             _connected(design)
@@ -70,7 +70,7 @@ def check_netlist(design: Any) -> None:
 
 
 class _Refused(Exception):
-    """The netlist has something wrong, or seems to."""
+    """The netlist is wrong, or may be."""
 
 
 # Values and dictionaries
@@ -127,7 +127,7 @@ def _part_of_value(self: Any, index: Any) -> Any:
 
 
 def _sizes_once(layout: type) -> property:
-    """The property *size* of a class of layouts, computed once for each of them."""
+    """The property *size* of a class of layouts, computed once for each layout."""
     compute = vars(layout)["size"].fget
     known: dict[int, tuple[Any, int]] = {}
 
@@ -146,9 +146,9 @@ _patching = threading.RLock()
 
 @contextlib.contextmanager
 def lean_values() -> Iterator[None]:
-    """Values that do not check the class of each of their bits; dictionaries and layouts as above.
+    """Let values skip the check of each bit's class, and use the dictionaries and layouts above.
 
-    Others who use Amaranth at the same time see no difference.
+    Concurrent users of Amaranth see no difference.
     """
     changes: list[tuple[Any, str, Any]] = [
         (_nir.Value, "__new__", _new_value),
@@ -210,13 +210,13 @@ class _Netlist(_nir.Netlist):  # type: ignore[misc]
                     chain_of.append(net)
                     net = final[net]
                     if len(chain_of) > len(final):
-                        raise _Refused  # signals that are one another and nothing else
+                        raise _Refused  # signals that are only assigned to each other
                 for each in chain_of:
                     final[each] = net
         super().resolve_all_nets()
 
     def check_comb_cycles(self) -> None:
-        """Refuse what may be a combinational cycle; for a netlist that is resolved."""
+        """Refuse the netlist, which must be resolved, if it may have a combinational cycle."""
         suspects = self._in_loops_of_cells()
         comb_edges = {index: self.cells[index].comb_edges_to for index in suspects}
         done: set[int] = set()
@@ -244,14 +244,14 @@ class _Netlist(_nir.Netlist):  # type: ignore[misc]
                         done.add(net)
 
     def _in_loops_of_cells(self) -> list[int]:
-        """Cells that depend on their own outputs if every output depends on every input."""
+        """Cells that may be in a loop, taking every output to depend on every input."""
         sources: dict[int, set[int]] = {}
         for index, cell in enumerate(self.cells):
             found = {net >> 16 for net in _comb_inputs(cell)}
             found.discard(0)
             if found:
                 sources[index] = found
-        for _ in range(2):  # first what nothing leads into, then what leads to nothing
+        for _ in range(2):  # drop first what no loop leads to, then what leads to none
             users: dict[int, list[int]] = {}
             waiting = dict.fromkeys(sources, 0)
             for index, found in sources.items():
@@ -316,7 +316,7 @@ def _build(design: Any) -> Any:
 
 
 def _connected(design: Any) -> Any:
-    """The netlist of a design without loops; modules have no ports yet."""
+    """The netlist of a design, checked for loops; modules have no ports yet."""
     netlist = _Netlist()
     try:
         _Emitter(netlist, design).emit_fragment(design.fragment, None)
@@ -368,7 +368,7 @@ def _find_ports(netlist: Any) -> None:
 
 
 def _port_starts(netlist: Any) -> set[int]:
-    """Nets at which a port begins although the net before is of the same cell."""
+    """Nets at which a port begins although the net before is one of the same cell."""
     starts = {start for start, _ in netlist.top.ports_i.values()}
     for index, cell in enumerate(netlist.cells):
         if isinstance(cell, _nir.Instance):

@@ -1,4 +1,4 @@
-"""From an Amaranth component to RTLIL text: the one door through which `gen` sees a design."""
+"""Convert an Amaranth component to RTLIL text; ports under the names that all of `gen` uses."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ __all__ = [
 CLOCK = "clk"
 RESET = "rst"
 RESET_LOW = "rst_n"
-"""The port of a reset that is active while it is low."""
+"""Port of an active-low reset."""
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile.
+    """Run the block without garbage collection.
 
     A design is millions of small objects, none of them garbage while it becomes RTLIL: collections
     would take half of the time.
@@ -54,7 +54,7 @@ def uncollected() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class MacroPlatform:
-    """The `platform` that `elaborate` sees when SRAM is to become macros.
+    """Platform to elaborate with when SRAM is to become macros.
 
     `hw.common.sram.SRAMBank` then emits an instance of a macro module and leaves the behavioural
     body of that module in `sram_macros`, under the name of the module.
@@ -68,7 +68,7 @@ _CLOCKING = re.compile(rf"^  wire .*input \d+  ?\\({CLOCK}|{RESET})$", re.MULTIL
 
 @dataclass(frozen=True)
 class OncePlatform(MacroPlatform):
-    """A platform that also elaborates a block once however many a design holds, see `once` of hw.
+    """Platform that also elaborates equal blocks only once; see `hw.common.once`.
 
     Elaboration takes most of the time of a wide design. The RTLIL of each block is left in `blocks`
     under the name of its module, whose ports are those of the component.
@@ -77,7 +77,7 @@ class OncePlatform(MacroPlatform):
     blocks: dict[str, str] = field(default_factory=dict)
 
     def build_once(self, component: wiring.Component, name: str) -> Instance:
-        """An instance, connected to *component*, of the block *name*."""
+        """An instance of the block *name*, connected to the ports of *component*."""
         text = self.blocks.get(name)
         if text is None:
             text = to_rtlil(component, name=name, platform=self)
@@ -122,7 +122,7 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
 
 
 def _named_parts(signature: wiring.Signature, path: Iterable[str | int]) -> Iterator[str]:
-    """Parts of *path* that the name of a port has: not the names of transparent interfaces."""
+    """Parts of *path* that make the name of a port: all but names of transparent interfaces."""
     for part in path:
         if isinstance(part, str):
             member = signature.members[part]
@@ -147,7 +147,7 @@ def component_ports(component: wiring.Component) -> list[Port]:
 
 
 def top_ports(component: wiring.Component) -> dict[str, tuple[Value, Any]]:
-    """The ports of `component` in the form in which Amaranth takes them."""
+    """The ports of `component` in the form that Amaranth takes."""
     return {
         port: (value, PortDirection.Input if is_input else PortDirection.Output)
         for port, value, is_input in _members(component)
@@ -178,8 +178,8 @@ def to_rtlil(
     """RTLIL of `component` as top module `name`, without source locations.
 
     Signals that match a pattern of *trace* become ports and are appended to *traced*. With
-    *reset_low* the reset is the port `RESET_LOW`, active while that is low. Without *undriven* an
-    output that nothing drives is refused.
+    *reset_low* the reset is the active-low port `RESET_LOW`. Without *undriven*, undriven outputs
+    are refused.
     """
     ports = top_ports(component)
 

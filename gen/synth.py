@@ -35,16 +35,16 @@ _NAND2_OSU018_UM2 = 24.0
 
 @dataclass(frozen=True)
 class Target:
-    """One flow: Yosys commands after `proc`, and what its cells are counted as.
+    """One flow: Yosys commands after `proc`, and the columns that count its cells.
 
     Members
     -------
     commands:
         The mapping commands, as printed in the report.
     columns:
-        What is counted -> regular expression over the types of its cells.
+        Name of a column -> regular expression that matches the types of cells it counts.
     caveat:
-        What the figures are not.
+        Limits of the figures, for the note of the table.
     """
 
     commands: tuple[str, ...]
@@ -121,7 +121,7 @@ _MACRO = re.compile(r"^sram_(?:1rw|1r1w)_(\d+)x(\d+)")
 
 @dataclass
 class _Block:
-    """Cells by type, those of the block alone; Yosys states the area with everything below."""
+    """Cells by type, of the block alone; the area, as Yosys states it, has everything below."""
 
     cells: dict[str, int]
     area: float
@@ -154,23 +154,23 @@ def synthesize(
 ) -> Table:
     """Map `component` to `target` and count its cells, block by block; the whole design first.
 
-    Columns are ``block``, ``instances``, what the target counts in small letters (``lut``, ``ff``,
-    and ``kge`` where cells have an area), ``sram_macros`` and ``sram_bits``. The note says what
-    made the figures and what they are not.
+    Columns are ``block``, ``instances``, those of the target in lower case (``lut``, ``ff``, and
+    ``kge`` where cells have an area), ``sram_macros`` and ``sram_bits``. The note states how the
+    figures were made, and their limits.
 
     Parameters
     ----------
     component:
-        What to synthesise; SRAM is left as macros.
+        Component to synthesise; SRAM is left as macros.
     name:
         Name of the top module.
     target:
         A key of `TARGETS`; `osu018` needs Debian's package qflow-tech-osu018.
     source:
-        What Yosys reads: Amaranth's ``"netlist"``, or the emitted ``"sv"``, whose blocks are the
-        classes of the components. Of the two, flattened, the cells are as many.
+        Input of Yosys: Amaranth's ``"netlist"``, or the emitted ``"sv"``, whose blocks are the
+        classes of the components. Flattened, both have the same number of cells.
     flat:
-        Dissolve the hierarchy first. Then there is one row, without what no other block needs.
+        Flatten the hierarchy first: one row, without logic that no other block needs.
     timeout:
         Seconds after which to give up.
     """
@@ -222,7 +222,7 @@ def synthesize(
 
 
 def _statistics(files: Mapping[str, str], steps: Sequence[Step], *, timeout: float | None) -> str:
-    """What `stat` writes into stat.json; kept, since mapping takes minutes."""
+    """The stat.json that the command `stat` writes; cached, since mapping takes minutes."""
     key = hashlib.sha256(repr((sorted(files.items()), steps, yosys_version())).encode())
 
     def make(target: Path) -> None:
@@ -275,9 +275,9 @@ def _report(
 
 
 def largest_blocks(table: Table, count: int) -> Table:
-    """Of a table of :func:`synthesize`, the whole design and its *count* largest blocks.
+    """Reduce a table of :func:`synthesize` to the whole design and its *count* largest blocks.
 
-    The first figure after the instances decides.
+    Blocks are ranked by the first figure after the instances.
     """
 
     def figure(row: Sequence[Cell]) -> float:

@@ -1,8 +1,8 @@
 """The one table type for everything that is reported: typed columns, rows of plain values.
 
 Values are in plain units (seconds, bytes, bytes per second; shares in percent), and the name of a
-column says which: ``time_s``, ``sent_bytes``, ``link_percent``. What a person reads, on a screen or
-a page, is scaled to the unit that the column is shown in.
+column says which: ``time_s``, ``sent_bytes``, ``link_percent``. Text for people, on a screen or a
+page, is scaled to the unit that the column is shown in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Cell", "Column", "Table"]
 
 Cell: TypeAlias = str | int | float | bool | None
 
-# Unit that is shown -> unit of the values, and how many of the former are one of the latter.
+# Unit that is shown -> unit of the values, and the factor from the latter to the former.
 _SCALED = {
     "ns": ("s", 1e9), "µs": ("s", 1e6), "ms": ("s", 1e3), "MHz": ("Hz", 1e-6),
     "MB": ("B", 1e-6), "MiB": ("B", 2**-20), "GB/s": ("B/s", 1e-9), "Gbit/s": ("B/s", 8e-9),
@@ -43,11 +43,11 @@ class Column:
     Parameters
     ----------
     name : str
-        What files and scripts call it: ``time_s``.
+        Name in files and scripts: ``time_s``.
     title : str
-        What people call it, without unit; empty for the name with blanks.
+        Title for people, without unit; empty for the name with blanks.
     unit : str
-        What people read: ``µs`` of values in seconds; empty for none.
+        Unit for people: ``µs`` of values in seconds; empty for none.
     digits : int
         Decimals of real numbers, as shown.
     """
@@ -59,7 +59,7 @@ class Column:
 
     @classmethod
     def fitting(cls, name: str, values: Iterable[Cell]) -> Column:
-        """A column of numbers of any size: unit by the ending of the name, four digits at least."""
+        """A column for numbers of any size: unit by the name's ending, at least four digits."""
         ending = next((each for each in _ENDINGS if name.endswith(each)), "")
         unit = _ENDINGS.get(ending, "")
         sizes = [abs(value) for value in values if isinstance(value, float) and value]
@@ -85,7 +85,7 @@ class Column:
         return _SCALED.get(self.unit, (self.unit, 1.0))[0]
 
     def text(self, value: Cell) -> str:
-        """*value* as a person reads it: scaled, digits grouped, yes and no, a dash for nothing."""
+        """*value* as text for people: scaled, digits grouped, yes and no, a dash for None."""
         if value is None:
             return "-"
         if isinstance(value, bool):
@@ -100,7 +100,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one kind. A column holds texts, numbers, or yes and no, and gaps.
+    """Rows under columns. A column holds texts, numbers or booleans, and gaps.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Table:
     rows : list of sequences
         One cell per column, in the units of :attr:`Column.value_unit`; None for a gap.
     note : str
-        What the numbers are not.
+        Remarks, such as limits of the numbers.
 
     Raises
     ------
@@ -184,15 +184,15 @@ class Table:
         return names.index(name)
 
     def texts(self) -> list[list[str]]:
-        """The rows as people read them."""
+        """The rows as text for people."""
         return [[c.text(v) for c, v in zip(self.columns, row)] for row in self.rows]
 
     def is_number(self, column: int) -> bool:
-        """Whether a column holds numbers, and so is aligned to the right."""
+        """Return True if a column holds numbers, and so is aligned to the right."""
         return self._kinds.get(column) == "numbers"
 
     def to_csv(self) -> str:
-        """The values, under the names of the columns."""
+        """The values as CSV, under the names of the columns."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([column.name for column in self.columns])
@@ -200,7 +200,7 @@ class Table:
         return text.getvalue()
 
     def to_json(self) -> str:
-        """Everything, in a form that :meth:`from_json` reads back."""
+        """The whole table as JSON, which :meth:`from_json` reads back."""
         return json.dumps(
             {
                 "title": self.title,
@@ -213,7 +213,7 @@ class Table:
 
     @classmethod
     def from_json(cls, text: str, *, source: str = "table") -> Table:
-        """The table that :meth:`to_json` wrote; *source* is what errors call it.
+        """Read a table that :meth:`to_json` wrote; *source* names it in errors.
 
         Raises
         ------
@@ -232,14 +232,14 @@ class Table:
             raise ValueError(f"{source}: not a table in JSON: {error!r}") from error
 
     def to_markdown(self) -> str:
-        """As people read it; the note stands below."""
+        """The table for people as Markdown, with the note below."""
         rule = ["---:" if self.is_number(index) else "---" for index in range(len(self.columns))]
         rows = [[column.heading for column in self.columns], rule, *self.texts()]
         lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
         return "\n".join([*lines, *(["", self.note] if self.note else [])]) + "\n"
 
     def to_html(self) -> str:
-        """A ``<table>`` as people read it, without title and note; figures have class `right`."""
+        """A ``<table>`` for people, without title and note; figures have class `right`."""
 
         def line(tag: str, cells: Iterable[str]) -> str:
             return "<tr>" + "".join(
@@ -257,14 +257,13 @@ class Table:
         return "\n".join(["<table>", line("th", headings), *rows, "</table>"])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML that a notebook shows."""
         note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
         return f"<p><b>{html.escape(self.title)}</b></p>\n{self.to_html()}{note}"
 
     def to_arrow(self) -> pyarrow.Table:
         """As an Arrow table: title and note are its metadata, units and titles its fields'."""
-        require_extra("tables", "to_arrow")
-        # Loading pyarrow takes longer than most runs: only where it is asked for.
+        # Loading pyarrow takes longer than most runs, so it is loaded only when needed.
         import pyarrow
 
         fields, arrays = [], []
@@ -283,8 +282,8 @@ class Table:
 
         Raises
         ------
-        MissingExtraError
-            Pandas is not there: it comes with ``foldwire[pandas]``.
+        ImportError
+            Pandas is not installed: it comes with ``foldwire[pandas]``.
         """
         require_extra("pandas", "to_pandas")
         frame = self.to_arrow().to_pandas()

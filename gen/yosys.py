@@ -45,13 +45,13 @@ class YosysError(RuntimeError):
     def __str__(self) -> str:
         lines = self.log.strip().splitlines()
         tail = lines[-_LOG_TAIL_LINES:]
-        # What goes to stderr can come before what stdout still holds.
+        # Output to stderr can come before what stdout still buffers.
         said = [each for each in lines if each.startswith("ERROR:") and each not in tail]
         return "\n".join([f"{self._what}; the end of the Yosys log:", *tail, *said])
 
 
 class YosysTimeoutError(YosysError):
-    """It did not come to an end in the time that it was given."""
+    """Yosys did not finish within its time limit."""
 
 
 @functools.cache
@@ -82,12 +82,12 @@ def run_yosys(
     steps:
         Command lines, or ``(worker function, keyword arguments)``.
     cwd:
-        Where relative file names in the steps lead. Passing short relative names also keeps paths
+        Folder of relative file names in the steps. Passing short relative names also keeps paths
         out of whatever Yosys writes.
     timeout:
         Seconds after which the child is killed and `YosysTimeoutError` raised.
     cpu_s:
-        Likewise, in seconds of CPU time: whether a search ends does not depend on the load.
+        The same in seconds of CPU time, so that the outcome does not depend on the load.
     meanwhile:
         Called once while the child works.
     """
@@ -95,7 +95,7 @@ def run_yosys(
         steps = [("limit_cpu", {"seconds": math.ceil(cpu_s)}), *steps]
     worker = Path(__file__).with_name("yosys_worker.py")
     command = [sys.executable, str(worker)]
-    # Files, not pipes: nobody reads and writes while there is something to do meanwhile.
+    # Files, not pipes: nobody serves a pipe while `meanwhile` runs.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
         given.write(json.dumps(list(steps)).encode())
         given.seek(0)

@@ -1,4 +1,4 @@
-"""What runs inside the child process of `gen.yosys`: reads steps from stdin, executes them.
+"""Child process of `gen.yosys`: reads steps from stdin and executes them.
 
 Functions here are the steps that no Yosys command covers; each takes the design and keywords.
 """
@@ -27,7 +27,7 @@ def _bits(signal: Any) -> list[Any]:
 
 
 def _is_registered(design: Any, module: Any, port: Any) -> bool:
-    """Whether each bit of an output comes straight out of a register, also through children."""
+    """Return True if a register, here or in a child, drives each bit of an output directly."""
     alias: dict[Any, Any] = {}
     for left, right in module.connections_:
         alias.update(zip(_bits(left), _bits(right), strict=True))
@@ -51,7 +51,7 @@ def keep_modules(design: Any, *, instances: dict[str, int]) -> None:
     """Mark modules that are worth compiling once: large, used several times, outputs registered.
 
     `instances` counts the instances of each module in the whole design. Children of a marked
-    module are not marked: they dissolve in it.
+    module are not marked: they are flattened into it.
     """
     inside: set[str] = set()
     for name, count in instances.items():  # parents come first
@@ -146,7 +146,7 @@ def _hold(module: Any, clock: Any, data: Any, label: str) -> None:
 
 
 def open_ranges(design: Any) -> None:
-    """Let what lies beyond a vector be anything where one bit of it is chosen (`$shiftx`)."""
+    """Leave bits beyond the end of a vector unconstrained where it is indexed (`$shiftx`)."""
     for module in design.modules_.values():
         for number, cell in enumerate(list(module.cells_.values())):
             if cell.type.str() != "$shiftx" or cell.getParam(ys.IdString("\\B_SIGNED")).as_bool():
