@@ -1,8 +1,8 @@
-"""Choices as branches: what only one arm needs is computed in that arm.
+"""Turn choices into branches, so that logic that only one arm needs is computed in that arm.
 
 Multiplexers are most of a synchronous design: reset or not, which state, enabled or not. Written
-as expressions all their arms are computed in every cycle. Here the nodes of a function are placed
-from its ends back to its starts. A node whose users are all in one arm goes into that arm, and the
+as expressions, all their arms are computed in every cycle. Here the nodes of a function are placed
+from its outputs back to its inputs. A node whose users are all in one arm goes into that arm, and
 choices by the same select that are ready at the same time share one branch.
 """
 
@@ -17,21 +17,21 @@ from gen.rtlil import RESET
 __all__ = ["Target", "statements"]
 
 _WORTH = 5
-"""Values in the arms of a branch; fewer are cheaper to compute than to jump over."""
+"""Least values in the arms of a branch; fewer are cheaper to compute than to jump over."""
 
 _KEPT = 2
-"""What a register counts for there that keeps its state in one of the arms."""
+"""Weight, in such values, of a register that keeps its state in one of the arms."""
 
 _NARROW = 32
 """Bits of the smaller type of variables."""
 
 _DEEPEST = 30
-"""Branches within branches, at most: compilers have their limits (clang's is 256)."""
+"""Deepest nesting of branches: compilers have their limits (clang's is 256)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A *place* that a value is written to, and the value that it has before: what is *held*."""
+    """A *place* that a value is written to, and the value that it has before that (*held*)."""
 
     place: str
     held: str
@@ -53,7 +53,7 @@ class _Block:
 
 @dataclass(eq=False)
 class _Branch:
-    """Choices by one select, and what only their arms need."""
+    """Choices by one select, with a block for each arm of the nodes that only this arm needs."""
 
     nodes: list[Node]
     when: _Block
@@ -107,12 +107,12 @@ class _Placement:
                 self._branch()
 
     def read_once(self, node: Node) -> bool:
-        """Whether *node* is one of ours, one node reads its results, and nobody else does."""
+        """Return True if *node* is one of ours and a single node is the only reader of it."""
         users = self._users.get(node, [])
         return len(users) == 1 and not any(map(self._needed, node.outputs))
 
     def _enter(self, node: Node) -> None:
-        """All users of *node* have their places: where it belongs is known."""
+        """Give *node* its block, now that all of its users have theirs."""
         block = self._home(node)
         self._blocks[node] = block
         if node.choice is None:
@@ -127,7 +127,7 @@ class _Placement:
                 self._enter(need)
 
     def _branch(self) -> None:
-        """One branch for the choices of which the fewest others have still to come."""
+        """Place a branch for the ready choices of a select that has the fewest others to come."""
         key = min(
             self._choices,
             key=lambda key: (self._open[key[0]] - len(self._choices[key]),
@@ -156,7 +156,7 @@ class _Placement:
         return self.root if home is None else home
 
     def _uses(self, user: Node, node: Node) -> Iterator[_Block]:
-        """Blocks of the places where *user* reads *node*."""
+        """Blocks in which *user* reads *node*."""
         choice = user.choice
         if choice is None:
             yield self._blocks[user]
@@ -178,12 +178,12 @@ class _Writer:
     Parameters
     ----------
     placement:
-        Of the nodes.
+        Placement of the nodes.
     several:
         Words hold a value for each of several instances.
     targets:
-        Values that have one reader only, the place that it keeps them in, and what is there
-        already.
+        Values with a single reader -> the place in which that keeps them, and what is there
+        before.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class _Writer:
         return [*lines, head, *when, *(["} else {", *other] if other else []), "}"]
 
     def _branch_of_several(self, branch: _Branch) -> list[str]:
-        """An arm is computed if it is that of any instance."""
+        """A branch for several instances: an arm is computed if any of them takes it."""
         when, other, lines = self.block(branch.when), self.block(branch.other), []
         for node in branch.nodes:
             (signal,), choice = node.outputs, node.choice
@@ -260,7 +260,7 @@ class _Writer:
                 f"if (!all({select})) {{", *other, "}"]
 
     def _pass_on(self, target: Target, choice: Choice) -> None:
-        """Let choices that are made in an arm, for nothing else, write to the same place."""
+        """Let choices whose results only an arm of this one reads write to the same place."""
         arms = choice.when_uses, choice.other_uses
         for value, uses in zip((choice.when, choice.other), arms, strict=True):
             if len(uses) != 1:
@@ -278,11 +278,11 @@ class _Writer:
                 self._targets[signal] = target
 
     def _is_there(self, uses: set[Signal], target: Target) -> bool:
-        """Whether the value of an arm has been written to *target* by what computed it."""
+        """Return True if the nodes that computed an arm's value have written it to *target*."""
         return len(uses) == 1 and all(self._targets.get(signal) is target for signal in uses)
 
     def _weight(self, branch: _Branch) -> int:
-        """What a branch saves: values in its arms, and registers that keep their state."""
+        """Values that a branch saves: those in its arms, and registers that keep their state."""
         arms = self._size(branch.when) + self._size(branch.other)
         return arms + _KEPT * sum(
             node.choice is not None and target.held in (node.choice.when, node.choice.other)
@@ -302,12 +302,12 @@ class _Writer:
 
 
 def _kind(signal: Signal) -> str:
-    """The type of a variable: instructions on 32 bits are shorter ones."""
+    """The C++ type of a variable: instructions on 32 bits are shorter."""
     return "narrow" if signal.width <= _NARROW else "word"
 
 
 def _is_reset(branch: _Branch) -> bool:
-    """Whether it asks for the reset of the module."""
+    """Return True if a branch tests the reset of the module."""
     choice = branch.nodes[0].choice
     return choice is not None and any(
         signal.kind == "input" and signal.ports == {RESET} and signal.name == choice.select
@@ -322,16 +322,16 @@ def statements(
     several: bool = False,
     targets: Mapping[Signal, Target] | None = None,
 ) -> list[str]:
-    """C++ that computes *nodes*, which are in an order in which they can be computed.
+    """C++ that computes *nodes*, given in an order in which they can be computed.
 
     Parameters
     ----------
     needed:
-        Whether a signal is read by others than *nodes*.
+        Tells if a signal is read by anything besides *nodes*.
     several:
         Words hold a value for each of several instances.
     targets:
-        Where to write values that nothing else reads; of one instance only.
+        Places of values that nothing else reads; for models of one instance only.
     """
     placement = _Placement(nodes, needed)
     return _Writer(placement, several, targets or {}).block(placement.root)

@@ -34,7 +34,7 @@ class UnsupportedError(Exception):
 
 @dataclass
 class _Operation:
-    """A cell at work: its operands, and what is being made of it."""
+    """A cell that is being translated: its operands, its results and the signals read so far."""
 
     cell: Cell
     nets: Nets
@@ -65,7 +65,7 @@ class _Operation:
         return f"const word {operand}_{self.label}[{words}] = {{{', '.join(parts)}}};"
 
     def one(self, expression: str) -> list[Node]:
-        """The node of a result of one word; more words are zero."""
+        """The node of a result of one word; further words are zero."""
         values = [masked(expression, self.results[0].width), *["0"] * (len(self.results) - 1)]
         return [Node(self.results, values, self.uses, source=self.cell.name)]
 
@@ -75,13 +75,13 @@ class _Operation:
                      source=self.cell.name)]
 
     def any(self, bits: list[Bit]) -> str:
-        """Whether one of the *bits* is 1."""
+        """Expression that is 1 if any of the *bits* is 1, else 0."""
         parts, constants = self.nets.parts(bits, self.uses)
         if 1 in constants or not parts:
             return literal(int(1 in constants))
         if len(bits) == 1:
             return f"word({self.nets.read(bits, self.uses)})"
-        # A bit repeated is the same as one.
+        # Repeated bits count once.
         return nonzero(list(dict.fromkeys(chosen(signal, mask) for signal, mask in parts)))
 
     def called(self, function: str, operands: list[tuple[str, list[Bit]]], size: int,
@@ -99,7 +99,7 @@ class _Operation:
 
 
 def result_of(cell: Cell) -> str | None:
-    """The port that an operation drives; None if *cell* is no operation that is known."""
+    """The port that an operation drives; None if *cell* is not a known operation."""
     return "Y" if cell.type in _FAMILIES else None
 
 
@@ -130,7 +130,7 @@ def _bitwise(o: _Operation) -> list[Node]:
 
 
 def _chosen(o: _Operation) -> list[Node]:
-    """A choice of two for each select, word by word; the lowest select wins."""
+    """A two-way choice for each select, word by word; the lowest select wins."""
     nodes = []
     selects = o.cell.connections["S"]
     start = 0
@@ -153,7 +153,7 @@ def _chosen(o: _Operation) -> list[Node]:
 
 
 def _reduce(o: _Operation) -> list[Node]:
-    """The order of the bits does not count, so they stay where they are in their signals."""
+    """Reductions: the order of bits does not matter, so they stay where they are in signals."""
     if o.cell.type == "$reduce_and":
         parts, constants = o.nets.parts(o.a, o.uses)
         tests = [
@@ -241,7 +241,7 @@ def _division(o: _Operation) -> list[Node]:
 def _shift(o: _Operation) -> list[Node]:
     kind = o.name()
     both = kind in ("shift", "shiftx") and o.b_signed
-    # Ones that move in from the left are those of the sign, for an arithmetic shift only.
+    # Only an arithmetic shift moves copies of the sign in from the left.
     arithmetic = kind == "sshr" and o.a_signed
     width = o.width if kind in ("shl", "sshl") else max(o.width, len(o.a))
     size = -(-width // WORD)
@@ -254,13 +254,13 @@ def _shift(o: _Operation) -> list[Node]:
         return o.called(function, [("a", a)], size, amount)
     value = f"word({o.nets.read(a, o.uses)})"
     sign = {"shl": "<<", "shr": ">>"}.get(function)
-    if sign and 1 << len(o.b) <= WORD:  # never as far as a word is wide
+    if sign and 1 << len(o.b) <= WORD:  # always by less than a word
         return o.one(f"({value} {sign} {amount})")
     return o.one(f"{function}({value}, {amount})")
 
 
 def _amount(o: _Operation, signed: bool) -> str:
-    """How far to shift; 64 bits say it, since nothing is as wide as a number of more bits."""
+    """Expression of the shift distance; 64 bits suffice, since no value is 2**64 bits wide."""
     if signed and len(o.b) > WORD:
         raise UnsupportedError(f"a shift by a signed number of {len(o.b)} bits")
     if signed:
@@ -270,7 +270,7 @@ def _amount(o: _Operation, signed: bool) -> str:
 
 
 BITWISE = frozenset(["$and", "$or", "$xor", "$xnor", "$not", "$pos", "$buf", "$mux", "$pmux"])
-"""Operations of which each bit of the result depends on one place of the operands only."""
+"""Operations in which a result bit depends on one position of the operands (and on selects)."""
 
 _FAMILIES: dict[str, Callable[[_Operation], list[Node]]] = {
     **dict.fromkeys(BITWISE - {"$mux", "$pmux"}, _bitwise),

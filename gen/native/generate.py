@@ -1,4 +1,4 @@
-"""From RTLIL to the C++ of a native model: Yosys simplifies, the rest is ours."""
+"""Make the C++ of a native model from RTLIL, which Yosys simplifies first."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ def _steps(top: str, dissolved: Sequence[str]) -> list[Step]:
 def generate(work: Path, top: str, ports: Sequence[Port], lanes: int = 1) -> dict[str, str]:
     """The C++ of `model.il` and `macros.v` in the folder *work*: name -> contents.
 
-    The model holds *lanes* instances. A module that makes a loop by being kept apart is dissolved
-    in those that it is in.
+    The model holds *lanes* instances. A module that makes a loop because it is kept apart is
+    flattened into its parents.
 
     Raises
     ------
     UnsupportedError
-        If there is no code for something in the design, a loop that is real among it.
+        If something in the design is not supported; this includes a real loop.
     ClockError
-        If a register has another clock than `clk`, or looks at its negative edge.
+        If a register has another clock than `clk`, or uses its negative edge.
     """
     dissolved: list[str] = []
     while True:
@@ -93,7 +93,7 @@ def _modules(netlists: Mapping[str, Netlist], top: str) -> dict[str, Module]:
 
 
 def _module(netlist: Netlist, children: Mapping[str, Module]) -> Module:
-    """Cells that are in a loop as words, but perhaps not as bits, are taken bit by bit."""
+    """Build a module; cells that are in a loop as words, but maybe not as bits, are split."""
     cut: frozenset[str] = frozenset()
     while True:
         try:

@@ -1,5 +1,5 @@
-// What the text of a model is written in, for several instances at a time: a word is a vector with a
-// 64-bit number for each of them. A truth is 0 or 1 in each lane, as in scalar.h.
+// Types and functions of the generated C++, for several instances at a time: a word is a vector
+// with a 64-bit number for each of them. A truth is 0 or 1 in each lane, as in scalar.h.
 
 #ifndef FOLDWIRE_LANES_H
 #define FOLDWIRE_LANES_H
@@ -73,7 +73,7 @@ FOLDWIRE_COMPARISON(>)
 FOLDWIRE_COMPARISON(>=)
 #undef FOLDWIRE_COMPARISON
 
-// Whether some lane is not zero.
+// True if any lane is not zero.
 static INLINE bool any(const word &a) {
 #if defined(__AVX512F__) && FOLDWIRE_LANES == 8
 	return _mm512_test_epi64_mask((__m512i)a.v, (__m512i)a.v) != 0;
@@ -99,13 +99,13 @@ static INLINE word choose(const word &truth, const word &when, const word &other
 	return truth.v != 0 ? when.v : other.v;
 }
 
-// A changed value marks what depends on it, if it has changed in any lane.
+// Assigns; a value that has changed in any lane marks its readers dirty.
 static INLINE void update(word &at, const word &value, u64 &dirty, u64 readers) {
 	dirty |= any(at ^ value) ? readers : 0;
 	at = value;
 }
 
-// The same for what one function depends on: touched is not zero if a value has changed.
+// The same for inputs of one function: touched is not zero if a value has changed.
 static INLINE void put(word &at, const word &value, u64 &touched) {
 	touched |= any(at ^ value);
 	at = value;
@@ -130,7 +130,7 @@ static INLINE word shift(const word &a, const sword &n) {
 	return choose(n < sword(0), shl(a, 0 - word(n)), shr(a, word(n)));
 }
 
-// Makes the state the next one; whether they differed.
+// Copies the next state to the state; returns true if they differed.
 template<class State>
 static inline bool take_over(State &state, const State &next) {
 	if (!std::memcmp(&state, &next, sizeof state))
@@ -175,7 +175,7 @@ struct Rows {
 		std::memcpy(&found, values, sizeof found);
 		return found;
 	}
-	// Zero outside.
+	// Zero for a row outside the memory.
 	INLINE word checked_read(const word &row, int index) const {
 		const word inside = row < Size;
 		return choose(inside, read(choose(inside, row, 0), index), 0);
@@ -244,7 +244,7 @@ static INLINE word less_signed(const word *a, const word *b) {
 	return choose(a[N - 1] == b[N - 1], less<N>(a, b), sword(a[N - 1]) < sword(b[N - 1]));
 }
 
-// What is rare goes lane by lane.
+// Rare operations are done lane by lane.
 template<int N, class Function>
 static INLINE void each_lane(word *y, const word *a, const word *b, Function function) {
 	u64 results[N], left[N], right[N];

@@ -19,19 +19,19 @@ __all__ = ["MemoryPorts", "checked_width"]
 
 @dataclass
 class MemoryPorts:
-    """A memory of a module, its ports, and how they read as code.
+    """A memory of a module, its ports, and the code for them.
 
     Members
     -------
     name:
-        Of the array in the generated class.
+        Name of the array in the generated class.
     """
 
     memory: Memory
     name: str
     writes: list[Cell] = field(default_factory=list)
     reads: list[tuple[Cell, list[Signal]]] = field(default_factory=list)
-    """Those with a clock, and the registers that they fill."""
+    """Read ports with a clock, and the registers that they fill."""
     inits: list[Cell] = field(default_factory=list)
 
     @property
@@ -40,7 +40,7 @@ class MemoryPorts:
         return -(-self.memory.width // WORD)
 
     def initial_rows(self) -> Iterator[tuple[int, int]]:
-        """Rows that are not zero at first, and what they hold."""
+        """Rows that are not zero initially, and their values."""
         width = self.memory.width
         rows: dict[int, int] = {}
         for cell in sorted(self.inits, key=lambda cell: number(cell.parameters["PRIORITY"])):
@@ -54,7 +54,7 @@ class MemoryPorts:
         return ((row, value) for row, value in sorted(rows.items()) if value)
 
     def _address(self, bits: list[Bit], nets: Nets, uses: set[Signal]) -> tuple[str, str | None]:
-        """The row that an address means, and the test that there is such a row if it can fail."""
+        """The row of an address, and a test that the row exists; None if that cannot fail."""
         if len(bits) > WORD:
             raise UnsupportedError(f"an address of {len(bits)} bits")
         row = f"word({nets.read(bits, uses)})"
@@ -64,7 +64,7 @@ class MemoryPorts:
         return row, None if inside else f"word({row} < {self.memory.size})"
 
     def _read(self, row: str, index: int, test: str | None) -> str:
-        """Word *index* of the row that the expression *row* names, if there is such a row."""
+        """Word *index* of the row that the expression *row* gives; zero if a *test* fails."""
         return f"{self.name}.{'read' if test is None else 'checked_read'}({row}, {index})"
 
     def asynchronous(self, cell: Cell, nets: Nets, results: list[Signal]) -> list[Node]:
@@ -130,7 +130,7 @@ class MemoryPorts:
         return [f"{{ const word reset = {when}; if (any(reset)) {{ {chosen} }} }}"]
 
     def write_at_edge(self, nets: Nets, uses: set[Signal]) -> list[str]:
-        """Statements that write, after everything that reads has read."""
+        """Statements that write; they come after all reads."""
         lines = []
         for cell in self.writes:
             row, test = self._address(cell.connections["ADDR"], nets, uses)

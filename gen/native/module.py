@@ -1,8 +1,8 @@
-"""A module of a netlist in the order in which it is computed.
+"""A module of a netlist as functions, in the order in which they are computed.
 
-What a clock cycle needs of a module is cut into functions. The logic that outputs depend on is
+The work of a clock cycle in a module is split into functions. The logic that outputs depend on is
 grouped by the set of inputs that it depends on; each group is one function. All other logic, and
-the next state, is the function `tick`. Whoever holds an instance calls a group as soon as its
+the next state, is the function `tick`. The parent of an instance calls a group as soon as its
 inputs are known, so an instance never makes a loop that the logic itself does not have.
 
 A function needs to run only if an input that it depends on has changed, or the state of the module
@@ -26,11 +26,11 @@ __all__ = ["ClockError", "Group", "LoopError", "Module", "dirty_bit"]
 
 
 class ClockError(Exception):
-    """A register has another clock than the module."""
+    """The clock is not one input, called ``clk`` at the top, with rising edges."""
 
 
 class LoopError(Exception):
-    """Logic that depends on itself, as far as words and modules can tell.
+    """A combinational loop, at the granularity of words and modules.
 
     Members
     -------
@@ -69,14 +69,14 @@ class _Instance:
     def touched(self) -> str:
         """A variable of our `tick`: not zero if an input has changed that only its `tick` reads.
 
-        It has no use in models of one instance, where inputs are compared with those of the last
-        `tick` as a whole.
+        It is not used in models of one instance, where all such inputs together are compared with
+        those of the last `tick`.
         """
         return f"touched_{self.name}"
 
 
 def dirty_bit(index: int) -> tuple[int, str]:
-    """The word of `dirty` that function *index* has its bit in, and the bit as a constant."""
+    """The word of `dirty` that holds the bit of function *index*, and the bit as a constant."""
     return index // WORD, literal(1 << index % WORD)
 
 
@@ -86,7 +86,7 @@ class Module:
     Parameters
     ----------
     netlist:
-        What to build.
+        Netlist of the module.
     children:
         Modules that have been built, by name.
     cut:
@@ -99,20 +99,20 @@ class Module:
     outputs:
         Port -> for each bit a signal and the place in it, or a constant.
     registers:
-        State, and the bits of its next value, if it is not a memory's.
+        Signals of state, each with the bits of its next value; None for data read from a memory.
     groups:
-        In an order in which they can be called.
+        Groups, in an order in which they can be called.
     tick:
         Nodes that only the next state depends on.
     tick_ports:
         Inputs that the next state depends on.
     edge:
-        Statements that end `tick`: what becomes the next state.
+        Statements that end `tick`: they assign the next state.
     direct:
-        Values of `tick` that nothing reads but a register that takes them over as they are -> the
+        Values of `tick` that nothing reads except a register, unchanged, as its next state -> the
         register. Their statements are not in `edge`.
     clock:
-        The port that is the clock, if there is one.
+        The clock port, if there is one.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Module:
                     signal.member = True
 
     def _define(self, cell: Cell, index: int) -> _Maker:
-        """Give the outputs of *cell* their signals; what is returned makes its nodes."""
+        """Give the outputs of *cell* their signals; the function returned makes its nodes."""
         if cell.type in self._children:
             return self._define_instance(cell, index)
         if cell.type == "$dff":
@@ -324,7 +324,7 @@ class Module:
             places = [self.nets.driver(bit) for bit in port.bits]
             for start in range(0, len(places), WORD):
                 own = places[start : start + WORD]
-                # An input that is passed on needs a group of its own, which a copy has.
+                # An input that is passed through needs a group of its own: that of a copy.
                 if any(not isinstance(place, int) and place[0].kind == "input" for place in own):
                     uses: set[Signal] = set()
                     value = self.nets.read(port.bits[start : start + WORD], uses)
@@ -382,7 +382,7 @@ class Module:
         return LoopError(self.netlist.name, cells, sources & set(self._children))
 
     def _spread(self) -> None:
-        """Tell every node on which inputs it depends and whether it leads to an output."""
+        """Find for every node the inputs it depends on, and if an output depends on it."""
         for node in self.order:
             ports = [signal.ports for signal in node.uses] + [need.ports for need in node.after]
             node.ports = frozenset[str]().union(*ports)
@@ -426,11 +426,11 @@ class Module:
 
     @property
     def functions(self) -> int:
-        """How many functions have a bit in `dirty`: the groups, then `tick`."""
+        """Number of functions with a bit in `dirty`: the groups, then `tick`."""
         return len(self.groups) + 1
 
     def readers(self, port: str) -> list[tuple[int, str]]:
-        """Words of `dirty` and the bits in them of the functions that depend on an input."""
+        """Words of `dirty`, each with the bits of the functions that depend on an input."""
         masks: dict[int, int] = {}
         indices = [group.index for group in self.groups if port in group.ports]
         if port in self.tick_ports:
@@ -450,7 +450,7 @@ class Module:
         ]
 
     def tick_reader(self) -> list[tuple[int, str]]:
-        """What `readers` says of an input that only `tick` depends on."""
+        """The result of `readers` for an input that only `tick` depends on."""
         return [dirty_bit(len(self.groups))]
 
     # The next state.
@@ -485,7 +485,7 @@ class Module:
         return lines + writes
 
     def _whole(self, data: list[Bit]) -> Signal | None:
-        """The signal that `tick` computes and whose bits are *data*, all and in their order."""
+        """The signal, computed by `tick`, whose bits in order are *data*; None if there is none."""
         places = [self.nets.driver(bit) for bit in data]
         if isinstance(places[0], int):
             return None
@@ -498,8 +498,8 @@ class Module:
         ports = {port for node in self.tick for port in node.ports}
         ports.update(port for signal in self.edge_uses for port in signal.ports)
         for instance in self.instances:
-            # The child's own tick runs inside ours; what it needs of a child's inputs was set by
-            # nodes, whose dependence counts wherever they stand.
+            # The child's tick runs inside ours and reads inputs of the child that were set by
+            # nodes; what these depend on counts, whatever function they are in.
             for port in instance.module.tick_ports:
                 for bit in instance.connections.get(port, []):
                     found = self.nets.driver(bit)
@@ -508,7 +508,7 @@ class Module:
         return frozenset(ports)
 
     def _mark_members(self) -> None:
-        """A signal is a member if another function than the one that computes it reads it."""
+        """Make members of outputs, and of signals read outside the function that computes them."""
         def home(node: Node) -> Group | None:
             return self._group_of.get(node)
 

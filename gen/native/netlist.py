@@ -1,4 +1,4 @@
-"""A netlist as `write_json` of Yosys leaves it, with bits as integers."""
+"""A netlist as `write_json` of Yosys writes it, with bits as integers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Cell:
     connections: dict[str, list[Bit]]
 
     def flag(self, name: str) -> bool:
-        """Whether the parameter *name* is there and not zero."""
+        """Return True if the parameter *name* exists and is not zero."""
         return number(self.parameters.get(name, 0)) != 0
 
 
@@ -62,7 +62,7 @@ class Netlist:
     Members
     -------
     names:
-        Bit -> name of a wire that a person named, and the place of the bit in it.
+        Bit -> name of a wire with a public name, and the position of the bit in it.
     initial:
         Bits whose initial value is 1.
     """
@@ -76,7 +76,7 @@ class Netlist:
 
 
 def number(value: str | int) -> int:
-    """A parameter as a number; undefined bits are 0, signs are not looked at."""
+    """A parameter as a number; undefined bits are 0, signs are ignored."""
     if isinstance(value, int):
         return value
     return int("".join("1" if bit == "1" else "0" for bit in value) or "0", 2)

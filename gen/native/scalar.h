@@ -1,4 +1,4 @@
-// What the text of a model is written in, for models of one instance: a word is a 64-bit number.
+// Types and functions of the generated C++, for models of one instance: a word is a 64-bit number.
 // lanes.h has the same names for several instances at a time.
 
 #ifndef FOLDWIRE_SCALAR_H
@@ -17,16 +17,16 @@ using sword = i64;
 // For values of up to 32 bits.
 using narrow = uint32_t;
 
-// How a value is kept, in the smallest integer that holds it.
+// Storage of a value: the smallest integer that holds it.
 template<class T>
 using stored = T;
 
 static inline bool any(u64 a) { return a != 0; }
 
-// A macro, since only the arm that is chosen shall be computed.
+// A macro, so that only the chosen arm is computed.
 #define choose(select, when, other) ((select) ? word(when) : word(other))
 
-// A changed value marks what depends on it. Whether it changes is hard to foresee: no branch.
+// Assigns; a changed value marks its readers dirty. No branch, since changes are hard to predict.
 template<class T>
 static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
 	const T now = T(value);
@@ -34,10 +34,10 @@ static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
 	at = now;
 }
 
-// The same for what `tick` alone reads: it is compared with what it has seen.
+// The same for inputs that only `tick` reads: these are compared with those that it saw last.
 #define put(at, value, touched) at = value
 
-// Vectors of the compiler, passed by reference: by value their ABI hangs on the processor.
+// Vectors of the compiler, passed by reference: by value, their ABI depends on the processor.
 typedef u64 Block __attribute__((vector_size(32)));
 
 static inline u64 some(const Block &block) { return block[0] | block[1] | block[2] | block[3]; }
@@ -51,7 +51,7 @@ static inline void collect(T &differs, const char *a, const char *b) {
 	differs |= left ^ right;
 }
 
-// Whether two arrays of words differ.
+// True if two arrays of words differ.
 template<size_t Words>
 static inline bool differ(const u64 (&a)[Words], const u64 (&b)[Words]) {
 	constexpr size_t end = sizeof a - sizeof a % sizeof(Block);
@@ -68,7 +68,7 @@ static inline bool differ(const u64 (&a)[Words], const u64 (&b)[Words]) {
 
 #define unlikely(truth) __builtin_expect((truth) != 0, 0)
 
-// Makes the state the next one, both of whole words; whether they differed.
+// Copies the next state, of whole words, to the state; returns true if they differed.
 template<class State>
 static inline bool take_over(State &state, const State &next) {
 	constexpr size_t end = sizeof state - sizeof state % sizeof(Block);
@@ -105,7 +105,7 @@ struct Rows {
 	T at[Size][Words] = {};
 
 	word read(word row, int index) const { return at[row][index]; }
-	// Zero outside.
+	// Zero for a row outside the memory.
 	word checked_read(word row, int index) const { return row < Size ? at[row][index] : 0; }
 	void write(word on, word row, int index, word value) {
 		if (on)

@@ -66,7 +66,7 @@ struct Span {
 	int words;
 };
 
-// Those of one lane after those of the other; neighbours become one.
+// The words of the chosen ports, lane after lane; adjacent ones become one span.
 std::vector<Span> spans(Model *model, int count, const int *chosen) {
 	std::vector<Span> found;
 	for (int lane = 0; lane < lanes; lane++)

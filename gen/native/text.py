@@ -1,4 +1,4 @@
-"""The C++ of a model: a class for each module, and for the top one its ports."""
+"""Write the C++ of a model: a class for each module, and the ports of the top one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gen.rtlil import Port
 __all__ = ["write_model"]
 
 _PIECE = 1500
-"""Nodes of one function, since compilers take more than linear time for a long one."""
+"""Most nodes of one function, since compilers take more than linear time for a long one."""
 
 
 def _size(width: int) -> int:
@@ -39,7 +39,7 @@ class _Class:
         self.bodies: list[str] = []
         self.words = -(-module.functions // WORD)
         self.inputs = module.tick_inputs if lanes == 1 else []
-        """Inputs that stand together and are compared with those that `tick` saw last."""
+        """Inputs that are stored together and compared with those that `tick` saw last."""
         self.targets = {
             value: Target(next_state(register), register.name)
             for value, register in module.direct.items()
@@ -63,7 +63,7 @@ class _Class:
         begin: Sequence[str] = (),
         result: str = "void",
     ) -> None:
-        """A function with a bit in `dirty`; a long one calls pieces."""
+        """Write a function with a bit in `dirty`; a long one is cut into pieces that it calls."""
         place, mask = dirty_bit(index)
         head = [f"dirty[{place}] &= ~{mask};", *begin]
         if len(nodes) <= _PIECE:
@@ -119,7 +119,7 @@ class _Class:
         self._function("tick", len(module.groups), module.tick, end, begin, "bool")
 
     def constructor(self) -> None:
-        """Write what sets initial contents of memories and marks everything as changed."""
+        """Write the constructor: it fills memories and marks everything as changed."""
         lines = ["std::memset(dirty, 0xff, sizeof dirty);"]
         for memory in self.module.memories.values():
             for row, value in memory.initial_rows():
@@ -131,9 +131,9 @@ class _Class:
         self.bodies.append(f"{self.name}::{self.name}() {{\n{body}\n}}\n")
 
     def _gaps(self, registers: Sequence[Signal]) -> dict[Signal | None, list[str]]:
-        """Members that fill the state up before a register, and at its end (None).
+        """Padding members before registers, and at the end of the state (key None).
 
-        Bytes that belong to no member may differ while two states are equal; a state is of whole
+        Bytes that belong to no member could differ between equal states; a state consists of whole
         words.
         """
         gaps: dict[Signal | None, list[str]] = {}
@@ -146,7 +146,7 @@ class _Class:
         return gaps
 
     def _inputs(self) -> list[str]:
-        """The inputs that `tick` alone reads, as signals and as words."""
+        """Declare the inputs that only `tick` reads, as signals and as words."""
         together = sorted(self.inputs, key=_by_size)
         end = 0
         for signal in together:
@@ -215,7 +215,7 @@ def _is_member(signal: Signal) -> bool:
 
 
 def _by_size(signal: Signal) -> int:
-    """Small ones first: what is near the start of an object takes shorter instructions."""
+    """Sort small members first: those near the start of an object take shorter instructions."""
     return signal.width
 
 
@@ -279,7 +279,7 @@ class _Top(_Class):
         return [*lines, "fresh = false;", "std::memset(ran, 0, sizeof ran);"]
 
     def _condition(self, uses: set[Signal]) -> str:
-        """Whether one of the groups that compute the signals has run since the last time."""
+        """C++ test: one of the groups that compute the signals has run since the last `store`."""
         masks: dict[int, int] = {}
         for signal in uses:
             index = self.module.group_of(signal)
@@ -290,7 +290,7 @@ class _Top(_Class):
 
 
 _UNIT = 40_000
-"""Characters of C++ from which a file is full: a compiler reads the header once for each file."""
+"""Characters of C++ at which a file is full: compilers read the header once for each file."""
 
 
 def write_model(
@@ -305,7 +305,7 @@ def write_model(
     top:
         The name of the top module.
     ports:
-        What the model shows, in this order; the clock is not among them.
+        Ports of the model, in this order, without the clock.
     lanes:
         Instances that the words of a model hold.
     """

@@ -26,13 +26,13 @@ class Signal:
     kind:
         Where it comes from: an input of the module, a register, an operation, or a child.
     ports:
-        Inputs of the module that it depends on within a cycle; None until that is known.
+        Inputs of the module that it depends on within a cycle; empty until that is known.
     node:
-        What computes it, if it is computed.
+        Node that computes it, if it is computed.
     member:
-        Whether it outlives the function that computes it.
+        True if it outlives the function that computes it.
     initial:
-        Of a register.
+        Initial value of a register.
     label:
         Name in the source, for comments.
     """
@@ -59,7 +59,7 @@ class Choice:
     other_uses: set[Signal]
 
     def node(self, signal: Signal, source: str) -> Node:
-        """What computes *signal* by this choice."""
+        """The node that computes *signal* by this choice."""
         uses = self.select_uses | self.when_uses | self.other_uses
         value = f"choose({self.select}, {self.when}, {self.other})"
         return Node([signal], [value], uses, source=source, choice=self)
@@ -76,19 +76,19 @@ class Node:
     uses:
         Signals that the code reads.
     setup:
-        Statements before the expressions are taken.
+        Statements to run before the expressions are evaluated.
     source:
-        Name of the cell that it comes from.
+        Name of the cell, child module or port that it comes from.
     after:
         Nodes that must come before this one although no signal says so.
     ports:
         Inputs of the module that it depends on.
     leads_out:
-        Whether an output of the module depends on it.
+        True if an output of the module depends on it.
     choice:
-        What the value is made of, if it is one of two by a select of one bit.
+        The parts of the value, if it is a choice of two by a one-bit select.
     place:
-        Among the nodes of the module, as they were made.
+        Index among the nodes of the module, as they were made.
     """
 
     outputs: list[Signal]
@@ -109,7 +109,7 @@ class Node:
 
 
 Place: TypeAlias = tuple[Signal, int] | Bit
-"""A signal and the place of a bit in it, or a constant."""
+"""A signal and the position of a bit in it, or a constant."""
 
 
 def literal(value: int) -> str:
@@ -118,7 +118,7 @@ def literal(value: int) -> str:
 
 
 def next_state(register: Signal) -> str:
-    """What a register takes over at the edge, as a place that can be written."""
+    """Next state of a register, as an expression that can be assigned."""
     return "next." + register.name.removeprefix("state.")
 
 
@@ -128,14 +128,14 @@ def masked(expression: str, width: int) -> str:
 
 
 def chosen(signal: Signal, mask: int) -> str:
-    """The bits of *signal* that *mask* has, at their places."""
+    """The bits of *signal* that are in *mask*, at their positions."""
     if mask == (1 << signal.width) - 1:
         return signal.name
     return f"({signal.name} & {literal(mask)})"
 
 
 def nonzero(words: Sequence[str]) -> str:
-    """Whether one of the *words* is not zero, as an expression that is 0 or 1."""
+    """Expression that is 1 if any of the *words* is not zero, else 0."""
     return f"word(({' | '.join(words)}) != 0)"
 
 
@@ -146,23 +146,23 @@ def extended(bits: Sequence[Bit], width: int, signed: bool) -> list[Bit]:
 
 
 class Nets:
-    """Which signal, and which bit of it, each bit of a netlist is."""
+    """Maps bits of a netlist to signals and positions in them."""
 
     def __init__(self) -> None:
         self._place: dict[Bit, tuple[Signal, int]] = {}
 
     def drive(self, bits: Sequence[Bit], signal: Signal, offset: int = 0) -> None:
-        """*bits* are those of *signal* from *offset* on."""
+        """Map *bits* to those of *signal* from *offset* on."""
         for index, bit in enumerate(bits):
             if bit > 1:
                 self._place[bit] = (signal, offset + index)
 
     def tie(self, bit: Bit, constant: Bit) -> None:
-        """*bit* has the value of *constant* for ever."""
+        """Tie *bit* to the value of *constant*."""
         self._place[bit] = (_CONSTANTS[constant], 0)
 
     def driver(self, bit: Bit) -> Place:
-        """The signal that *bit* is in and its place there, or its constant value."""
+        """The signal that *bit* is in and its position there, or its constant value."""
         if bit <= 1:
             return bit
         found = self._place.get(bit)
@@ -182,9 +182,9 @@ class Nets:
     def parts(
         self, bits: Sequence[Bit], uses: set[Signal]
     ) -> tuple[list[tuple[Signal, int]], list[int]]:
-        """Where *bits* are, whatever their order: each signal with a mask, and the constants.
+        """The signals that hold *bits*, each with a mask, in no order; and the constants.
 
-        A bit that is there twice has its place in two masks. Adds to *uses*.
+        A bit that occurs twice is in two masks. Adds to *uses*.
         """
         masks: dict[Signal, list[int]] = {}
         constants = []
@@ -237,7 +237,7 @@ def joined(places: Sequence[Place], uses: set[Signal]) -> str:
 
 
 def _run(places: Sequence[Place], index: int) -> tuple[int, int]:
-    """How many places from *index* on are neighbours in a signal, and how many are the same."""
+    """Number of places from *index* on that are consecutive in a signal, and that are equal."""
     found = places[index]
     assert not isinstance(found, int)
     signal, offset = found
