@@ -1,8 +1,8 @@
-"""Which combinational statements stand together in one block, and in which order.
+"""Group combinational statements into blocks, and order them.
 
 In Amaranth a signal has one value per cycle, whatever the order of its statements; in a block of
-SystemVerilog a read yields what was assigned last. So in every block whatever is read has its final
-value by then: the statements are put in such an order, or, where none will do, split.
+SystemVerilog a read yields what was assigned last. So the statements of a block are ordered such
+that all that is read has its final value by then; where no order will do, they are split.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Block:
 
 
 def pruned(stmts: Iterable[ir.Stmt], keep: Keep) -> list[ir.Stmt]:
-    """What of *stmts* assigns to the bits (variable, first, width) that *keep* is true for."""
+    """*stmts* reduced to assignments to the bits (variable, first, width) that *keep* accepts."""
     left: list[ir.Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, ir.Switch):
@@ -55,7 +55,7 @@ def pruned(stmts: Iterable[ir.Stmt], keep: Keep) -> list[ir.Stmt]:
 
 
 def arrange(stmts: Sequence[ir.Stmt], where: str) -> list[Block]:
-    """The blocks that say what *stmts* say."""
+    """Arrange *stmts* in blocks with the same meaning."""
     needs = _needs(stmts)
     for var in needs:
         needs[var] = {other: mask for other, mask in needs[var].items() if other in needs}
@@ -72,7 +72,7 @@ def arrange(stmts: Sequence[ir.Stmt], where: str) -> list[Block]:
 
 
 def _needs(stmts: Sequence[ir.Stmt]) -> _Graph:
-    """What decides each variable that *stmts* write."""
+    """For each variable that *stmts* write, the bits that decide its value, as masks."""
     needs: _Graph = defaultdict(dict)
     for stmt in stmts:
         for var in ir.writes(stmt):
@@ -83,7 +83,7 @@ def _needs(stmts: Sequence[ir.Stmt]) -> _Graph:
 def untangled(stmts: Sequence[ir.Stmt]) -> tuple[list[ir.Stmt], list[ir.Var]]:
     """*stmts*, with a variable for each part of a structure that other parts of it depend on.
 
-    Simulators look at whole variables and take a field that follows from another one for a loop.
+    Simulators track whole variables and take a field computed from another one for a loop.
     """
     needs = _needs(stmts)
     for var, found in needs.items():
@@ -130,9 +130,7 @@ def untangled(stmts: Sequence[ir.Stmt]) -> tuple[list[ir.Stmt], list[ir.Var]]:
 def reading(
     stmt: ir.Stmt, new: Callable[[ir.Expr], ir.Expr | None], done: dict[ir.Expr, ir.Expr]
 ) -> ir.Stmt:
-    """*stmt* with what *new* gives in the place of parts of what it reads; *done* as of
-    `ir.replaced`.
-    """
+    """*stmt* with the expressions that it reads replaced by *new*; *done* as of `ir.replaced`."""
     if isinstance(stmt, ir.Assign):
         return ir.Assign(stmt.lhs, ir.replaced(stmt.rhs, new, done), stmt.loc)
     read = stmt.with_bodies(lambda body: [reading(inner, new, done) for inner in body])
@@ -140,7 +138,7 @@ def reading(
 
 
 def _groups(stmts: Sequence[ir.Stmt]) -> list[list[ir.Stmt]]:
-    """Statements that write common variables, in the order of their first ones."""
+    """Group statements that write common variables, in the order of the first of each group."""
     root: dict[ir.Var, ir.Var] = {}
 
     def find(var: ir.Var) -> ir.Var:
@@ -159,7 +157,7 @@ def _groups(stmts: Sequence[ir.Stmt]) -> list[list[ir.Stmt]]:
 
 
 def _reaches(start: ir.Var, goal: ir.Var, needs: _Graph) -> bool:
-    """Whether the value of *start* depends on that of *goal*, in one step or more."""
+    """Return True if the value of *start* depends on that of *goal*, in one step or more."""
     todo, seen = list(needs[start]), set()
     while todo:
         var = todo.pop()
@@ -172,7 +170,7 @@ def _reaches(start: ir.Var, goal: ir.Var, needs: _Graph) -> bool:
 
 
 def _leaves_and_returns(group: Sequence[ir.Var], needs: _Graph) -> bool:
-    """Whether one of *group* depends on another one by way of a variable outside."""
+    """Return True if a variable of *group* depends on one of *group* through one outside."""
     inside = set(group)
     todo = [other for var in group for other in needs[var] if other not in inside]
     seen: set[ir.Var] = set()
@@ -187,7 +185,7 @@ def _leaves_and_returns(group: Sequence[ir.Var], needs: _Graph) -> bool:
 
 
 def _ordered(stmts: Sequence[ir.Stmt]) -> list[ir.Stmt] | None:
-    """*stmts* so that bits are written before they are read; None if there is no such order."""
+    """*stmts* ordered such that bits are written before they are read; None if impossible."""
     written = [ir.writes(stmt) for stmt in stmts]
     read: list[dict[ir.Var, int]] = []
     for stmt in stmts:
@@ -225,7 +223,7 @@ def _ordered(stmts: Sequence[ir.Stmt]) -> list[ir.Stmt] | None:
 def _by_level(
     group: Sequence[ir.Stmt], inside: Sequence[ir.Var], needs: _Graph
 ) -> list[Block]:
-    """A block for the variables that need no others of the group, one for those that need these."""
+    """A block per level: variables that need no others of the group, those that need these, ..."""
     known: dict[ir.Var, int] = {}
     members = set(inside)
 
@@ -248,7 +246,7 @@ def _by_level(
 
 
 def _by_parts(group: Sequence[ir.Stmt], where: str) -> list[ir.Stmt]:
-    """*group* split by the parts of its variables that are written or read apart."""
+    """*group* split by the parts of its variables that are written or read separately."""
     edges: dict[ir.Var, set[int]] = defaultdict(set)
     inside = assigned(group)
 
@@ -282,7 +280,7 @@ def _by_parts(group: Sequence[ir.Stmt], where: str) -> list[ir.Stmt]:
     for var in inside:
         cuts = sorted(edges[var] | {0, var.width})
         parts += [(var, lo, hi - lo) for lo, hi in pairwise(cuts)]
-    # An assignment to several parts at once is cut, so that each part can go its own way.
+    # An assignment to several parts at once is cut, so that each part can be placed separately.
     fine = _cut(group, {var: sorted(edges[var] | {0, var.width}) for var in inside})
     level = _part_levels(fine, parts, where)
     ordered: list[ir.Stmt] = []
@@ -314,7 +312,7 @@ def _cut(stmts: Iterable[ir.Stmt], cuts: dict[ir.Var, list[int]]) -> list[ir.Stm
 def _part_levels(
     stmts: Sequence[ir.Stmt], parts: Sequence[tuple[ir.Var, int, int]], where: str
 ) -> dict[tuple[ir.Var, int, int], int]:
-    """How many other parts have to be known before each of *parts*."""
+    """A level for each of *parts*, which needs only parts of lower levels."""
     needs: dict[tuple[ir.Var, int, int], list[tuple[ir.Var, int, int]]] = {}
     for part in parts:
         only = pruned(stmts, lambda *target, part=part: target == part)

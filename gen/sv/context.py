@@ -1,4 +1,4 @@
-"""What is known of one module while it is written: its names, declarations and expressions."""
+"""State of one module while it is written: its names, declarations and expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gen.sv.types import Types
 
 __all__ = ["Apart", "Context", "Written", "roots"]
 
-_MANY = 3  # elements, for a field of them to be worth an array of its own
+_MANY = 3  # elements from which on a field of them gets an array of its own
 
 
 class Apart(Exception):
@@ -35,11 +35,11 @@ class Written:
     Attributes
     ----------
     ports:
-        Each with its name; one of several signals is an array.
+        Name and signals of each; one of several signals is an array.
     registers:
-        Names of the registers, and of those that are part of an array the first bit.
+        Register -> its name, and its first bit if it is part of an array.
     names:
-        Of the signals that are declared in it.
+        Names of the signals that are declared in it.
     """
 
     lines: list[str]
@@ -59,7 +59,7 @@ def roots(stmt: ir.Stmt) -> Iterator[ir.Expr]:
         yield stmt.rhs
         yield from _indices(stmt.lhs)
         return
-    # A chain of conditions is as many expressions as it has conditions.
+    # Each condition of a chain is an expression of its own.
     yield from stmt.test.parts if isinstance(stmt.test, ir.Cat) else (stmt.test,)
     for case in stmt.cases:
         for inner in case.body:
@@ -93,7 +93,7 @@ def _slices(stmt: ir.Stmt) -> Iterator[tuple[ir.Var, int, int]]:
 
 
 def _leaves(name: str, lo: int, fields: Iterable[ir.Field]) -> Iterator[ir.Field]:
-    """The fields that have none themselves, from the start of the whole."""
+    """Fields without subfields, at positions from the start of the whole."""
     for each in fields:
         path = f"{name}_{each.name}" if name else each.name
         if each.fields:
@@ -103,7 +103,7 @@ def _leaves(name: str, lo: int, fields: Iterable[ir.Field]) -> Iterator[ir.Field
 
 
 def _field_at(fields: Iterable[ir.Field], lo: int, width: int) -> ir.Field | None:
-    """The field that bits are in."""
+    """The field that contains the bits; None if there is none."""
     for each in fields:
         if each.lo <= lo and lo + width <= each.lo + each.width:
             return each
@@ -111,7 +111,7 @@ def _field_at(fields: Iterable[ir.Field], lo: int, width: int) -> ir.Field | Non
 
 
 def _uneven(given: Mapping[tuple[str, int], str]) -> set[str]:
-    """Lists of which some parameter neither is one number nor grows by one."""
+    """Lists in which a parameter neither is constant nor grows by a constant step."""
     values: dict[str, dict[int, tuple[int, ...]]] = defaultdict(dict)
     for (stem, number), words in given.items():
         values[stem][number] = tuple(map(int, re.findall(r"\((\d+)\)", words)))
@@ -139,23 +139,23 @@ class Context:
     comb, sync:
         The statements that are left to write.
     names:
-        Of the signals; `hidden` are those that have no declaration.
+        Names of the signals; those in `hidden` have no declaration.
     mixed:
-        Registers of signals of which other bits are none: the registers' own names.
+        Signals with both register bits and others -> the name of their register.
     wires, constants:
-        What the expressions that were written so far need above them.
+        Declarations that the expressions written so far need.
     reset_low:
-        Whether the reset is a port that is active while it is low.
+        True if the reset is an active-low port.
     beside:
-        Arrays of what lists are connected to, by their type.
+        Arrays made for the connections of lists, by type.
     joined:
-        Arrays of ports of the top, and whether they are outputs.
+        Arrays made for ports of the top, each with True if they are outputs.
     plan:
-        What earlier attempts at this module have shown.
+        Findings of earlier attempts at this module.
     element:
-        The array that a signal is an element of, and its number there.
+        Signal -> the array that it is an element of, and its number there.
     listed:
-        Of submodules and boxes that are a list: its name and their number in it.
+        Submodules and boxes of a list -> name of the list, and number in it.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Context:
             self.lists[name] = (var.width,)
 
     def fields(self, var: ir.Var) -> tuple[ir.Field, ...]:
-        """The structure that *var* is declared with."""
+        """The structure that *var* is declared with; empty for a vector."""
         if self.top and var in self.scope.top_ports:
             return ()
         if var in self.element:
@@ -248,7 +248,7 @@ class Context:
         return name
 
     def wire(self, text: str, width: int, expr: ir.Expr) -> str:
-        """A wire for *text*, called after *expr*."""
+        """Declare a wire for *text*, named after *expr*; returns the name."""
         name = source.name_of(expr.loc)
         if name is None:
             name = next((var.name for var in ir.variables(expr) if var.name), "value")
@@ -264,7 +264,7 @@ class Context:
         return self.arrays[memory]
 
     def by_field(self, array: Array) -> bool:
-        """Whether fields of elements of *array* are read or written."""
+        """Return True if fields of elements of *array* are read or written."""
         if array not in self._by_field:
             self._by_field[array] = any(
                 var in self.accessed and var.fields for var in array.elements
@@ -289,11 +289,11 @@ class Context:
         return self.scope.order(self.module)
 
     def port_name(self, var: ir.Var) -> str:
-        """The name of a port of the top, which is a plain vector, also if it is one of a list."""
+        """The name of a port of the top, which is a plain vector even if it belongs to a list."""
         return escaped(self.scope.top_ports[var])
 
     def port_list(self) -> list[tuple[str, tuple[ir.Var, ...]]]:
-        """The ports in their order: those of a list are one."""
+        """The ports in their order; those of a list are one port."""
         if self.top:
             return [(self.port_name(var), (var,)) for var in self.order]
         found: list[tuple[str, tuple[ir.Var, ...]]] = []
@@ -306,7 +306,7 @@ class Context:
         return found
 
     def registers(self) -> list[tuple[ir.Var, str]]:
-        """The registers with their names, those of memories among them."""
+        """The registers with their names, those of clocked memory reads among them."""
         found = dict.fromkeys(var for stmt in self.sync for var in ir.writes(stmt))
         for memory in self.memories:
             for port in memory.reads:
@@ -315,8 +315,7 @@ class Context:
         return [(var, self.mixed.get(var, self.names[var])) for var in found]
 
     def starts(self, found: Iterable[tuple[ir.Var, str]], arrow: str) -> list[list[str]]:
-        """Statements that give registers the values that they start with, those of a list together.
-        """
+        """Statements that initialise registers; a list that starts with zeros is one statement."""
         wanted = dict(found)
         made = []
         done: set[ir.Var] = set()
@@ -373,7 +372,7 @@ class Context:
                                          "en": write.enable}, f"write{behind}")
 
     def _name_lists(self) -> None:
-        """Find what is an array, and name its elements."""
+        """Find the arrays, and name their elements."""
         clocked = assigned(self.sync)
         comb = assigned(self.comb)
         own: set[ir.Var] = set() if self.top else set(self.ports)
@@ -389,7 +388,7 @@ class Context:
         names: dict[str, object] = {name: call[0] for name, call in calls.items()}
         names |= {box.name: (box.module, box.parameters) for box in self.module.boxes}
         found = numbered(names)
-        alike = numbered(dict.fromkeys(calls))  # what they are joined to may be a list all the same
+        alike = numbered(dict.fromkeys(calls))  # what they connect to may be a list all the same
         uneven = _uneven({at: calls[name][2] for name, at in found.items() if name in calls})
         self.listed = {
             name: at for name, at in found.items() if at[0] not in self.plan.apart | uneven
@@ -423,7 +422,7 @@ class Context:
     def _name_top_lists(
         self, allowed: Callable[[ir.Var], bool], clocked: Mapping[ir.Var, int]
     ) -> None:
-        """Arrays for ports of the top that are a list; they are joined to the ports themselves."""
+        """Make arrays for ports of the top that are a list; `join_lines` connects the two."""
         for out in (False, True):
             members: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...], ir.Var]]
             members = [
@@ -443,7 +442,7 @@ class Context:
         found: list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]],
         clocked: Mapping[ir.Var, int],
     ) -> None:
-        """Give fields of a list of structures that clocked statements read arrays of their own.
+        """In a list of structures, give fields that clocked statements read their own arrays.
 
         An element of an array of structures is a vector, whose fields have no names in a statement.
         """
@@ -512,7 +511,7 @@ class Context:
                 self.names[value] = self.taken.new(f"{memory.name}_{port}_{part}")
 
     def find_mixed(self) -> None:
-        """Give the registers of signals of which other bits are none names of their own."""
+        """Name the registers of signals that have both register bits and others."""
         comb = {var for stmt in self.comb for var in ir.writes(stmt)}
         sync = {var: None for stmt in self.sync for var in ir.writes(stmt)}
         self.mixed |= {
@@ -537,7 +536,7 @@ class Context:
         return tuple(name for name in (CLOCK, RESET) if name in names)
 
     def _accessed(self) -> set[ir.Var]:
-        """Variables of which a part is read or written by itself; `counted` gets the operands."""
+        """Variables with parts that are read or written separately; adds operands to `counted`."""
         found: set[ir.Var] = set()
 
         def visit(expr: ir.Expr, operand: bool = False) -> None:

@@ -1,9 +1,9 @@
-"""From an Amaranth component to the `gen.sv.ir`: the only module that knows Amaranth's internals,
-but for how a signal is made (`gen.sv.sites`).
+"""Convert an Amaranth component to `gen.sv.ir`: the only module of `gen.sv` that knows Amaranth's
+internals, except how a signal is made (`gen.sv.sites`).
 
 Amaranth prepares a design (`hdl._ir.Design`) with the statements as they were written, before it
 makes a netlist of them. Neither that class nor the classes of its statements are public; the proofs
-in `tests/gen` that every text equals Amaranth's own netlist hold the meaning of what is read here.
+in `tests/gen` that every text equals Amaranth's own netlist check that they are read correctly.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ def read_design(
     Parameters
     ----------
     component:
-        What to read; it is elaborated.
+        Component to read; it is elaborated.
     name:
         Name of the top module.
     platform:
-        What `elaborate` sees.
+        Platform to elaborate with.
     prepare:
         Called with the fragment before it is lowered; may change it.
 
     Raises
     ------
     DesignError
-        A clock other than one rising one, an asynchronous reset, an assertion, an inout, a signal
-        with two drivers or an output with none, a combinational loop, or a division of signed
-        numbers: the message names module and object.
+        The design has a second or a falling clock, an asynchronous reset, an assertion, an inout,
+        a signal with two drivers or an output with none, a combinational loop, or a division of
+        signed numbers: the message names module and object.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -198,7 +198,7 @@ class _Reader:
     # Statements
 
     def _statements(self, statements: Any) -> list[ir.Stmt]:
-        """*statements* without those that assign nothing."""
+        """Convert *statements*, without those that assign nothing."""
         made: list[ir.Stmt] = []
         for statement in statements:
             stmt = self._statement(statement)
@@ -255,7 +255,7 @@ class _Reader:
                 )
             key = ("choice", test, cases, loc)
             numbers = {inner.value if isinstance(inner, ir.Const) else None for _, inner in cases}
-            if numbers == {0}:  # as without a case that fits
+            if numbers == {0}:  # the same as if no case fits
                 made = ir.Const(0, shape.width, shape.signed)
             else:
                 made = ir.Choice(test, cases, shape.width, shape.signed, loc)
@@ -290,7 +290,7 @@ class _Reader:
 
 
 def _known_bits(value: ir.Expr) -> str | None:
-    """The bits of a number, most significant first; None for anything else."""
+    """The bits of a constant, most significant first; None for anything else."""
     if isinstance(value, ir.Const):
         return format(value.value & ((1 << value.width) - 1), f"0{value.width}b")
     if isinstance(value, ir.Cat) and all(isinstance(part, ir.Const) for part in value.parts):
@@ -299,7 +299,7 @@ def _known_bits(value: ir.Expr) -> str | None:
 
 
 def _folded(op: str, args: list[ir.Expr], shape: Any) -> ir.Expr | None:
-    """What a logic operator on a number comes to, without it; None where that is not simpler.
+    """Result of a logic operator on a constant, without the operator; None if not simpler.
 
     The inverse of a mask stays: the mask may be that of a parameter.
     """
@@ -325,7 +325,7 @@ def _folded(op: str, args: list[ir.Expr], shape: Any) -> ir.Expr | None:
 
 
 def _chosen(stmt: ir.Switch, bits: str) -> tuple[ir.Stmt, ...]:
-    """What is left of *stmt*, whose test is a number: of a feature that is built in or left out."""
+    """The body that remains of *stmt*, whose test is a constant (a feature that is on or off)."""
     for case in stmt.cases:
         if _fits(bits, case.patterns):
             return case.body
@@ -333,7 +333,7 @@ def _chosen(stmt: ir.Switch, bits: str) -> tuple[ir.Stmt, ...]:
 
 
 def _fits(bits: str, patterns: ir.Patterns) -> bool:
-    """Whether a number is one of those that *patterns* are for."""
+    """Return True if a constant matches one of *patterns*."""
     return patterns is None or any(
         all(one in ("-", bit) for one, bit in zip(pattern, bits, strict=True))
         for pattern in patterns
@@ -350,7 +350,7 @@ def _shifted(value: ir.Expr, by: int, loc: Any) -> ir.Expr:
 
 
 def _span(value: Any) -> tuple[int, int] | None:
-    """First bit and width of nested slices of a signal."""
+    """First bit and width of nested slices of a signal; None for other values."""
     if isinstance(value, ast.Signal):
         return 0, len(value)
     if isinstance(value, ast.Slice):
@@ -362,7 +362,7 @@ def _span(value: Any) -> tuple[int, int] | None:
 
 
 def _field(name: str, form: Any, base: int, width: int) -> ir.Field:
-    """What *form*, the way in which Amaranth prints a value, says of its parts."""
+    """The field, with its parts, that *form*, Amaranth's format for printing it, describes."""
     whole = ir.Field(name, base, width)
     if isinstance(form, ast.Format.Enum):
         return ir.Field(name, base, width, enum=ir.Enum(form._name or "", dict(form._variants)))
@@ -397,7 +397,7 @@ def _underlying(form: Any) -> Any:
 
 
 def _states(signal: Any) -> ir.Enum | None:
-    """The states of a machine; a decoder of any other kind gives none."""
+    """The states of an FSM; None if the decoder of *signal* is of another kind."""
     members = {}
     for number in range(1 << min(len(signal), 10)):
         try:

@@ -1,7 +1,7 @@
 """Fields of elements of arrays of structures.
 
 Yosys knows no arrays of structures, so an array holds vectors, and a field of an element is some of
-its bits. In a loop these get a name, or what is put together there is a structure first.
+its bits. In a loop these bits get a name, or an element is assembled as a structure first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TARGET = re.compile(
 
 
 def _written(line: str) -> str:
-    """What *line* assigns to; empty if it assigns nothing."""
+    """The target of the assignment in *line*; empty if there is none."""
     found = _TARGET.match(line)
     return found[1] if found else ""
 
@@ -52,9 +52,9 @@ def _structures(c: Context) -> dict[str, Array]:
 
 
 def named_in_loop(c: Context, lines: list[str], loop: str) -> list[str]:
-    """The body of a loop, with names for the fields that it is about.
+    """The body of a loop, with names for the fields that it uses.
 
-    *loop* is its variable; what does not depend on it has no name here.
+    *loop* is its variable; fields that do not depend on it get no names here.
     """
     text = "\n".join(lines)
     arrays = _structures(c)
@@ -89,9 +89,9 @@ def named_in_loop(c: Context, lines: list[str], loop: str) -> list[str]:
 
 
 def without_copies(c: Context, body: list[str], others: list[str]) -> list[str]:
-    """*body* without arrays of which each element is read in its loop alone, by its name there.
+    """*body* without arrays whose elements are read only in their loops, by their names there.
 
-    *others* are the lines that stand beside it.
+    *others* are the other lines of the module.
     """
     text = "\n".join([*body, *others])
     arrays = {
@@ -108,7 +108,7 @@ def without_copies(c: Context, body: list[str], others: list[str]) -> list[str]:
 
 
 def sliced(c: Context, lines: list[str]) -> list[str]:
-    """*lines* with bits for fields of elements that have no name."""
+    """*lines* with bit ranges for fields of elements that have no name."""
     arrays = _structures(c)
     if not arrays:
         return lines
@@ -131,7 +131,7 @@ def sliced(c: Context, lines: list[str]) -> list[str]:
 
 
 def loosened(c: Context, hidden: set[ir.Var]) -> bool:
-    """Whether arrays had to be given up of which only some elements are declared."""
+    """Keep or give up arrays of which only some elements are declared; True if the plan changed."""
     known = len(c.plan.loose)
     for array in dict.fromkeys(array for array, _ in c.element.values()):
         count = sum(var in hidden for var in array.elements)

@@ -1,16 +1,16 @@
 """Expressions as text.
 
 Every operand is brought to the width of its context, so that no rule of SystemVerilog ever extends
-or cuts a value: what is read is what is meant, and no linter has a width to complain of. Where
-tools disagree, the form that all of them take is written:
+or cuts a value: the text means what it says, and linters find no width mismatch. Where tools
+disagree, the form that all of them accept is written:
 
 - ``8'(name)`` only extends, and only a plain name, a slice or a signed value: Verilator takes the
-  inner operators of other casts for too narrow, and to Yosys a cast that cuts still counts as wide
-  as what it cuts. A result of which only some bits are wanted gets a wire, and bits of that are
-  taken;
-- no cast right behind a prefix operator, which Yosys applies to the width of the cast;
+  inner operators of other casts for too narrow, and to Yosys a cast that cuts still has the width
+  of its operand. If only some bits of a result are needed, it gets a wire, and these bits of the
+  wire are taken;
+- no cast right after a prefix operator, which Yosys applies to the width of the cast;
 - ``>>>`` only inside a cast: beside an unsigned operand it would shift zeros in;
-- no bits of several fields of a structure inside of another one: Yosys takes others.
+- no bit range across fields of a structure within a structure: Yosys takes other bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEVEL = {
     "|": _OR, "^": _XOR, "&": _AND, "==": _EQUAL, "!=": _EQUAL, "<": _LESS, "<=": _LESS,
     ">": _LESS, ">=": _LESS, "<<": _SHIFT, ">>": _SHIFT, "+": _ADD, "-": _ADD, "*": _MULTIPLY,
 }
-_MANY = 3  # what is chosen from, for an index to say it better than conditions
+_MANY = 3  # alternatives from which on an index reads better than conditions
 _REDUCE = {"any": "|", "all": "&", "odd": "^"}
 _CAST = re.compile(r"\d+'\(")
 _NAME = re.compile(r"[A-Za-z_][\w.]*(\[[\w: +*-]+\])*$")
@@ -62,7 +62,7 @@ def range_of(width: int) -> str:
 
 
 def _like(value: ir.Expr, width: int) -> Raw:
-    """Something *width* bits wide that stands in the source where *value* stands."""
+    """A placeholder of *width* bits with the source location of *value*."""
     raw = Raw("", width)
     raw.loc = value.loc
     return raw
@@ -80,8 +80,8 @@ class Printer:
     enum_name:
         Name of the constant that stands for a value of an enumeration, or None.
     wire:
-        Declares a wire for a text of some width; given an expression too, after which the wire is
-        named; returns the name.
+        Declares a wire for a text of some width, named after the expression that it is given too;
+        returns the name.
     lists:
         Sizes of the arrays that signals are elements of.
 
@@ -90,7 +90,7 @@ class Printer:
     inline:
         Variables that are written as the expression that drives them.
     shared:
-        Expressions that have a wire of their own: its name.
+        Expressions that have a wire of their own -> its name.
     seen:
         Bits of each variable and shared expression that were written so far, as masks.
     """
@@ -119,7 +119,7 @@ class Printer:
         return self._text(value, width, enum)[0]
 
     def condition(self, value: ir.Expr) -> str:
-        """Whether *value* is not zero."""
+        """Condition that *value* is not zero."""
         if value.width == 1:
             return self.full(value)
         return f"{self._inside(self._text(value, value.width), _EQUAL)} != " + constant(
@@ -173,11 +173,11 @@ class Printer:
         return path, lo, field
 
     def _within(self, var: ir.Var, lo: int, width: int) -> str:
-        """What stands behind the name of *var* for some of its bits."""
+        """The suffix that selects some of its bits after the name of *var*."""
         path, start, field = self._smallest(var, lo, width)
         if (start, width) == (0, field.width):
             return path
-        if field.fields:  # bits of a structure inside of another one are others to Yosys
+        if field.fields:  # Yosys takes other bits of a structure within a structure
             path, start = "", lo
         return f"{path}[{start}]" if width == 1 else f"{path}[{start + width - 1}:{start}]"
 
@@ -189,7 +189,7 @@ class Printer:
         self.seen[value] = self.seen.get(value, 0) | ((1 << width) - 1) << lo
 
     def is_element(self, part: ir.Part) -> bool:
-        """Whether *part* is one of a variable or of a field of it, and never leaves it."""
+        """Return True if *part* is of a variable or a field of it, and always within that."""
         found = self._base(part)
         if found is None or part.value.width == 1:
             return False
@@ -235,7 +235,7 @@ class Printer:
         return text[0] if text[1] > level else f"({text[0]})"
 
     def _unary_operand(self, text: Text) -> str:
-        """*text* behind a prefix operator."""
+        """*text* as the operand of a prefix operator."""
         inner = self._inside(text, _UNARY)
         return f"({inner})" if _CAST.match(inner) else inner
 
@@ -250,7 +250,7 @@ class Printer:
         return f"{want}'({text[0]})", _ATOM
 
     def _low(self, text: Text, value: ir.Expr, have: int, want: int, lo: int = 0) -> Text:
-        """*want* bits of a *text* that is *have* bits wide: of a wire that is made for it."""
+        """*want* bits of a *text* that is *have* bits wide, through a wire made for it."""
         if have == want:
             return text
         key = text[0], have
@@ -334,7 +334,7 @@ class Printer:
         return self._fit(bits, own, width, False)
 
     def _narrowed(self, value: ir.Expr, lo: int, width: int) -> ir.Expr | None:
-        """Bits of *value* as an expression on bits of its operands, where each bit has its own."""
+        """Bits of *value* as an expression on the same bits of its operands; None if impossible."""
 
         def cut(operand: ir.Expr) -> ir.Expr:
             return ir.slice_of(ir.Cast(operand, value.width, False), lo, width)
@@ -425,7 +425,7 @@ class Printer:
         return text, _TERNARY if arms else _UNARY
 
     def _indexed(self, value: ir.Choice, width: int) -> Text | None:
-        """A choice among all elements of an array by their numbers as what it is."""
+        """A choice among all elements of an array by number as an index; None for other choices."""
         test = value.test
         names: list[str] = []
         for number, (patterns, inner) in enumerate(value.cases):
@@ -439,7 +439,7 @@ class Printer:
         return f"{words[0]}[{self.full(test)}]", _ATOM
 
     def matches(self, test: ir.Expr, pattern: str, enum: ir.Enum | None = None) -> str:
-        """Whether *test* fits one bit pattern."""
+        """Condition that *test* matches one bit pattern."""
         wide = len(pattern)
         text = self._text(test, wide)
         value = int(pattern.replace("-", "0"), 2)
@@ -470,7 +470,7 @@ class Printer:
         if op in ("&", "|", "^"):
             return self._bitwise(value, width)
         if op == "+" and isinstance(left, ir.Const) and not left.value:
-            return self._operand(right, width)  # where a sum of a list begins
+            return self._operand(right, width)  # the start value of a sum
         if op in ("+", "-", "*"):
             level = _LEVEL[op]
             first, second = self._operand(left, width), self._operand(right, width)
@@ -493,7 +493,7 @@ class Printer:
         return self._fit(self._comparison(value), 1, width, False)
 
     def _operand(self, value: ir.Expr, width: int, enum: ir.Enum | None = None) -> Text:
-        """*value* beside an operator: a structure as the vector that it is."""
+        """*value* as an operand of an operator, a structure cast to a vector."""
         text = self._text(value, width, enum)
         lo, base = 0, value
         if isinstance(base, ir.Slice):
@@ -514,7 +514,7 @@ class Printer:
         words = []
         for arg in value.args:
             text, binds = self._operand(arg, own)
-            # Operators of different kinds side by side: parentheses, whatever the tables say.
+            # Parentheses between operators of different kinds, whatever their precedence.
             loose = binds != level and binds <= _LESS
             words.append(f"({text})" if loose else text)
         return self._fit((f" {op} ".join(words), level), own, width, False)

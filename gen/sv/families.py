@@ -1,7 +1,7 @@
-"""Modules of one class that differ in numbers only, as one module with parameters.
+"""Merge modules of one class that differ only in numbers into one module with parameters.
 
-Every number that differs must be one of the integers that the class was made with, or follow from
-one for each of the modules: then putting the parameters in gives back their texts.
+Every number that differs must be one of the integers that the class was made with, or derived from
+one, in the same way in all modules: then inserting the parameters gives back their texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PORT = re.compile(r"    (input |output) (\S.*?) +(\w+,?)((?: *//.*)?)$")
 
 @dataclass(frozen=True)
 class Member:
-    """A module: the text, and the integers that it was made with by the names of parameters."""
+    """A module: the text, and the integers that it was made with, by name of the parameter."""
 
     text: str
     made_with: Mapping[str, int]
@@ -42,7 +42,7 @@ class One:
 
 
 def made_with(module: ir.Module) -> dict[str, int]:
-    """The integers that a component was made with; of a shape the bits of its payload."""
+    """The integers that a component was made with; for a shape, the width of its payload."""
     found: dict[str, int] = {}
     if module.origin is None:
         return found
@@ -57,7 +57,7 @@ def made_with(module: ir.Module) -> dict[str, int]:
 
 
 def unified(members: Sequence[Member]) -> list[One]:
-    """Modules that stand for all of *members*, whose numbers are the keys of their values."""
+    """Modules that stand for all of *members*; the keys of their `values` index *members*."""
     groups: dict[object, list[int]] = defaultdict(list)
     for number, member in enumerate(members):
         key = _skeleton(member.text), tuple(member.made_with)
@@ -69,7 +69,7 @@ def unified(members: Sequence[Member]) -> list[One]:
 
 
 def _code(line: str) -> tuple[str, str]:
-    """A line apart from the comment that it ends in or is."""
+    """Split a line into code and comment."""
     if line.lstrip().startswith("//"):
         return "", line
     code, mark, note = line.partition("  // ")
@@ -101,7 +101,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _family(members: Sequence[Member], group: list[int]) -> list[One]:
-    """*group*, all of one skeleton, as few modules as possible."""
+    """Merge *group*, all of one skeleton, into as few modules as possible."""
     first = members[group[0]]
     if len(group) == 1:
         return [One(first.text, {group[0]: {}})]
@@ -112,7 +112,7 @@ def _family(members: Sequence[Member], group: list[int]) -> list[One]:
     ]
     text = None if "" in said else _rewritten(first.text, said)
     if text is None:
-        # Those that agree on what no parameter explains may still be one.
+        # Members that agree on the numbers that no parameter explains may still be merged.
         apart: dict[object, list[int]] = defaultdict(list)
         for place, number in enumerate(group):
             apart[tuple(
@@ -145,11 +145,11 @@ _DERIVED: dict[str, tuple[Callable[[int], int], str]] = {
     "{}_COUNT_BITS": (lambda value: _bits(value + 1), "$clog2({} + 1)"),
     "{}_MASK": (lambda value: 1 << value if value < _INT_BITS else -1, "1 << {}"),
 }
-"""What numbers may be of a parameter, with the names and definitions of what follows from it."""
+"""Values derived from a parameter: name -> function, and definition in SystemVerilog."""
 
 
 def _terms(made: Sequence[Mapping[str, int]]) -> dict[tuple[int, ...], str]:
-    """Values in each module -> the parameter, or what follows from it, that has these values."""
+    """Values in each module -> the parameter, or value derived from it, that has these values."""
     found: dict[tuple[int, ...], str] = {}
     for form, (value, _) in _DERIVED.items():
         for name in made[0]:
@@ -161,7 +161,7 @@ def _terms(made: Sequence[Mapping[str, int]]) -> dict[tuple[int, ...], str]:
 
 
 def _rewritten(text: str, said: Sequence[str | None]) -> str | None:
-    """*text* with terms in the place of numbers; None if one would not fit there."""
+    """*text* with terms in place of numbers; None if one would not be legal there."""
     terms = iter(said)
     fits = True
 
@@ -186,7 +186,7 @@ def _rewritten(text: str, said: Sequence[str | None]) -> str | None:
 
 
 def _with_parameters(text: str, values: Mapping[str, int]) -> str:
-    """*text* with its parameters in the head, and the ports below one another."""
+    """*text* with its parameters in the head, and the ports aligned."""
     rows = [f"    parameter int {name} = {value}" for name, value in values.items()]
     for form, (_, means) in list(_DERIVED.items())[1:]:
         for name in values:

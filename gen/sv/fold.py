@@ -1,4 +1,4 @@
-"""Which signals and expressions are written in the place where they are used, which get a wire."""
+"""Decide which signals and expressions are written inline where used, and which get a wire."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gen.sv.expressions import Raw
 
 __all__ = ["fold", "share"]
 
-_SMALL = 4  # operators that an expression may have to be written in the place of a signal
+_SMALL = 4  # most operators of an expression that is written in place of a signal
 
 
 def _size(expr: ir.Expr) -> int:
@@ -65,7 +65,7 @@ def fold(c: Context) -> None:
         passed = not uses and elsewhere == 1 and _size(stmt.rhs) <= _SMALL
         if private or passed or (not var.name and _size(stmt.rhs) <= 2):
             _in_place(c, var, stmt)
-    # What a child or a memory gives and one statement copies goes there directly.
+    # An output of a child or memory that one statement copies drives its target directly.
     for var, stmt in list(sole.items()):
         given = stmt.rhs
         if (
@@ -96,7 +96,7 @@ def fold(c: Context) -> None:
 
 
 def _in_lists(c: Context) -> set[ir.Var]:
-    """What is passed to a submodule as a part of an array."""
+    """Signals that are passed to a submodule as part of an array."""
     return {
         var
         for _, written in c.children.values() for _, elements in written.ports
@@ -142,7 +142,7 @@ def _row_in_place(c: Context, memory: ir.Memory, port: ir.ReadPort, data: ir.Var
 
 
 def share(c: Context) -> None:
-    """Give expressions that occur more than once, or of which bits are taken, a wire."""
+    """Give a wire to expressions that occur more than once, or of which bits are taken."""
     count: Counter[ir.Expr] = Counter()
     order: dict[ir.Expr, None] = {}
     cut: set[ir.Expr] = set()

@@ -1,4 +1,4 @@
-"""The head of a module: what its source says of it, ports, constants, declarations."""
+"""The head of a module: its docstring, ports, constants, declarations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["NAME", "constant_lines", "declaration_lines", "head_lines", "initial
            "join_lines"]
 
 NAME = "@NAME@"
-"""Stands for the name of the module, which depends on which other modules have the same text."""
+"""Placeholder for a module's name, which depends on which other modules have the same text."""
 
 
 def head_lines(c: Context) -> list[str]:
@@ -106,7 +106,7 @@ def declaration_lines(c: Context) -> list[str]:
 
 
 def join_lines(c: Context) -> list[str]:
-    """What joins ports of the top that are a list to arrays."""
+    """Assignments between ports of the top that form a list and their arrays."""
     lines = []
     for array, out in c.joined:
         ports = [c.port_name(var) for var in reversed(array.elements)]
@@ -116,9 +116,9 @@ def join_lines(c: Context) -> list[str]:
 
 
 def initial_lines(c: Context) -> list[str]:
-    """What registers and memories hold after power-on.
+    """A block that sets the values of registers and memories after power-on.
 
-    It stands in a block of its own: Verilator warns of a register with a value in its declaration.
+    Declarations hold no values, since Verilator warns of a register that has one there.
     """
     parts = [[f"    {line}"] for (line,) in c.starts(c.registers(), "=")]
     parts += [[line] for memory in c.memories for line in array_start(c, memory)]

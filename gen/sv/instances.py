@@ -81,7 +81,7 @@ def instance_lines(c: Context) -> list[str]:
 
 
 def _named(c: Context, name: str, scopes: dict[str, tuple[str, str]]) -> tuple[str, str]:
-    """How an instance is called in the text, and its path in the design."""
+    """Name of an instance in the text, and its path once loops are unrolled."""
     if name not in c.listed:
         here = c.taken.new(name)
         return here, here
@@ -110,11 +110,11 @@ def _add(
 
 
 def _as_one(c: Context, stem: str, members: Sequence[tuple[list[_Port], Item]]) -> Item | None:
-    """The instances of a list as one item, or None.
+    """The instances of a list as one item; None if they differ in more than their numbers.
 
-    If they differ in more than their numbers, what is connected to them is kept under its own
-    name at the next attempt; what is called differently even then is put side by side in an array.
-    If that does not help, the list is written one by one.
+    In that case the signals connected to them keep their own names in the next attempt; if the
+    names still differ, the signals are put side by side in an array. If that does not help, the
+    instances are written one by one.
     """
     numbers = {name: number for name, (s, number) in c.listed.items() if s == stem}
     assert len(numbers) == len(members)
@@ -143,8 +143,8 @@ def _is_plain(port: _Port) -> bool:
 
 
 def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) -> list[str]:
-    """Connect the list *stem* to arrays where its elements are connected to what is none; what
-    joins the two.
+    """Connect the list *stem* through new arrays where its connections form none; returns the
+    assignments to and from these arrays.
     """
     members = {
         c.listed[child.name][1]: child
@@ -177,7 +177,7 @@ def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) ->
 
 
 def _outside(c: Context, port: tuple[ir.Var, ...], child: ir.Module) -> str:
-    """What a port of *child* is connected to."""
+    """Expression that a port of *child* is connected to."""
     words = compressed([_signal(c, var, child) for var in reversed(port)], c.lists)
     return words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
 
@@ -193,7 +193,7 @@ def _signal(c: Context, var: ir.Var, child: ir.Module) -> str:
 
 
 def _rows(child: ir.Module, ports: Sequence[_Port]) -> list[list[str]]:
-    """The connections in rows: one for an interface; those of one or two signals share theirs."""
+    """The connections in rows: one for each interface; those of one or two signals share rows."""
     group = {var: _group(path) for path, var, _ in child.members}
     alone = Counter(group.values())
     rows: list[list[str]] = [[]]

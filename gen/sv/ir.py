@@ -26,7 +26,7 @@ Patterns: TypeAlias = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Enum:
-    """Names of values: a class of the source, or the states of a machine (then without a name)."""
+    """Names of values: a class of the source, or the states of an FSM (then without a name)."""
 
     name: str
     members: Mapping[int, str]
@@ -43,7 +43,7 @@ class Field:
     enum: Enum | None = None
 
     def key(self) -> tuple[Any, ...]:
-        """Equal for structures that one type can stand for."""
+        """Equal for structures that can share one type."""
         return tuple((f.name, f.width, f.key()) for f in self.fields)
 
 
@@ -69,8 +69,8 @@ class Const(Expr):
 class Var(Expr):
     """A signal; `serial` grows with each that the source makes, and is -1 if the writer made it.
 
-    It is called *name*, or one of the names *longer* where another one is; empty if the source does
-    not say. Those that have one *site* were made by the same calls.
+    Its name is *name*, or one of *longer* where that is taken; empty if the source has none.
+    Signals of one *site* were made by the same calls.
     """
 
     __slots__ = ("enum", "fields", "init", "longer", "name", "reset_less", "serial", "site")
@@ -109,7 +109,7 @@ class Op(Expr):
 
 
 class Cast(Expr):
-    """`value` cut to, or extended by its own sign to `width` bits, which then read as `signed`."""
+    """`value` cut or, by its own sign, extended to `width` bits, which then read as `signed`."""
 
     __slots__ = ("value",)
 
@@ -158,7 +158,7 @@ class Choice(Expr):
 
     @property
     def ternary(self) -> tuple[Expr, Expr] | None:
-        """What is chosen if `test` is not zero and if it is, for a choice between two."""
+        """Values for `test` not zero and for zero, if the choice is one between two; else None."""
         if len(self.cases) == 2:
             (patterns, no), (rest, yes) = self.cases
             if rest is None and patterns == ("0" * self.test.width,):
@@ -178,7 +178,7 @@ class Cat(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Assign:
-    """`rhs` to `lhs`: a variable, a slice of one, several of these side by side, or a choice."""
+    """Assigns `rhs` to `lhs`: variable, slice of one, concatenation of these, or a choice."""
 
     lhs: Expr
     rhs: Expr
@@ -196,14 +196,14 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Switch:
-    """The body of the first case that fits."""
+    """Executes the body of the first case that fits."""
 
     test: Expr
     cases: tuple[Case, ...]
     loc: Location | None = None
 
     def with_bodies(self, new: Callable[[tuple[Stmt, ...]], Iterable[Stmt]]) -> Switch:
-        """The same choice of what *new* makes of each body."""
+        """The same switch with *new* applied to each body."""
         cases = (Case(case.patterns, tuple(new(case.body)), case.loc) for case in self.cases)
         return Switch(self.test, tuple(cases), self.loc)
 
@@ -213,7 +213,7 @@ Stmt: TypeAlias = Assign | Switch
 
 @dataclass(frozen=True, eq=False)
 class ReadPort:
-    """Of a memory; `transparent` names the write ports whose data it passes on in their cycle."""
+    """Read port of a memory; it forwards same-cycle data of the write ports `transparent`."""
 
     addr: Expr
     data: Expr
@@ -224,7 +224,7 @@ class ReadPort:
 
 @dataclass(frozen=True, eq=False)
 class WritePort:
-    """Of a memory; each bit of `enable` writes an equal part of the row."""
+    """Write port of a memory; each bit of `enable` writes an equal part of the row."""
 
     addr: Expr
     data: Expr
@@ -243,7 +243,7 @@ class Memory:
     writes: tuple[WritePort, ...]
 
     def inputs(self) -> Iterator[Expr]:
-        """What its ports look at."""
+        """Expressions that its ports read: addresses, enables and data to write."""
         for port in self.reads:
             yield from (port.addr, port.enable)
         for write in self.writes:
@@ -323,7 +323,7 @@ def _mask(lo: int, width: int) -> int:
 
 
 def reads(expr: Expr, into: dict[Var, int]) -> dict[Var, int]:
-    """Add the bits of variables that *expr* looks at, as masks."""
+    """Add the bits of variables that *expr* reads, as masks."""
     lo, value = 0, expr
     while isinstance(value, Slice):
         lo, value = lo + value.lo, value.value
@@ -336,7 +336,7 @@ def reads(expr: Expr, into: dict[Var, int]) -> dict[Var, int]:
 
 
 def variables(expr: Expr) -> dict[Var, int]:
-    """The variables that *expr* looks at, with masks of the bits."""
+    """The variables that *expr* reads, with masks of the bits."""
     return reads(expr, {})
 
 
@@ -367,7 +367,7 @@ def targets(lhs: Expr) -> Iterator[tuple[Var, int, int]]:
 
 
 def lhs_reads(lhs: Expr, into: dict[Var, int]) -> None:
-    """Add what decides where an assignment to *lhs* goes."""
+    """Add the bits that select the target of an assignment to *lhs*."""
     if isinstance(lhs, Part):
         reads(lhs.offset, into)
         lhs_reads(lhs.value, into)
@@ -398,7 +398,7 @@ def writes(stmt: Stmt) -> dict[Var, int]:
 
 
 def replaced(expr: Expr, new: Callable[[Expr], Expr | None], done: dict[Expr, Expr]) -> Expr:
-    """*expr* with what *new* gives in the place of its parts; *done* keeps what was made."""
+    """*expr* with parts replaced by *new* (None keeps a part); *done* caches the results."""
     if expr in done:
         return done[expr]
 

@@ -1,4 +1,4 @@
-"""Lines that are not too long."""
+"""Keep the lines of the text within their width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = 100
 
 
 def fits(line: str) -> bool:
-    """Whether *line* is short enough, also with any other number of two digits in brackets."""
+    """Return True if *line* is short enough, even with two digits for each one-digit index."""
     return max(len(line), len(re.sub(r"\[\d\]", "[00]", line))) <= WIDTH
 
 
@@ -37,7 +37,7 @@ def packed(start: str, words: list[str], end: str) -> list[str]:
     return [*lines, line.rstrip()]
 
 
-_BETWEEN = "\v"  # words of a line that is packed when it is known how long they are
+_BETWEEN = "\v"  # separates words of a line that is packed once their lengths are known
 
 
 def short_ones(lines: list[str]) -> list[str]:
@@ -58,7 +58,7 @@ def short_ones(lines: list[str]) -> list[str]:
 
 
 def enclosed(head: str, lines: list[str]) -> list[str]:
-    """Simple statements behind *head*: on its line if they fit there."""
+    """*head* with simple statements: on one line if they fit, else in ``begin`` and ``end``."""
     inside = short_ones(lines)
     if len(inside) == 1:
         text = inside[0].strip()
@@ -71,12 +71,12 @@ def enclosed(head: str, lines: list[str]) -> list[str]:
 
 
 def row(start: str, words: list[str], end: str) -> str:
-    """What `wrapped` makes `packed` lines of."""
+    """A line that `wrapped` turns into `packed` lines."""
     return _BETWEEN.join([start, *words, end])
 
 
 def wrapped(lines: Iterable[str]) -> Iterator[str]:
-    """*lines* without any that is too long."""
+    """*lines* with those wrapped that are too long."""
     for line in lines:
         if _BETWEEN in line:
             start, *words, end = line.split(_BETWEEN)

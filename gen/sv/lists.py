@@ -1,6 +1,6 @@
-"""Lists of the source as arrays: which signals of a module are the elements of one.
+"""Lists of the source as arrays: find the signals of a module that are the elements of one.
 
-A list is one by its place in a signature (``link[0].tx``), by the numbers of equal submodules
+A list is found by its place in a signature (``link[0].tx``), by the numbers of equal submodules
 (``fsm_0``, ``fsm_1``), or because one statement of the source made all of its signals.
 """
 
@@ -40,7 +40,7 @@ class Array:
         return f" {ranges}" + (f"[{self.width - 1}:0]" if self.width > 1 else "")
 
     def names(self) -> list[str]:
-        """What its elements are called, in their order."""
+        """Names of its elements, in order."""
         return [
             self.name + "".join(f"[{index}]" for index in indices)
             for indices in itertools.product(*map(range, self.dims))
@@ -49,22 +49,22 @@ class Array:
 
 @dataclass
 class Plan:
-    """What earlier attempts at a module have shown.
+    """Findings of earlier attempts at a module.
 
     Attributes
     ----------
     loose:
         Signals that are in no array.
     kept:
-        Signals that are not written in place of their names, so that equal instances stay equal.
+        Signals that keep their names and are not inlined, so that equal instances stay equal.
     chained:
         Those of `loose` that depend on one another.
     beside:
-        Stems of submodules that are connected to arrays of what is none.
+        Stems of submodules that are connected through arrays made for that.
     apart:
         Stems of submodules that are written one by one.
     flat:
-        Whether ports of the top are used by their own names only.
+        True if ports of the top are used by their own names only.
     """
 
     loose: set[ir.Var] = field(default_factory=set)
@@ -85,7 +85,7 @@ def _like(var: ir.Var) -> tuple[object, ...]:
 def _arrays(
     found: Iterable[_Named], allowed: Callable[[ir.Var], bool]
 ) -> list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]]:
-    """Groups of equal names that fill a box of numbers: name, its size, signals in order."""
+    """Groups of equal names whose indices fill a box: name, sizes, signals in order."""
     groups: dict[tuple[str, ...], dict[tuple[int, ...], ir.Var]] = defaultdict(dict)
     for name, indices, var in found:
         if indices:
@@ -110,7 +110,7 @@ def of_members(
     members: Iterable[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...], ir.Var]],
     allowed: Callable[[ir.Var], bool],
 ) -> list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]]:
-    """Lists among members: each has a name and numbers before its path, which may hold more."""
+    """Lists among members; each has a name and numbers before its path, which may add more."""
     return _arrays(
         (
             (
@@ -146,7 +146,7 @@ def made_together(
 
 
 def numbered(names: Mapping[str, object]) -> dict[str, tuple[str, int]]:
-    """Of names that end in numbers and stand for equal things: stem and number, from 0 on."""
+    """Names with consecutive numbers that stand for equal things -> stem, and number from 0."""
     stems: dict[str, dict[int, str]] = defaultdict(dict)
     for name in names:
         if match := re.fullmatch(r"(.*\D)_(0|[1-9]\d*)", name):
@@ -167,7 +167,7 @@ def common(names: Sequence[str]) -> str:
 
 
 def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """*words*, most significant first, with the name of a list where all of it stands."""
+    """*words*, most significant first, with the name of a list in place of all its elements."""
     found = list(words)
     while True:
         shorter = _compressed(found, dims)
@@ -177,7 +177,7 @@ def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> lis
 
 
 def ranges(words: Sequence[str]) -> list[str]:
-    """*words*, most significant first, with a range where elements follow one another."""
+    """*words*, most significant first, with a range in place of consecutive elements."""
     made: list[str] = []
     for word in words:
         match = re.fullmatch(r"(\w+)\[(\d+)\]", word)

@@ -1,8 +1,8 @@
 """Text that repeats for each element of a list, written once in a loop.
 
-A loop is made of pieces of text that are equal but for numbers, where every number is a constant or
-grows by a constant from one piece to the next: ``unrolled`` gives back the pieces, so a loop says
-what they said. Numbers are those in brackets, sized decimal ones and values of parameters.
+A loop is made of pieces of text that are equal except for numbers, where every number is constant
+or grows by a constant from one piece to the next: ``unrolled`` gives back the pieces, so a loop has
+their meaning. Numbers are those in brackets, sized decimal ones and values of parameters.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Dims: TypeAlias = Mapping[str, tuple[int, ...]]
 """Sizes of the arrays of a module by their names."""
 
 Taken: TypeAlias = Callable[[str], bool]
-"""Whether a name means something already."""
+"""Tells if a name is taken."""
 
 _SLOT = re.compile(r"\[(\d+):(\d+)\]|\[(\d+)\]|\b(\d+)'d(\d+)\b|(?<=[A-Z]\()(\d+)(?=\))")
-_PERIOD = 48  # statements that may stand in a loop
+_PERIOD = 48  # most statements in the body of a loop
 _GENERATED, _PROCEDURAL = "ijhg", "kmnq"
 
 
 @dataclass(frozen=True)
 class _Slot:
-    """A number in a text: it has `width` bits or is the start of so many; ``a`` times the variable
-    of a loop is added for each of `terms`, which hold ``a`` and the number of the loop.
+    """A number in a text: a literal of `width` bits, the low index of a `width`-bit slice, or a
+    parameter. For each of `terms`, ``a`` and the number of a loop, it has a term ``a * variable``.
     """
 
     kind: str
@@ -77,11 +77,11 @@ class Item:
     pieces, values:
         The text, with a slot for each of the values.
     notes:
-        Lines of comment, each with the number of lines above it that are none.
+        Comment lines, each with the number of code lines above it.
     sizes:
-        How often each loop around it runs, the inner ones first.
+        Iterations of each loop around it, the inner ones first.
     place:
-        Where its first piece stood.
+        Position of its first piece among the statements.
     """
 
     pieces: tuple[str | _Slot, ...]
@@ -92,7 +92,7 @@ class Item:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for those that may be one loop."""
+        """Equal for items that may form one loop."""
         return self.pieces, self.sizes
 
     def body(self, names: Sequence[str]) -> list[str]:
@@ -108,7 +108,7 @@ class Item:
         return lines
 
     def lines(self, dims: Dims, taken: Taken | None = None) -> list[str]:
-        """The text, with loops of a procedure around it."""
+        """The text, with procedural loops around it."""
         names = _free(_PROCEDURAL, [self], taken)[: len(self.sizes)][::-1] if self.sizes else []
         lines = self.body(names)
         for name, size in zip(names, self.sizes, strict=False):
@@ -117,7 +117,7 @@ class Item:
 
 
 def parsed(lines: Sequence[str], place: int = 0) -> Item:
-    """*lines* with their numbers apart."""
+    """Parse *lines* into text and numbers."""
     notes: list[tuple[int, str]] = []
     code: list[str] = []
     for line in lines:
@@ -170,7 +170,7 @@ def unrolled(item: Item) -> list[list[str]]:
 
 
 def _steps(one: Item, other: Item) -> tuple[int, ...] | None:
-    """How much the numbers grow from *one* to *other*; None if the two are not of one loop."""
+    """Steps of the numbers from *one* to *other*; None if the two cannot be in one loop."""
     said = {note for _, note in one.notes}
     if one.key != other.key or any(note not in said for _, note in other.notes):
         return None
@@ -194,9 +194,9 @@ def _worth(item: Item, size: int, least: int) -> bool:
 
 
 def rolled(items: Sequence[Item], *, least: int = 3, flat: bool = False) -> list[Item]:
-    """*items*, whose order means nothing, with loops of *least* elements or many lines.
+    """*items*, whose order does not matter, with loops of *least* elements, or fewer long ones.
 
-    If they are to be *flat*, there are no loops in loops.
+    With *flat*, loops are not nested.
     """
     left = list(items)
     while True:
@@ -205,7 +205,7 @@ def rolled(items: Sequence[Item], *, least: int = 3, flat: bool = False) -> list
             groups[item.key].append(item)
         made: list[Item] = []
         for group in groups.values():
-            # Of elements with two numbers the second one may be the one that runs longer.
+            # Of elements with two numbers, the second one may give the longer loops.
             turned = sorted(group, key=lambda item: item.values[::-1])
             one, other = _runs(group, least), _runs(turned, least)
             made += one if len(one) <= len(other) else other
@@ -239,13 +239,13 @@ def _runs(items: Sequence[Item], least: int) -> list[Item]:
 
 
 def aligned(items: Sequence[Item]) -> bool:
-    """Whether *items* in their order are equal, or may be one loop."""
+    """Return True if *items*, in their order, are equal or can be one loop."""
     steps = [_steps(one, other) for one, other in pairwise(items)]
     return None not in steps and len(set(steps)) <= 1
 
 
 def _joined(items: Sequence[Item]) -> Item:
-    """Several items without loops one below the other, as one."""
+    """Join several items without loops into one, one below the other."""
     pieces: list[str | _Slot] = []
     notes: list[tuple[int, str]] = []
     above = 0
@@ -260,7 +260,7 @@ def _joined(items: Sequence[Item]) -> Item:
 
 
 def _sequence(items: list[Item], longest: int) -> list[Item]:
-    """Statements in their order, with loops where up to *longest* of them follow one another."""
+    """Statements in their order, with loops where runs of up to *longest* statements repeat."""
     made: list[Item] = []
     keys = [hash(item.key) for item in items]
     at = 0
@@ -288,7 +288,7 @@ def _sequence(items: list[Item], longest: int) -> list[Item]:
 
 
 def _repeats(items: Sequence[Item], at: int, period: int) -> tuple[int, tuple[int, ...]]:
-    """How often the *period* items at *at* follow one another, and how their numbers grow."""
+    """Number of repetitions of the *period* items at *at*, and the steps of their numbers."""
     size, steps = 1, None
     while at + (size + 1) * period <= len(items):
         found: list[int] = []
@@ -309,8 +309,8 @@ def _repeats(items: Sequence[Item], at: int, period: int) -> tuple[int, tuple[in
 def repeated(
     parts: Sequence[Sequence[str]], dims: Dims, taken: Taken
 ) -> list[tuple[int, int, list[str]]]:
-    """Those of *parts* that repeat as they follow one another: the place of the first one, how many
-    there are, and the loop.
+    """Runs of *parts* that can be written as a loop: index of the first part, number of parts, and
+    the loop.
     """
     items = [parsed(part, place) for place, part in enumerate(parts)]
     return [
@@ -341,7 +341,7 @@ _ZERO = r"'0|\d+'[dbh]0+"
 
 
 def _whole(line: str, name: str, size: int, dims: Dims) -> str | None:
-    """*line* for all elements of an array at once, if it says the same of each."""
+    """*line* as one assignment to a whole array, if it does the same for each element."""
     match = re.fullmatch(
         rf"(\s*(?:assign )?)(\w+)((?:\[\w+\])*)\[{name}\] (<?=) "
         rf"(?:({_ZERO})|(\w+)((?:\[\w+\])*)\[{name}\]);( *//.*)?",
@@ -366,7 +366,7 @@ def _whole(line: str, name: str, size: int, dims: Dims) -> str | None:
 
 
 def _loop(lines: list[str], name: str, size: int, dims: Dims) -> list[str]:
-    """A loop of a procedure around *lines*."""
+    """A procedural loop around *lines*."""
     if len(lines) == 1 and (whole := _whole(lines[0], name, size, dims)):
         return [whole]
     indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
@@ -386,7 +386,7 @@ def looped(
 ) -> list[str]:
     """Items of a module as lines: neighbours of equal size share a loop.
 
-    *scope* names a loop with a body; *inside* rewrites the body of one with a variable.
+    *scope* names a loop by its body; *inside* rewrites a body, given the variable of the loop.
     """
     names = _free(_GENERATED, items, taken)
     left: list[_Left] = []
@@ -414,7 +414,7 @@ def _nested(
     inner: bool = False,
 ) -> list[str]:
     lines: list[str] = []
-    if inner:  # whose order means nothing
+    if inner:  # their order does not matter
         left = sorted(left, key=lambda each: each[1][::-1])
     at = 0
     while at < len(left):

@@ -15,7 +15,7 @@ def array_line(c: Context, memory: ir.Memory) -> str:
 
 
 def array_start(c: Context, memory: ir.Memory) -> list[str]:
-    """Its contents at the start."""
+    """Statements that set the initial contents of *memory*."""
     array = c.array(memory)
     rows = [*memory.init, *[0] * (memory.depth - len(memory.init))]
     if any(rows):

@@ -1,8 +1,8 @@
-"""Two modules side by side, as one question about logic without registers.
+"""Compare two modules, as one question about logic without registers (a miter).
 
-Registers and memories of both are cut out. What the registers hold is one unknown on both sides,
-and what they will hold must be equal. A memory holds the same on both sides: reads of one address
-are equal, and at any one address the writes must leave the same.
+Registers and memories of both are cut out. The states of matched registers are the same free input
+on both sides, and their next states must be equal. Contents of a memory are the same on both sides:
+reads of one address are equal, and writes must leave equal data at any one address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gen.sv.netlists import Bits, Cell, Constant, Module, Slice, joined, part_of
 __all__ = ["PREPARE", "Miter", "MiterError", "miter"]
 
 PREPARE = ("proc -norom", "opt_expr -keepdc", "memory_collect", "dffunmap")
-"""What Yosys does to a module before it is cut."""
+"""Passes of Yosys on a module before it is cut."""
 
 
 class MiterError(Exception):
@@ -31,9 +31,9 @@ class _Memory:
     Attributes
     ----------
     clocked:
-        Reads with a register, and which register that is.
+        Clocked read ports -> number of their register.
     transparent:
-        Of each read the writes of the same clock that it sees.
+        Clocked read ports -> write ports whose data they see at the same clock edge.
     """
 
     width: int
@@ -46,7 +46,7 @@ class _Memory:
     transparent: dict[int, list[int]] = field(default_factory=dict)
 
     def row(self, number: int) -> str:
-        """What a row holds at the start."""
+        """Initial value of a row."""
         end = len(self.start) - number * self.width
         return self.start[max(0, end - self.width) : end].rjust(self.width, "x")
 
@@ -58,9 +58,9 @@ class _Cut:
     Attributes
     ----------
     lines:
-        Of its text.
+        Lines of its text.
     states:
-        Where the bits of a wire are held: first bit, width, register and the first bit of that.
+        Wire -> registers that hold its bits: first bit, width, register and first bit of that.
     starts:
         Initial values of the bits of wires.
     """
@@ -75,7 +75,7 @@ class _Cut:
     clocks: set[Bits] = field(default_factory=set)
 
     def held(self, bits: Bits, what: str) -> list[tuple[int, int, int]]:
-        """Registers, first bits and widths of what holds *bits*, the lowest first."""
+        """Registers that hold *bits*, the lowest first, each with first bit and width."""
         found = []
         for piece in self.module.source(bits):
             if isinstance(piece, Constant):
@@ -93,13 +93,13 @@ class _Cut:
         return found
 
     def start(self, register: int, first: int, width: int) -> str:
-        """What bits of a register hold at the start, the lowest one first."""
+        """Initial values of bits of a register, the lowest one first."""
         return "".join(self.starts.get((f"\\state:{register}", first + n), "x")
                        for n in range(width))
 
 
 def _cut(module: Module) -> _Cut:
-    """*module* with ports in the place of all that holds state."""
+    """*module* with ports in place of registers and memories."""
     made = _Cut(module, list(module.logic))
     for cell in module.state:
         if cell.type == "$dff":
@@ -184,7 +184,7 @@ def _cut_memory(made: _Cut, cell: Cell) -> None:
 
 
 def _clocked_read(made: _Cut, cell: Cell, name: str, number: int, value: Bits) -> int:
-    """A read with a register, which holds *value*; the number of the register."""
+    """Cut a read port whose register holds *value*; returns the number of the register."""
     if not _flag(cell, "RD_CLK_POLARITY", number):
         raise MiterError(f"{name} has a falling clock")
     for port in ("RD_ARST", "RD_SRST"):
@@ -256,7 +256,7 @@ class Miter:
     text:
         The modules ``gold``, ``gate`` and ``top``.
     outputs:
-        What is not equal if an output of the top is not 0, in the order of the outputs.
+        Names of what differs if an output of the top is not 0, in the order of the outputs.
     state:
         Registers and rows of memories that are matched.
     """
@@ -267,7 +267,7 @@ class Miter:
 
 
 class _Top:
-    """The module around both."""
+    """The top module, which holds and compares both."""
 
     def __init__(self, gold: _Cut, gate: _Cut) -> None:
         self.gold, self.gate = gold, gate
@@ -286,7 +286,7 @@ class _Top:
         self._assumed.append(bit)
 
     def next(self, side: str, register: int) -> Bits:
-        """What a register will hold."""
+        """Next state of a register."""
         known = self._next.get((side, register))
         if known is not None:
             return known
@@ -296,11 +296,11 @@ class _Top:
         return self.port(side, f"\\next:{register}")
 
     def will_hold(self, side: str, register: int, value: Bits) -> None:
-        """Say what a register will hold that is part of a memory."""
+        """Set the next state of a register that is part of a memory."""
         self._next[side, register] = value
 
     def unknown(self, width: int) -> Bits:
-        """What may be anything."""
+        """A free input of *width* bits."""
         return (Slice(self._wire(width, "input 0 "), 0, width),)
 
     def _wire(self, width: int, way: str = "") -> str:
@@ -309,7 +309,7 @@ class _Top:
         return f"\\n{self._count}"
 
     def cell(self, kind: str, out: int, **ports: Bits) -> Bits:
-        """A cell of logic; its output."""
+        """Add a cell of logic; returns its output."""
         y = (Slice(self._wire(out), 0, out),)
         self._count += 1
         self._lines.append(f"  cell ${kind} $c{self._count}")
@@ -326,7 +326,7 @@ class _Top:
         return y
 
     def seen(self, bits: Bits) -> Bits:
-        """Bits of the module of the netlist."""
+        """Bits of the netlist's module as the top has them."""
         made: list[Slice | Constant] = []
         for piece in bits:
             if isinstance(piece, Constant):
@@ -340,20 +340,20 @@ class _Top:
         return tuple(made)
 
     def port(self, side: str, name: str) -> Bits:
-        """All of a port of one of the two."""
+        """All bits of a port of one of the two."""
         width, _ = (self.gold_ports if side == "gold" else self.gate_ports)[name]
         return (Slice(f"\\{side}.{name[1:]}", 0, width),)
 
     def give(self, port: str, bits: Bits) -> None:
-        """Give an input of the text its value."""
+        """Connect an input of the text."""
         self._given[port] = bits
 
     def value(self, port: str) -> Bits:
-        """What an input of the text was given."""
+        """Bits that an input of the text is connected to."""
         return self._given[port]
 
     def same(self, one: Bits, other: Bits, what: str) -> None:
-        """Ask whether these are equal."""
+        """Add an output that is 1 where these are not equal."""
         unequal = self.cell("ne", 1, a=one, b=other)
         differs = self.cell("and", 1, a=unequal, b=self._holds)
         out = f"\\o{len(self.outputs):06d}"
@@ -559,7 +559,7 @@ def _address(
 def _read(
     top: _Top, address: Bits, reads: list[tuple[Bits, Bits]], width: int, number: int
 ) -> Bits:
-    """What a read of the text gives: what the netlist reads at the same address."""
+    """Value of a read of the text: that which the netlist reads at the same address, or free."""
     value = top.unknown(width)
     for own, data in [*reads[:number], *reads[number + 1 :], *reads[number : number + 1]]:
         value = top.cell("mux", width, a=value, b=data, s=top.cell("eq", 1, a=address, b=own))
@@ -570,7 +570,7 @@ def _written(
     top: _Top, side: str, name: str, memory: _Memory, writes: Iterable[int], where: Bits,
     before: Bits, bits: int,
 ) -> Bits:
-    """What *writes* of a clock leave in the row *where*."""
+    """Value of the row *where* after the *writes* of one clock edge."""
     value, width = before, memory.width
     for number in writes:
         address = _address(top, side, name, "WR_ADDR", memory, number, bits)

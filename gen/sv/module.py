@@ -1,4 +1,4 @@
-"""One module as text."""
+"""Write one module as text."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def write_module(
     *,
     reset_low: bool = False,
 ) -> Written:
-    """The text of *module*, lines of any length; *children* are its modules, written before, each
+    """Write *module*, with lines of any length; *children* are its submodules, written before, each
     with its name and the parameters of the instance.
 
-    With *reset_low* its reset is active while it is low: the port is `RESET_LOW`.
+    With *reset_low* its reset is the active-low port `RESET_LOW`.
     """
     made = _attempt(module, scope, types, children, reset_low, Plan())
     if module is not scope.top:
@@ -114,7 +114,7 @@ def _register(c: Context, var: ir.Var) -> tuple[str, int | None]:
 
 
 def _scope_name(c: Context, lines: list[str]) -> str:
-    """The name of a loop: after what it is about."""
+    """The name of a loop, after a signal that it assigns."""
     text = "\n".join(lines)
     names = re.findall(r"^ *assign \{?(\w+)", text, re.M)
     names = names or re.findall(r"^ *(\w+).* = ", text, re.M)
@@ -126,7 +126,7 @@ _SIDE_BY_SIDE = re.compile(r"  assign (\w+)((?:\[\d+\])*) = \{(.*)\};")
 
 
 def _bit_by_bit(c: Context, items: list[Item]) -> list[Item]:
-    """*items*, with an assignment for each element where a vector is put together of equal ones."""
+    """*items*, with concatenations of similar elements split into an assignment for each."""
     made: list[Item] = []
     for item in items:
         lines = [] if item.notes else item.body(())
@@ -145,11 +145,11 @@ def _bit_by_bit(c: Context, items: list[Item]) -> list[Item]:
     return made
 
 
-_SOME = 3  # elements, for a loop to say it better
+_SOME = 3  # elements from which on a loop reads better
 
 
 def _words(text: str) -> list[str]:
-    """What stands between the commas of *text* that are in no parentheses."""
+    """The words between the commas of *text* that are in no parentheses."""
     words, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += (letter in "({[") - (letter in ")}]")
@@ -157,7 +157,7 @@ def _words(text: str) -> list[str]:
             words.append(text[start:at].strip())
             start = at + 1
         if depth < 0:
-            return []  # several of these side by side
+            return []  # several concatenations side by side
     return [*words, text[start:].strip()]
 
 
@@ -166,7 +166,9 @@ _FROM_NAME = re.compile(r"  assign (\w+)\[(\d+)\] = ([A-Za-z_]\w*);")
 
 
 def _side_by_side(c: Context, items: list[Item]) -> list[Item]:
-    """*items* with one for all elements of an array that have names of their own outside."""
+    """*items* with one concatenation in place of copies of all elements of an array to or from
+    plain names.
+    """
     groups: dict[tuple[str, bool], dict[int, tuple[str, Item]]] = defaultdict(dict)
     for item in items:
         lines = [] if item.sizes or item.notes else item.body(())
@@ -194,9 +196,9 @@ def _side_by_side(c: Context, items: list[Item]) -> list[Item]:
 
 
 def _entangled(c: Context) -> bool:
-    """Whether arrays had to be given up of which an element depends on another one.
+    """Give up arrays of which an element depends on another; return True if there are any.
 
-    Simulators look at whole variables and would take that for a loop.
+    Simulators track whole variables and would take that for a loop.
     """
     if not c.element:
         return False
@@ -278,7 +280,7 @@ def _by_field(c: Context, block: Block) -> list[str]:
 
 
 def _as_choice(c: Context, block: Block) -> list[str]:
-    """One condition that decides one signal as an assignment, if that fits a line."""
+    """A conditional assignment, where one condition decides one signal and it fits on a line."""
     stmt = block.stmts[0]
     if len(block.stmts) > 1 or len(block.vars) > 1 or not isinstance(stmt, ir.Switch):
         return []
@@ -302,7 +304,7 @@ def _as_choice(c: Context, block: Block) -> list[str]:
 
 
 def _constant_outputs(c: Context) -> list[str]:
-    """Ports that nobody drives."""
+    """Assignments of initial values to undriven outputs."""
     return [
         f"  assign {c.names[var]} = {c.initial(var)};"
         for var in c.order
@@ -342,7 +344,7 @@ def _registers(c: Context) -> list[str]:
 
 
 def _unused(c: Context) -> list[str]:
-    """A sink for what nobody reads, so that no linter has to ask whether that is meant."""
+    """A sink for signals that nobody reads, so that linters do not warn of them."""
     words: list[str] = []
     seen = c.printer.seen
     given = {
@@ -366,7 +368,7 @@ def _unused(c: Context) -> list[str]:
     if not words and not own:
         return []
     sink = c.taken.new("unused")
-    # From the last one on, as the elements of a vector stand, and those of one together.
+    # From the last one on, like the elements of a vector, with those of one variable together.
     place = {word.partition("[")[0]: at for at, word in reversed(list(enumerate(words)))}
     words.sort(key=lambda word: place[word.partition("[")[0]])
     words = ranges(compressed(words[::-1], c.lists))[::-1]

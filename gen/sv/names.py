@@ -1,4 +1,4 @@
-"""Identifiers that no reader of SystemVerilog or C++ takes for something else."""
+"""Identifiers that are reserved neither in SystemVerilog nor in C++."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CPP = frozenset(
 
 
 def is_reserved(name: str) -> bool:
-    """Whether SystemVerilog keeps *name* for itself."""
+    """Return True if *name* is a reserved word of SystemVerilog."""
     return name in _RESERVED
 
 
@@ -70,7 +70,7 @@ def snake(name: str) -> str:
 
 
 def escaped(name: str) -> str:
-    """A name that has to stay as it is, in the form that keeps it from being a reserved word."""
+    """A name that must not change, as an escaped identifier if it is a reserved word."""
     return f"\\{name} " if name in _RESERVED else name
 
 
@@ -86,7 +86,7 @@ class Names:
         self._taken = set(taken)
 
     def has(self, name: str) -> bool:
-        """Whether *name* is taken."""
+        """Return True if *name* is taken."""
         return name in self._taken
 
     def new(self, wanted: str, longer: Iterable[str] = ()) -> str:

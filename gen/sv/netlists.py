@@ -1,7 +1,7 @@
-"""Modules of RTLIL text, each apart from those inside of it.
+"""Modules of RTLIL text, each separate from its submodules.
 
-A module that is *opened* has, in the place of each instance of another one, ports: what the
-instance gives comes in through them, what it takes goes out.
+A module that is *opened* has ports in place of each instance of another one: inputs for the outputs
+of the instance, and outputs for its inputs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Constant:
 
     @property
     def width(self) -> int:
-        """How many there are."""
+        """Number of bits."""
         return len(self.bits)
 
 
@@ -68,7 +68,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What is in a module; `rest` are the lines that are in no cell of `cells` and `state`."""
+    """Contents of a module; `rest` are the lines outside of the cells in `cells` and `state`."""
 
     wires: dict[str, Port]
     cells: list[Cell]
@@ -87,7 +87,7 @@ _INVENTED = re.compile(r"port\$\d+\$\d+")
 
 
 def ported(instance: str, port: str) -> str:
-    """The port that an opened module has for one of an instance."""
+    """The port that an opened module has for a port of an instance."""
     return f"\\{instance[1:]}:{port[1:]}"
 
 
@@ -145,7 +145,7 @@ class Module:
 
     @property
     def wires(self) -> Mapping[str, Port]:
-        """All wires; what is no port goes no way."""
+        """All wires; those that are no ports have an empty `way`."""
         return self._parts.wires
 
     @cached_property
@@ -175,7 +175,7 @@ class Module:
 
     @cached_property
     def _aliases(self) -> dict[str, list[tuple[int, int, Bits]]]:
-        """What is connected to the bits of a wire: first bit, width, and bits, by wire."""
+        """Wire -> what its bits are connected to: first bit, width, and bits."""
         found: dict[str, list[tuple[int, int, Bits]]] = defaultdict(list)
         for left, right in self._parts.connects:
             value = self.bits(right)
@@ -209,7 +209,7 @@ class Module:
         return tuple(reversed(pieces))
 
     def source(self, bits: Bits) -> Bits:
-        """Where *bits* come from through the connections of the module."""
+        """The sources of *bits*, found through the connections of the module."""
         made: list[Slice | Constant] = []
         for piece in bits:
             if isinstance(piece, Constant):
@@ -235,7 +235,7 @@ class Module:
 
     @cached_property
     def shown(self) -> Mapping[str, list[tuple[int, int, str, int]]]:
-        """Which bits of wires are at ports: first bit, width, port and the first bit of that."""
+        """Wire -> its bits that are at ports: first bit, width, port and first bit of that."""
         found: dict[str, list[tuple[int, int, str, int]]] = defaultdict(list)
         for port, wire in self.ports.items():
             at = 0
@@ -248,8 +248,8 @@ class Module:
     def opened(
         self, known: Callable[[Cell], Mapping[str, Port] | None]
     ) -> list[str]:
-        """Lines of the module, with ports in the place of the instances of which *known* tells the
-        ports; another cell stays. Names that a tool made are numbered as they come.
+        """Lines of the module, with ports in place of its instances; *known* returns the ports of
+        an instance. Names that a tool made are renumbered in the order of their appearance.
         """
         lines = [*self._parts.rest, *(line for _, kept in self._parts.state for line in kept)]
         boxes: list[str] = []
@@ -285,7 +285,7 @@ def _two(text: str) -> tuple[str, str]:
 
 
 def width_of(bits: Bits) -> int:
-    """How many bits these are."""
+    """Total number of bits."""
     return sum(piece.width for piece in bits)
 
 
@@ -316,7 +316,7 @@ def part_of(bits: Bits, start: int, width: int) -> Bits:
 
 
 def joined(bits: Iterable[Slice | Constant]) -> Bits:
-    """*bits* with neighbours as one."""
+    """*bits* with adjacent pieces merged."""
     made: list[Slice | Constant] = []
     for piece in bits:
         last = made[-1] if made else None
@@ -332,7 +332,7 @@ def joined(bits: Iterable[Slice | Constant]) -> Bits:
 
 
 def through(inner: Module, cell: Cell, outer: Module, bits: Bits) -> Bits | None:
-    """*bits* of *inner* as *outer* sees them, which has it as *cell*; None if it does not."""
+    """*bits* of *inner* as *outer*, whose *cell* it is, sees them; None if it does not."""
     made: list[Slice | Constant] = []
     for piece in inner.source(bits):
         if isinstance(piece, Constant):
@@ -355,7 +355,7 @@ def through(inner: Module, cell: Cell, outer: Module, bits: Bits) -> Bits | None
 def _sorted_ports(lines: list[str]) -> list[str]:
     """*lines* with the ports first, by name: their order has no meaning.
 
-    Names that were invented say nothing; such ports keep their order, behind the others.
+    Invented names have no meaning; such ports keep their order, before the others.
     """
     ports = []
     rest = []
@@ -382,8 +382,8 @@ _MADE = re.compile(r"(?<= )\$\S+|port\$\d+\$\d+")
 
 
 def _canonical(lines: list[str]) -> list[str]:
-    """*lines* with the names that a tool made numbered as they come, and no attributes but those
-    of initial values.
+    """*lines* with the names that a tool made renumbered in the order of their appearance, and no
+    attributes but those of initial values.
     """
     names: dict[str, str] = {}
 

@@ -1,17 +1,17 @@
-"""Proof that a text says what Amaranth says of the same design, module by module as it stands.
+"""Prove that a text equals Amaranth's own netlist of the same design, module by module.
 
-Amaranth's own netlist of a design (its RTLIL, through none of this package's code) is put beside
-the text as a reader of SystemVerilog takes it: Yosys' own, or slang. The reader resolves
-parameters, loops and instances; from the top on, each instance that it finds is compared with the
-module of the netlist that it stands for. What instances inside of that give is the same unknown on
-both sides, what they are given must be equal, and so must outputs and next states of equal states:
-one question for ABC about logic without registers.
+Amaranth's netlist of a design (its RTLIL, through none of this package's code) is compared with the
+text as a front end of SystemVerilog, Yosys' own or slang, reads it. The front end resolves
+parameters, loops and instances; from the top down, each instance that it finds is compared with the
+module of the netlist that it stands for. The outputs of instances inside that module are the same
+free inputs on both sides; their inputs must be equal, and so must outputs and, from equal states,
+next states: one question for ABC about logic without registers.
 
-A netlist tells a module what is connected to it: an input that is a constant outside is one inside.
-So the inputs of the text are what the netlist says of the signals of these names, and whether two
-modules mean the same net by a signal that both name is looked up in the netlist. Netlists have no
-combinational loops; a text that has none either, and of which every module agrees with the netlist
-on what it gives if it does on what it is given, has the values of the netlist everywhere.
+In a netlist, an input that is constant outside of a module is constant inside. So the inputs of the
+text are taken from the signals of these names in the netlist, and whether two modules mean the same
+net by a signal that both name is looked up in the netlist. Netlists have no combinational loops. If
+the text has none either, and every module has the outputs of the netlist for the inputs of the
+netlist, then all of its values are those of the netlist.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ READERS: Mapping[str, tuple[str, ...]] = {
     "yosys": ("read_verilog -sv text.sv", "hierarchy -check -top {top}"),
     "slang": ("read_slang --keep-hierarchy --top {top} text.sv",),
 }
-"""Who reads a text, and how."""
+"""Front ends that read a text, each with its commands in Yosys."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,17 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What all proofs of a design came to.
+    """The result of all proofs of a design.
 
     Attributes
     ----------
     proved, undecided:
-        Whether every question has been answered with yes, and what was not decided.
+        True if every question was answered with yes; the questions that were not decided.
     wrong:
         What is not equal, and where.
     parts, questions, state:
-        Instances of the text, different questions and registers that were matched, of the reader
-        that needs most.
+        Number of instances of the text, of different questions, and of registers and rows of
+        memories that were matched; of each the most of any reader.
     """
 
     undecided: tuple[str, ...]
@@ -93,31 +93,31 @@ class Checked:
 
     @property
     def proved(self) -> bool:
-        """Whether the text is the netlist."""
+        """True if the text equals the netlist."""
         return not self.undecided and not self.wrong and self.parts > 0
 
     @property
     def why(self) -> str:
-        """What is wrong or undecided, in a line."""
+        """A line that says what is wrong or undecided."""
         return "; ".join([*self.wrong[:5], *(f"undecided: {each}" for each in self.undecided[:5])])
 
 
 @dataclass
 class Reading:
-    """What has to be asked of a text as one reader takes it.
+    """The questions about a text as one reader takes it.
 
     Attributes
     ----------
     questions:
-        By key.
+        Questions by key.
     places:
-        The first place where each comes up: module of the text, path in the netlist.
+        First place of each question: module of the text, path in the netlist.
     times:
-        In how many places each does.
+        Number of places of each question.
     parts:
-        How many instances the text has, its top among them.
+        Number of instances of the text, including its top.
     wrong:
-        What needs no proof to be wrong.
+        What is wrong without any proof.
     """
 
     questions: dict[str, Question] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Reading:
 
 
 def design(make: Callable[[], wiring.Component], top: str = "top") -> Design:
-    """The component that *make* gives, which is called twice, as both sides write it."""
+    """Netlist and text of the component that *make* returns; it is called once for each."""
     platform = MacroPlatform()
     text = write_design(make(), name=top, platform=platform)
     macros = [body.rstrip() + "\n" for _, body in sorted(platform.sram_macros.items())]
@@ -159,7 +159,7 @@ def loops(text: str, top: str, *, timeout: float | None = None) -> list[str]:
         (work / "text.sv").write_text(text)
         steps = [step.format(top=top) for step in READERS["yosys"]]
         log = run_yosys([*steps, "proc -norom", "flatten", "check"], cwd=work, cpu_s=timeout)
-    # Wires that are nothing but one another have no driver.
+    # Wires that are only assigned to each other have no driver.
     return re.findall(r"^Warning: (found logic loop.*|.* is used but has no driver.*)$", log, re.M)
 
 
@@ -168,12 +168,12 @@ def check(
     decide: Callable[[Question], Proof] | None = None, timeout: float | None = None,
     first: bool = False,
 ) -> Checked:
-    """Prove that a text, that of *made* unless given, is its netlist, as all *readers* take it.
+    """Prove that a text, that of *made* unless given, equals its netlist for all *readers*.
 
     Parameters
     ----------
     decide:
-        Asked in place of `prove`.
+        Called in place of `prove`.
     timeout:
         Seconds of CPU of each program.
     first:
@@ -184,7 +184,7 @@ def check(
     YosysError
         The text cannot be read.
     YosysTimeoutError
-        Or not in time.
+        The text cannot be read in time.
     """
     text = made.text if text is None else text
     decide = decide or partial(prove, timeout=timeout)
@@ -213,13 +213,13 @@ def check(
                    state=state)
 
 
-# What has to be asked
+# The questions
 
 
 def questions(
     netlist: Mapping[str, Module], text: Mapping[str, Module], top: str, record: Part
 ) -> Reading:
-    """What has to be asked of *text*, as a reader takes it, and of *netlist*."""
+    """The questions about *text*, as a reader takes it, and *netlist*."""
     reading = Reading()
     _Walk(netlist, text, reading).visit(record, "\\" + top, None)
     return reading
@@ -227,7 +227,7 @@ def questions(
 
 @dataclass
 class _Side:
-    """A module of the netlist, and the one around it with the instance of the first."""
+    """A module of the netlist, its parent, and the instance of the module there."""
 
     module: Module
     outer: Module | None
@@ -244,7 +244,7 @@ class _Walk:
         self._gates: dict[str, str] = {}
 
     def visit(self, part: Part, kind: str, around: tuple[Part, Module] | None) -> None:
-        """Ask about *part*, of which the text has an instance of *kind*, and what is inside."""
+        """Ask about *part*, which is an instance of *kind* in the text, and about its children."""
         path = ".".join(part.path)
         gate = self._text[kind]
         gold = self._netlist.get("\\" + path)
@@ -277,7 +277,7 @@ class _Walk:
             self.visit(child, kinds["\\" + child.name], (part, gold))
 
     def _visit_wires(self, part: Part, kind: str, outer: Module) -> None:
-        """Ask about what is only wires: Amaranth leaves it out, the module around it has them."""
+        """Ask about a part of only wires, which Amaranth leaves out; its parent has the wires."""
         gate = self._text[kind]
         path = ".".join(part.path)
         inputs: list[tuple[str, tuple[Bits | int, ...]]] = []
@@ -358,7 +358,7 @@ class _Walk:
         )
 
     def _check_instances(self, part: Part, gate: Module) -> None:
-        """The instances of the text are those of the record, each once."""
+        """Check that the instances of the text are those of the record, each once."""
         found = sorted(cell.name[1:] for cell in gate.cells)
         meant = sorted([*(child.name for child in part.children), *part.boxes.values()])
         if found != meant:
@@ -370,7 +370,7 @@ class _Walk:
     def _ports(
         self, part: Part, gate: Module, side: _Side
     ) -> dict[str, list[tuple[Bits | None, int]]]:
-        """What the netlist says of each port of a module of the text; None if it says nothing."""
+        """Bits of the netlist for each port of a module of the text; None where it has none."""
         made = {}
         if sorted(gate.ports) != sorted("\\" + port for port in part.ports):
             odd = set(gate.ports) ^ {"\\" + port for port in part.ports}
@@ -390,7 +390,7 @@ class _Walk:
         return made
 
     def _port_of_top(self, gold: Module, port: str, wire: Port) -> tuple[Bits | None, int]:
-        """A port of the top is the one of the netlist with its name."""
+        """Bits of a port of the top: the port of the netlist with its name."""
         own = gold.ports.get("\\" + port)
         if own is None and wire.way == "input":  # a clock that nothing in the netlist needs
             return None, wire.width
@@ -410,11 +410,11 @@ class _Walk:
     def _seen_from_inside(
         self, side: _Side, name: str | None, far: str | None, width: int, into: bool
     ) -> tuple[Bits | None, int]:
-        """What a module of the netlist says of a signal at one of its ports."""
+        """Bits of the netlist for a signal at a port of a module, as seen in that module."""
         bits = self._bits(side.module, name, width)
         if bits is not None or into or side.outer is None:
             return bits, width
-        # What it gives, but does not name, is a constant, or nobody reads it.
+        # An output without a name there is a constant, or nobody reads it.
         outside = self._bits(side.outer, far, width)
         return self._constant(side.outer, outside, f"{far} comes from nowhere"), width
 
@@ -422,7 +422,7 @@ class _Walk:
         self, outer: Module, name: str | None, inner: Module | None, cell: Cell | None,
         own: str | None, width: int, into: bool,
     ) -> tuple[Bits | None, int]:
-        """What the netlist around an instance says of a signal at one of its ports."""
+        """Bits of the netlist for a signal at a port of an instance, as seen in its parent."""
         bits = self._bits(outer, name, width)
         within = self._bits(inner, own, width) if inner is not None else None
         if bits is None:
@@ -447,7 +447,7 @@ class _Walk:
         self, gold: Module, gate: Module, reference: str, name: str,
         connect: Callable[[str, bool, list[tuple[Bits | None, int]]], None],
     ) -> None:
-        """An instance of a macro: of one type on both sides, port by port."""
+        """Ask about an instance of a macro: of one type on both sides, port by port."""
         one = next((each for each in gold.cells if each.name == "\\" + reference), None)
         other = next(each for each in gate.cells if each.name == "\\" + name)
         kind = self._text[other.type]
@@ -493,10 +493,10 @@ class _Walk:
 
 
 class _WrongError(Exception):
-    """The text cannot be what the netlist is; says why."""
+    """The text cannot equal the netlist; says why."""
 
 
 def _plain(kind: str) -> str:
-    """The name of a module in the text, without what readers add for parameters and places."""
+    """The name of a module in the text, without what readers add for parameters and paths."""
     match = re.match(r"(?:\$paramod(?:\$\w+)?\\|\\)(\w+)", kind)
     return match[1] if match else kind

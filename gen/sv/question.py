@@ -1,4 +1,4 @@
-"""Whether a module of a text is one of a netlist: the question, and how it is decided."""
+"""Decide if a module of a text equals one of a netlist: the question, and its proof."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["Proof", "Question", "prove"]
 
 @dataclass(frozen=True)
 class Question:
-    """Whether a module of a text is one of a netlist.
+    """The question if a module of a text equals one of a netlist.
 
     Attributes
     ----------
     gold, gate:
-        RTLIL of both, opened.
+        RTLIL of the module of the netlist and of that of the text, opened.
     inputs:
-        What the ports of the text are given: bits of `gold`, or None for what may be anything.
+        Ports of the text, each with the bits of `gold` that drive it, or a number of free bits.
     same:
         What must be equal: bits of `gold`, and a port of the text with the first of its bits.
     registers:
         Bits of `gold` and of the text that are one state; a width of -1 is that of the whole wire.
     memories:
-        Those of `gold` and of the text.
+        Names of matched memories of `gold` and of the text.
     """
 
     gold: str
@@ -50,16 +50,16 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What a proof came to.
+    """The result of a proof.
 
     Attributes
     ----------
     proved:
-        Whether the two are equal.
+        True if the two are equal.
     undecided:
-        Whether neither that nor a difference was found in the time given.
+        True if neither that nor a difference was found in the time given.
     why:
-        What is not equal; empty if `proved`.
+        What is not equal, or how it ended; empty if `proved`.
     state:
         Registers and rows of memories that were matched.
     """
@@ -76,9 +76,9 @@ def prove(question: Question, *, timeout: float | None = None) -> Proof:
     Raises
     ------
     YosysError
-        Yosys does not take what it wrote before.
+        Yosys refuses what it wrote before.
     YosysTimeoutError
-        Or not in time.
+        Yosys does not finish in time.
     """
     with tempfile.TemporaryDirectory(prefix="proof-") as folder:
         work = Path(folder)
@@ -109,7 +109,7 @@ def prove(question: Question, *, timeout: float | None = None) -> Proof:
 
 _BITS = (
     "read_rtlil miter.il", "hierarchy -top top", "flatten",
-    # Before anything makes an operand so short that it has no bits: for that there is no map.
+    # Before other passes can make an operand of no bits, for which there is no technology map.
     "techmap t:$div t:$mod t:$divfloor t:$modfloor",
     "opt_expr", "opt_clean", "opt_merge", "wreduce", "opt_expr", "opt_merge", "opt_clean",
     "simplemap", "techmap", "setundef -zero", "opt_expr", "opt_clean", "aigmap", "opt_clean",
@@ -120,13 +120,13 @@ _DIVIDES_NOTHING = re.compile(
     r"(  cell \$(?:div|mod)\w* .*\n(?:    parameter .*\n)*?    parameter \\A_WIDTH) 0\n"
     r"((?:    parameter .*\n)*)    connect \\A \{ \}"
 )
-"""A division of a number without bits, for which Yosys has no technology map."""
+"""A division of a number of no bits, for which Yosys has no technology map."""
 
 
 def _decided(work: Path, made: Miter, timeout: float | None) -> Proof:
-    """ABC's answer whether any output of the file may be 1.
+    """Let ABC decide if any output of the file can be 1.
 
-    It looks at one output only, so all of them become one first.
+    It checks one output only, so all of them are OR-ed into one first.
     """
     limit = "" if timeout is None else f" -T {math.ceil(timeout)}"
     log = _abc(f"read_aiger miter.aig; print_stats; strash; orpos; print_stats; &get -n; "
@@ -144,14 +144,14 @@ def _decided(work: Path, made: Miter, timeout: float | None) -> Proof:
 
 
 def _which(work: Path, made: Miter) -> str:
-    """The first output that may be 1, if that is found soon."""
+    """Name of the first output that can be 1, if one is found soon."""
     log = _abc("read_aiger miter.aig; strash; iprove", work, 10)
     found = re.search(r"output = (\d+)", log)
     return made.outputs[int(found[1])] if found else "one of its outputs or registers"
 
 
 def _abc(commands: str, work: Path, most_s: float | None = None) -> str:
-    """What ABC says; nothing if it takes too long."""
+    """The output of ABC; empty if it takes too long."""
     abc = Path(str(metadata.distribution("pyosys").locate_file("pyosys"))) / "yosys-abc"
     try:
         run = subprocess.run(

@@ -1,7 +1,7 @@
-"""What became of a design in its text: the part of the netlist behind each instance, and its names.
+"""Record of a design's text: the part of the netlist behind each instance, and its names.
 
-The proof in `gen.sv.proof` takes this for a hint: it compares what the record puts side by side,
-and checks in the netlist that the record is one of it.
+The proof in `gen.sv.proof` takes this as a hint: it compares what the record matches, and checks
+against the netlist that the record fits it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from gen.sv.statements import unused_bits
 __all__ = ["Names", "Part", "Register", "recorded"]
 
 Names = tuple[tuple[str | None, int], ...]
-"""The signals of a port, the first one in the lowest bits: name in a module of the netlist, None
-where that does not name it, and width.
+"""The signals of a port, the first one in the lowest bits: name in a module of the netlist (None if
+it has none there) and width.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Register:
-    """What holds state: its name in the module of the netlist and in that of the text.
+    """A register: its name in the module of the netlist and in that of the text.
 
-    `part` is the first bit and the width of what is a register of a signal that is none elsewhere;
-    `bits` those of an element in the array that it is in.
+    `part` has first bit and width of the register bits in a signal that has other bits too;
+    `bits` those of an element in its array.
     """
 
     reference: str
@@ -45,18 +45,18 @@ class Part:
     Attributes
     ----------
     path:
-        In the netlist, from the top on.
+        Path in the netlist, from the top on.
     name:
-        Of the instance, in the module that it is in.
+        Name of the instance in its parent.
     ports:
-        Of the module in the text, with the signals as the netlist of the module names them.
+        Ports of the module in the text, with the signals as the netlist of the module names them.
     outside:
-        The same as the module around it names them.
+        The same ports, with the signals as the netlist of the parent names them.
     registers, memories, boxes:
         Names in the netlist and in the text. Boxes are instances of modules that are not written
         here.
     state:
-        How many registers and rows of memories it has, whether the text has a name for them or not.
+        Number of registers and rows of memories, also of those without a name in the text.
     """
 
     path: tuple[str, ...]
@@ -79,7 +79,7 @@ class Part:
 def recorded(
     top: ir.Module, written: Mapping[ir.Module, Written], scope: Scope, *, reset_low: bool = False
 ) -> Part:
-    """The record of a design of which *written* are the modules that the text has."""
+    """The record of a design; *written* has the modules that the text has."""
 
     def part(module: ir.Module, name: str) -> Part:
         own = written[module]

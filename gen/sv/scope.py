@@ -1,4 +1,4 @@
-"""Which signals live, which module drives them, and through which ports they pass."""
+"""Find the live signals, the modules that drive them, and the ports that they pass through."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Scope", "assigned", "decides"]
 
 
 def decides(stmt: ir.Stmt, var: ir.Var | None, into: dict[ir.Var, int]) -> bool:
-    """Add what decides the value that *stmt* gives *var* (None: any); whether it gives one."""
+    """Add the bits that decide what *stmt* assigns to *var* (None: any); True if it assigns it."""
     if isinstance(stmt, ir.Assign):
         if var is not None and all(target is not var for target, _, _ in ir.targets(stmt.lhs)):
             return False
@@ -37,7 +37,7 @@ def assigned(stmts: Iterable[ir.Stmt]) -> dict[ir.Var, int]:
 
 
 class Scope:
-    """What each module of a design needs to know of the others.
+    """Facts that each module of a design needs to know about the others.
 
     Every member of a component's signature is a port of its module, whether used or not, so that
     equal components have equal modules. A signal that modules share otherwise is a port of those on
@@ -50,11 +50,11 @@ class Scope:
     driver:
         The module that drives a signal; none for those that are constant.
     ports:
-        Per module its ports, without clock and reset: whether each is an output.
+        Module -> its ports, without clock and reset -> True for an output.
     local:
-        Per module the signals that are declared in it.
+        Module -> the signals that are declared in it.
     number:
-        Of each module, counted from the top.
+        Module -> its number, counted from the top.
     """
 
     def __init__(self, top: ir.Module, ports: list[tuple[str, ir.Var]]) -> None:
@@ -68,7 +68,7 @@ class Scope:
         self.top_ports = {var: name for name, var in ports}
         for module in self.modules:
             for var in _driven(module):
-                self.driver[var] = module  # the only one: `gen.checks` has seen to that
+                self.driver[var] = module  # the only one, as `gen.checks` ensures
         self.live = self._find_live()
         self.clocked = self._find_clocked()
         self.ports: dict[ir.Module, dict[ir.Var, bool]] = {module: {} for module in self.modules}
@@ -76,14 +76,14 @@ class Scope:
         self._place()
 
     def statements(self, module: ir.Module) -> tuple[list[ir.Stmt], list[ir.Stmt]]:
-        """The combinational and the clocked statements of *module* that drive what lives."""
+        """The combinational and the clocked statements of *module* that drive live signals."""
         return tuple(  # type: ignore[return-value]
             [stmt for stmt in stmts if not self.live.isdisjoint(ir.writes(stmt))]
             for stmts in (module.comb, module.sync)
         )
 
     def memories(self, module: ir.Module) -> list[ir.Memory]:
-        """The memories of *module* that something live is read from."""
+        """The memories of *module* from which live signals are read."""
         return [
             memory
             for memory in module.memories
@@ -121,7 +121,7 @@ class Scope:
         return live
 
     def _find_clocked(self) -> set[ir.Module]:
-        """Modules with a register, a memory or a box in them or below."""
+        """Modules with a register, a memory or a clocked box in them or below."""
         found = set()
         for module in reversed(self.modules):
             own = self.statements(module)[1] or module.memories
@@ -175,7 +175,7 @@ class Scope:
                 depth += 1
         driver = self.driver.get(var)
         inside = set(driver.ancestors()) if driver is not None else set()
-        # An input of a submodule that nothing drives is a constant where that is connected.
+        # An undriven input of a submodule is a constant where the submodule is connected.
         constant = driver is None and var not in self.top_ports and not any(
             own is var and out for chain in chains for _, own, out in chain[-1].members
         )

@@ -1,9 +1,9 @@
-"""Where the Python source makes each signal, and what it calls it there.
+"""Find where the Python source makes each signal, and the name that it gives it there.
 
-Amaranth looks at the next instruction for the variable that a signal is assigned to, so it knows no
-name of ``a, b = Signal(), Signal()``, of ``held["valid"] = Signal()`` or of an element of a list.
-The frame that makes a signal says which call of the source that is; what holds the result follows
-from the syntax around the call, and from the call that the function it is in returns to.
+Amaranth looks at the next instruction for the variable that a signal is assigned to, so it finds no
+name in ``a, b = Signal(), Signal()``, in ``held["valid"] = Signal()`` or for an element of a list.
+The frame that makes a signal identifies the call in the source; the variable that holds the result
+follows from the syntax around the call, and from the call to which its function returns.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["Site", "recorded"]
 
 @dataclass(frozen=True)
 class Site:
-    """What the source says of one signal.
+    """Name and place of one signal in the source.
 
     Attributes
     ----------
     name:
-        What it is called, None if the source does not say.
+        Its name; None if the source does not say.
     longer:
-        Names that tell it from another one of that name, the best one first.
+        Names that distinguish it from others of that name, the best one first.
     calls:
         The calls that made it, from the innermost out: equal for signals of one loop.
     """
@@ -48,14 +48,14 @@ class Site:
 
 _LIBRARY = str(Path(amaranth.__file__).parent) + os.sep
 _PASSING = frozenset(("Array", "View", "cast", "dict", "list", "tuple"))
-"""Functions whose result is, or holds, what they are given."""
+"""Functions whose result is, or holds, their arguments."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _OWN_FRAME = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _HERE = __file__
 
 
 class _Each(enum.Enum):
-    """Selectors of what a comprehension makes one after the other, or of an unknown place."""
+    """Selectors of the next value of a comprehension, or of an unknown place."""
 
     NEXT = enum.auto()
     UNKNOWN = enum.auto()
@@ -67,7 +67,7 @@ _patching = threading.RLock()
 
 @contextmanager
 def recorded() -> Iterator[dict[int, Site]]:
-    """Sites of the signals that are made meanwhile, by their ``duid``."""
+    """Record the sites of the signals that are made in the block, by their ``duid``."""
     sites: dict[int, Site] = {}
     finder = _Finder()
     plain = Signal.__init__
@@ -120,7 +120,7 @@ def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None,
 
 
 def _call_of(frame: FrameType) -> tuple[ast.Call, _Syntax] | None:
-    """The call that *frame* is at."""
+    """The call that *frame* is executing."""
     syntax = _syntax(frame.f_code.co_filename)
     places = _positions(frame.f_code)
     at = frame.f_lasti // 2
@@ -137,10 +137,10 @@ def _call_of(frame: FrameType) -> tuple[ast.Call, _Syntax] | None:
 
 
 def _caller(frame: FrameType) -> FrameType | None:
-    """The frame that called the function that *frame* is in; None if that begins a module."""
+    """The frame that called the function of *frame*; None if that makes or elaborates a module."""
     while frame.f_code.co_name in _OWN_FRAME and frame.f_back is not None:
         outer: FrameType | None = frame.f_back
-        # A generator is asked by what consumes it, which may be a function of the library.
+        # A generator is run by its consumer, which may be a function of the library.
         while outer is not None and _foreign(outer):
             outer = outer.f_back
         if outer is None:
@@ -160,7 +160,7 @@ def _foreign(frame: FrameType) -> bool:
     return file.startswith((_LIBRARY, "<")) or file == _HERE
 
 
-# What Python objects are called
+# Names of Python objects
 
 
 def _word(value: object) -> str | None:
@@ -222,13 +222,13 @@ class _Finder:
     """Finds the names of signals as they are made."""
 
     def __init__(self) -> None:
-        # How often a comprehension has come to a call. Frames are kept, so that none is taken
-        # for one of before.
+        # How often a comprehension has reached a call. Frames are kept, so that none is mistaken
+        # for an earlier one.
         self._turns: dict[tuple[FrameType, ast.AST], int] = {}
 
     def site(self, frame: FrameType | None, given: str, named: bool) -> Site | None:
-        """The site of a signal that is being made in *frame*: it has the name *given*, which the
-        source chose if it is *named*.
+        """The site of a signal that is being made in *frame* and has the name *given*; with
+        *named*, the source chose that name.
         """
         while frame is not None and _foreign(frame):
             frame = frame.f_back
@@ -258,8 +258,8 @@ class _Finder:
     def _qualified(
         self, name: str, call: ast.Call, syntax: _Syntax, frame: FrameType | None
     ) -> Iterator[str]:
-        """*name* behind what tells the place from others: a key that a loop is at, the record or
-        the variable that gets the result of a function, the function.
+        """*name* after a prefix that distinguishes its place: the key of a loop, the record or
+        variable that gets the result of a function, or the function.
         """
         node: ast.AST | None = call
         while frame is not None:
@@ -285,7 +285,7 @@ class _Finder:
         self, node: ast.AST, frame: FrameType, syntax: _Syntax,
         selectors: tuple[_Selector, ...] = (),
     ) -> list[str] | None:
-        """The words for what holds the value of *node*, whose part *selectors* is meant."""
+        """The words for the variable that holds the part *selectors* of the value of *node*."""
         start = node
         while True:
             parent = syntax.parents.get(node)
@@ -362,7 +362,7 @@ class _Finder:
     def _target(
         self, target: ast.AST, selectors: tuple[_Selector, ...], frame: FrameType, start: ast.AST
     ) -> list[str] | None:
-        """The words for the part *selectors* of what is assigned to *target*."""
+        """The words for the part *selectors* of the value that is assigned to *target*."""
         while isinstance(target, ast.Tuple | ast.List):
             if not selectors:
                 return None
@@ -398,21 +398,21 @@ def _callee(call: ast.Call) -> str:
 
 
 def _is_like(call: ast.Call) -> bool:
-    """Whether Amaranth chose the name of what *call* makes, though it gives it as one."""
+    """Return True if *call* is a ``like`` without a name, to which Amaranth passes one."""
     return _callee(call) == "like" and not any(
         each.arg in ("name", "name_suffix", None) for each in call.keywords
     )
 
 
 def _filled(call: ast.Call) -> ast.AST | None:
-    """The list that *call* adds something to."""
+    """The list that *call* appends something to; None if it does not."""
     func = call.func
     adds = isinstance(func, ast.Attribute) and func.attr in ("append", "extend")
     return func.value if adds and isinstance(func, ast.Attribute) else None
 
 
 def _calls(call: ast.Call, function: str, frame: FrameType) -> bool:
-    """Whether *call* is one of *function* itself, or of the class whose `__init__` that is."""
+    """Return True if *call* calls *function*, or the class whose `__init__` that is."""
     if function == "__init__":
         return isinstance(_known(call.func, frame), type)
     return _callee(call) == function
@@ -426,7 +426,7 @@ def _makes_record(call: ast.Call, frame: FrameType) -> bool:
 
 
 def _field_of(call: ast.Call, node: ast.AST, frame: FrameType) -> str | None:
-    """The field of a record that is made of *node* among others."""
+    """The field that the argument *node* has in the record that *call* makes."""
     made = _known(call.func, frame)
     if not isinstance(made, type) or not _makes_record(call, frame):
         return None

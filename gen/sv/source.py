@@ -1,4 +1,4 @@
-"""What only the Python source says of a design: names of expressions, comments, places."""
+"""Facts that only the Python source has: names of expressions, comments, docstrings, places."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def relative(path: str) -> str | None:
 
 
 def where(loc: Location | None) -> str:
-    """``file:line``, or nothing if the place is not known or says nothing of the design."""
+    """``file:line``; empty if the place is unknown or within Amaranth."""
     path = relative(loc[0]) if loc else None
     return f"{path}:{loc[1]}" if loc and path and not path.startswith("amaranth/") else ""
 
@@ -109,7 +109,7 @@ def layout_name(loc: Location | None) -> str | None:
 
 
 def member_layouts(origin: object) -> dict[str, str]:
-    """Of the members of a component: name -> name of the layout function that its class calls."""
+    """Members of a component -> name of the layout function that its class calls for them."""
     kind: Any = type(origin)
     return _member_layouts(kind)
 
@@ -145,13 +145,13 @@ def comment_above(loc: Location | None) -> tuple[str, ...]:
         elif found or not re.fullmatch(r"m\.d\.\w+ \+= \[|m\.d\.\w+ \+= \(", text):
             break
         number -= 1
-    # A pragma for a checker of Python is none of the reader's business.
+    # Pragmas for checkers of Python are left out.
     return tuple(text for text in found if not re.match(r"(noqa|type:|pragma|fmt:)", text))
 
 
 @dataclass(frozen=True)
 class Doc:
-    """The docstring of a class: `text` up to its first section, what it says of `members`."""
+    """The docstring of a class: `text` up to its first section, descriptions of `members`."""
 
     kind: str
     path: str | None
@@ -163,12 +163,12 @@ _RST_ROLE = re.compile(r":\w+:`~?([^`]+)`")
 
 
 def _plain(line: str) -> str:
-    """Without the marks of reStructuredText that a reader of Verilog does not need."""
+    """*line* without markup of reStructuredText that a reader of Verilog does not need."""
     return _RST_ROLE.sub(r"\1", line).replace("``", "").rstrip()
 
 
 def doc_of(origin: object) -> Doc:
-    """What the class of *origin* says of itself."""
+    """The docstring of the class of *origin*; of its module if the class has none."""
     kind = type(origin)
     text: list[str] = []
     members: dict[str, str] = {}

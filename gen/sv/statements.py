@@ -13,13 +13,13 @@ from gen.sv.loops import Dims, Taken, repeated, statements
 
 __all__ = ["Statements", "static_targets"]
 
-_WIDE = 64  # a zero of more bits is written without their number
-_ARMS = 4  # of a case that may be one with a loop
-_RANGE = 8  # neighbouring labels that are better compared than listed
+_WIDE = 64  # a zero of more bits is written without a width
+_ARMS = 4  # arms of a case from which on they may become one with a loop
+_RANGE = 8  # consecutive labels from which on a comparison reads better than a list
 
 
 def static_targets(stmts: Iterable[ir.Stmt], printer: Printer) -> list[ir.Stmt]:
-    """*stmts* with a case statement for every choice on the left that the text could not name."""
+    """*stmts* with a case statement for each target that is selected and cannot be indexed."""
     made: list[ir.Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, ir.Switch):
@@ -117,10 +117,10 @@ class Statements:
     printer:
         Writes their expressions.
     mixed:
-        Variables of which some bits are registers and some are not: the registers have a name of
-        their own.
+        Variables with both register bits and others -> the name that the registers have of their
+        own.
     lists, taken:
-        Sizes of the arrays, and which names mean something.
+        Sizes of the arrays, and a test if a name is taken.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Statements:
         return self._mixed[var] + text[len(self._printer.target(var, 0, var.width)) :]
 
     def lines(self, stmt: ir.Stmt, indent: str, *, clocked: bool) -> list[str]:
-        """*stmt* with what is said above it."""
+        """*stmt* as text, with the comment above it."""
         if isinstance(stmt, ir.Assign):
             target = self.target(stmt.lhs, clocked)
             enum = None if isinstance(stmt.lhs, ir.Cat) else self._printer.enum_of(stmt.lhs)
@@ -219,7 +219,7 @@ class Statements:
             (body for case, body in zip(stmt.cases, bodies, strict=True) if case.patterns is None),
             [],
         )
-        # No value fits two cases, so those that do the same stand together.
+        # No value fits two cases, so cases with equal bodies are merged.
         arms: dict[tuple[str, ...], list[str]] = {}
         for case, body in zip(stmt.cases, bodies, strict=True):
             if case.patterns is None:
@@ -293,7 +293,7 @@ def _only_bit(patterns: ir.Patterns) -> int | None:
 
 
 def _overlapping(stmt: ir.Switch) -> bool:
-    """Whether a value may fit two cases, of which linters warn."""
+    """Return True if a value may fit two cases, of which linters warn."""
     seen: list[str] = []
     for case in stmt.cases:
         for pattern in case.patterns or ():
@@ -305,14 +305,14 @@ def _overlapping(stmt: ir.Switch) -> bool:
 
 
 def _single(body: Sequence[str]) -> str | None:
-    """The one simple statement that *body* is."""
+    """The statement of *body* if that is a single simple one, else None."""
     if len(body) != 1 or body[0].lstrip().startswith(("//", "if", "case", "for ")):
         return None
     return body[0].strip()
 
 
 def _arm(label: str, body: list[str], indent: str) -> list[str]:
-    """*label*, which is indented, with what is done there."""
+    """*label*, which is indented, with its body."""
     single = _single(body)
     if not body:
         return [f"{label}: ;"]

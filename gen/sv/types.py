@@ -1,4 +1,4 @@
-"""Structures of the design as packed types, one for each that differs."""
+"""Structures of the design as packed types, one for each distinct structure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gen.sv.names import Names, identifier
 __all__ = ["Types"]
 
 
-_GENERAL = ("payload", "value", "data", "set")  # members that say nothing of what they hold
+_GENERAL = ("payload", "value", "data", "set")  # names of members that do not tell what they hold
 
 
 class Types:
@@ -26,7 +26,7 @@ class Types:
         First part of every name: types of SystemVerilog that stand outside of modules share one
         name space.
     modules:
-        All modules, for what they say of names.
+        All modules, which are searched for names.
     """
 
     def __init__(self, prefix: str, modules: Iterable[ir.Module]) -> None:
@@ -62,7 +62,7 @@ class Types:
             self._weak(weak, field.fields, field.name)
 
     def name(self, fields: tuple[ir.Field, ...]) -> str:
-        """The type of a structure of *fields*; written down when it is asked for first."""
+        """The type of a structure of *fields*, declared on first use."""
         key = _key(fields)
         if key in self._names:
             return self._names[key]

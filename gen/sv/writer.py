@@ -26,10 +26,10 @@ __all__ = ["Text", "write_design"]
 
 @dataclass(frozen=True)
 class Text:
-    """The text of a design, how often each module is in it, and what each instance stands for.
+    """The text of a design, the number of instances of each module, and the record of them.
 
-    `names` are those of the signals that a module of the design declares and no interface names:
-    with the path of the module, and the number that Amaranth gave the signal.
+    `names` lists the signals that modules declare and no interface names: path of the module, name
+    in the text, and the number that Amaranth gave the signal.
     """
 
     text: str
@@ -48,7 +48,7 @@ def write_design(
 ) -> Text:
     """Write *component* as module *name*; arguments as of `read_design`.
 
-    With *reset_low* the reset of the top is a port that is active while it is low.
+    With *reset_low* the reset of the top is an active-low port.
     """
     top, ports = read_design(component, name=name, platform=platform, prepare=prepare)
     scope = Scope(top, ports)
@@ -65,14 +65,14 @@ def write_design(
 
 
 _Done: TypeAlias = dict[ir.Module, tuple[str, Written]]
-"""How an instance of a module begins, with its parameters, and what was written of it."""
+"""Module -> the start of its instances (name and parameters), and its text."""
 
 
 def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _Done]:
-    """The texts of the modules, the top one first, and what their instances are.
+    """The texts of the modules, the top one first, and how each is instantiated.
 
-    All modules of a class are written before those that they are parts of: what an instance is
-    called, and with which parameters, belongs to the text of what is around it.
+    All modules of a class are written before the modules that contain them, whose text has the
+    name and the parameters of each instance.
     """
     top = scope.top
     name = top.path[0]
@@ -93,7 +93,7 @@ def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _D
         stem = next((stem for stem, each in waiting.items() if all(map(known, each))), None)
         if stem is not None:
             members = waiting.pop(stem)
-        else:  # classes that are parts of one another: the first ones
+        else:  # classes that contain one another: those modules that can be written now
             stem = next(stem for stem, each in waiting.items() if any(map(known, each)))
             members = [module for module in waiting[stem] if known(module)]
             waiting[stem] = [module for module in waiting[stem] if module not in members]
@@ -111,7 +111,7 @@ def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _D
                 for module, written in equal[number]:
                     done[module] = f"{called} #({given})" if given else called, written
             place = min(scope.number[equal[number][0][0]] for number in one.values)
-            # Names and parameters are longer than what stood for them.
+            # Names and parameters are longer than their placeholders.
             text = one.text.replace(NAME, called, 1)
             bodies[place] = "\n".join(wrapped(text.split("\n")))
     return [bodies[place] for place in sorted(bodies)], done
