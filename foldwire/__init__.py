@@ -1,9 +1,9 @@
 """Foldwire: collective-communication hardware for distributed training.
 
-``import foldwire as fw`` is the public door; everything here is re-exported from ``hw`` (the
+``import foldwire as fw`` is the public interface; everything here is re-exported from ``hw`` (the
 hardware), ``gen`` (Verilog, compiled models, synthesis) and ``sim`` (systems and workloads).
-``__init__.pyi`` lists the names; each is imported when it is first used, so that whoever simulates
-does not load the hardware description language, and nobody waits for help.
+``__init__.pyi`` lists the names; each is imported on first use, so that simulations do not load the
+hardware description language, and help appears at once.
 """
 
 from foldwire.version import __version__ as __version__
@@ -12,12 +12,12 @@ _names: dict[str, tuple[str, str]] = {}
 
 
 def _check_that_nothing_hides_ours() -> None:
-    """Packages beside this one have short names: a script's own ``sim.py`` would be found first.
+    """Check that nothing hides our packages, such as a script's own ``sim.py``.
 
     Raises
     ------
     ImportError
-        Naming the file that is.
+        A file does; the text names it.
     """
     import os
     import sys
@@ -41,7 +41,7 @@ _check_that_nothing_hides_ours()
 
 
 def _listed() -> dict[str, tuple[str, str]]:
-    """Module and name there, of every name in the stub."""
+    """Names in the stub -> module, and name in that module."""
     if not _names:
         import ast
         from pathlib import Path

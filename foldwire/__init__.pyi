@@ -1,4 +1,4 @@
-# The names of the door, once: `__init__.py` reads this file. `as` says that a name is re-exported.
+# The public names, listed once: `__init__.py` reads this file. `as` marks names as re-exported.
 from foldwire.engines import engine as engine
 from foldwire.engines import preset as preset
 from foldwire.engines import presets as presets

@@ -148,12 +148,12 @@ def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
 
 
 def described(path: Path) -> Design:
-    """The engine behind the endpoint of a description, so that what was timed is what is priced.
+    """The engine of a description's endpoint, so that the engine simulated is the one emitted.
 
     Raises
     ------
     ConfigError
-        The description is wrong, or its endpoint is none that exists as hardware.
+        The description is wrong, or its endpoint does not exist as hardware.
     """
     from sim.describe.system import read
 

@@ -1,4 +1,4 @@
-"""What a checkout of the repository has beside the packages: benches, experiments, examples.
+"""List the benches, experiments and examples of a checkout of the repository; copy examples.
 
 Examples are in the wheel, too, below this package.
 """
@@ -14,7 +14,7 @@ __all__ = ["benches", "copy_examples", "examples", "experiments"]
 
 
 def benches(root: Path) -> dict[str, str]:
-    """Test benches: name -> what it is, read from the source without importing it.
+    """Test benches: name -> description, read from the source without importing it.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def benches(root: Path) -> dict[str, str]:
 
 
 def experiments(root: Path) -> dict[str, str]:
-    """Experiments, modules with a ``PAPER`` to reproduce: name -> what it is.
+    """Experiments, modules with a ``PAPER`` to reproduce: name -> description.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def experiments(root: Path) -> dict[str, str]:
 
 
 def examples(root: Path) -> dict[str, str]:
-    """Descriptions, sweeps and scripts to start from: path -> the first sentence on it."""
+    """Descriptions, sweeps and scripts to start from: path -> first sentence of the file."""
     folder = _examples(root)
     found = [each for kind in ("*.toml", "*.py") for each in sorted(folder.rglob(kind))]
     return {each.relative_to(folder).as_posix(): _first_sentence(each) for each in found}
@@ -59,7 +59,7 @@ def copy_examples(root: Path, target: Path) -> list[Path]:
     Raises
     ------
     ValueError
-        A file of that name is there.
+        A file of that name exists in *target*.
     """
     folder = _examples(root)
     files = [each for each in sorted(folder.rglob("*")) if each.is_file()]

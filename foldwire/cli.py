@@ -39,9 +39,9 @@ class _Group(click.Group):
 
 
 class _OfDesigns(click.Command):
-    """Takes ``--ports 16`` for ``--set ports=16``, whatever parameters designs have.
+    """Accepts ``--ports 16`` as ``--set ports=16``, for all parameters of all designs.
 
-    What no design has is no option either; what this design does not have is told by the catalog.
+    Other names are unknown options; the catalog refuses parameters that this design does not have.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -63,7 +63,7 @@ class _OfDesigns(click.Command):
 
 
 def _is_parameter(name: str) -> bool:
-    """Whether any design has a parameter of that name."""
+    """Return True if any design has a parameter of that name."""
     from foldwire import catalog
 
     presets = (preset for entry in catalog.CATALOG.values() for preset in entry.presets.values())
@@ -71,7 +71,7 @@ def _is_parameter(name: str) -> bool:
 
 
 def _writable(ctx: click.Context, parameter: click.Parameter, folder: Any) -> Any:
-    """Tried before the work, not after it."""
+    """Check that *folder* is writable before the work, not after it."""
     from gen.folder import check_writable
 
     if folder is not None:
@@ -80,7 +80,7 @@ def _writable(ctx: click.Context, parameter: click.Parameter, folder: Any) -> An
 
 
 def _refuse_options_of_none(argument: str) -> None:
-    """Without the argument a command lists what there is; options would be lost without a word."""
+    """Refuse options of a command without *argument*, which only lists and would ignore them."""
     ctx = click.get_current_context()
     for parameter in ctx.command.params:
         assert parameter.name is not None
@@ -554,7 +554,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message())
     except (ValueError, OSError) as error:
-        # Everything of ours that checks what a user gave raises ValueError with the whole story.
+        # All our checks of user input raise ValueError with a complete message.
         if os.environ.get("FOLDWIRE_DEBUG"):
             raise
         return _fail(str(error))

@@ -1,4 +1,4 @@
-"""What the commands print: steps with their time, and tables."""
+"""Output of the commands: steps with their time, and tables."""
 
 import sys
 import time
@@ -31,33 +31,33 @@ from gen.table import Table
 __all__ = ["Report", "Tally", "interruptible", "print_table", "say", "step", "tally"]
 
 Report: TypeAlias = Callable[[float], None]
-"""Called with the share, 0 to 1, that is done."""
+"""Called with the share of the work, 0 to 1, that is done."""
 
 Tally: TypeAlias = Callable[[int, int, int], None]
-"""Called with how many are done, how many of them failed, and how many there are."""
+"""Called with the numbers of pieces that are done, that failed of these, and that there are."""
 
 Result = TypeVar("Result")
 
 GAP = 2  # blanks between columns
-END_S = 2.0  # that work has to end when it is interrupted
-LOG_EVERY_S = 30.0  # where no bar can move
-ALIVE_EVERY_S = 60.0  # where nothing else is said
+END_S = 2.0  # for work to end when it is interrupted
+LOG_EVERY_S = 30.0  # between lines of progress where no bar can move
+ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 _err = Console(stderr=True, highlight=False)
 
 
 def say(text: str) -> None:
-    """One line of result."""
+    """Print one line of result."""
     _out.print(text, markup=False, soft_wrap=True)
 
 
 def interruptible(work: Callable[[], Result]) -> Result:
-    """What *work* returns or raises; Ctrl-C ends the command also while *work* is compiled code.
+    """Return or raise the outcome of *work*; Ctrl-C ends the command even in compiled code.
 
-    Python handles signals between its own instructions, in its first thread. So the work gets a
-    thread of its own, which does not keep the process from ending. Interrupted, the work ends where
-    it next comes to an instruction of Python's.
+    Python handles signals between its own instructions, in the main thread. So the work gets a
+    thread of its own, which does not keep the process from ending. When interrupted, the work ends
+    at its next instruction of Python.
     """
     future: Future[Result] = Future()
 
@@ -74,14 +74,14 @@ def interruptible(work: Callable[[], Result]) -> Result:
     except KeyboardInterrupt:
         assert thread.ident is not None
         pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread.ident), py_object(KeyboardInterrupt))
-        # What it uses may not outlive the interpreter; RTL comes back to Python every 0.25 s.
+        # The work must not outlive the interpreter; RTL returns to Python every 0.25 s.
         thread.join(END_S)
         raise
 
 
 @contextmanager
 def _announced(announcer: Announcer) -> Iterator[None]:
-    """What the cache says of long work stands below the step that waits for it."""
+    """Print notices of the cache about long work below the step that waits for it."""
     before = set_announcer(announcer)
     try:
         yield
@@ -90,14 +90,14 @@ def _announced(announcer: Announcer) -> Iterator[None]:
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """The estimate of the time left, of work that reports its share."""
+    """Estimate of the time left, for work that reports its share."""
 
     def render(self, task: Task) -> Text:
         return Text("") if task.total is None else super().render(task) + Text(" left")
 
 
 def _told_now_and_then(started: float) -> Report:
-    """Says how far the work is, and the time left if it goes on at the same rate."""
+    """Return a function that prints now and then the progress, and the time left at this rate."""
     told = started
 
     def report(share: float) -> None:
@@ -113,7 +113,7 @@ def _told_now_and_then(started: float) -> Report:
 
 @contextmanager
 def _alive(last: Callable[[], float], tell: Announcer) -> Iterator[None]:
-    """Says now and then that work goes on, when nothing was said since: it may be a child's."""
+    """Print a sign of life when work is silent for long, as in a child process."""
     started, done = time.perf_counter(), Event()
 
     def watch() -> None:
@@ -133,10 +133,10 @@ def _alive(last: Callable[[], float], tell: Announcer) -> Iterator[None]:
 
 @contextmanager
 def step(what: str) -> Iterator[Report]:
-    """A piece of work that may take long: a moving bar on a terminal, else a line when done.
+    """Show work that may take long: a moving bar on a terminal, else a line when done.
 
     The bar is a pulse until the work reports a share; then it shows the time left. Without a
-    terminal a line does, every half a minute; of work that says nothing, one a minute.
+    terminal, lines show that every half minute; for work that reports nothing, one a minute.
     """
     started = time.perf_counter()
     if _err.is_terminal:
@@ -173,7 +173,7 @@ def step(what: str) -> Iterator[Report]:
 
 @contextmanager
 def tally(what: str) -> Iterator[Tally]:
-    """Work that consists of many pieces: a moving bar on a terminal, else a line when done."""
+    """Show work that consists of many pieces: a bar on a terminal, else a line when done."""
     if not _err.is_terminal:
         count = [0, 0, 0]
         told = time.monotonic()
@@ -213,17 +213,17 @@ def tally(what: str) -> Iterator[Tally]:
 
 
 def print_table(table: Table, *, most: int | None = None, where: str = "") -> None:
-    """Print *table* and the note that belongs to it; nothing is cut.
+    """Print *table* and its note; nothing is cut.
 
     A table that is wider than the screen is stacked: a single row as a list, several rows in parts
-    that repeat the texts it starts with.
+    that repeat the leading columns of text.
 
     Parameters
     ----------
     most : int or None
-        Rows to print; what is left out is counted below.
+        Rows to print; a line below states the number of those left out.
     where : str
-        Where the rows are that are left out.
+        Where to find the rows that are left out.
     """
     left_out = 0 if most is None else len(table.rows) - most
     if left_out > 1:  # a line that says so is as long as a row
@@ -245,7 +245,7 @@ def print_table(table: Table, *, most: int | None = None, where: str = "") -> No
 
 
 def _widths(table: Table) -> list[tuple[int, int]]:
-    """Of each column, the least width, at which its heading wraps, and the width without."""
+    """Least width of each column, with a wrapped heading, and its width without wrapping."""
     texts = table.texts()
     cells = [max((len(row[i]) for row in texts), default=0) for i in range(len(table.columns))]
     headings = [column.heading for column in table.columns]
@@ -256,10 +256,10 @@ def _widths(table: Table) -> list[tuple[int, int]]:
 
 
 def _parts(widths: Sequence[tuple[int, int]], room: int, keys: int) -> list[dict[int, int]]:
-    """Columns side by side that fit into *room* characters, each part with the first *keys*.
+    """Split columns into parts that fit into *room* characters, each with the first *keys* columns.
 
-    Returns the width of each column of each part. Only a text that has no room beside them is
-    narrower than its least.
+    Returns the width of each column of each part. A column is narrower than its least width only if
+    that does not fit beside the first ones.
     """
     first = {index: min(least, room) for index, (least, _) in enumerate(widths[:keys])}
     parts = [dict(first)]

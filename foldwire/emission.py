@@ -1,4 +1,4 @@
-"""What is made of a design: Verilog, manifest, register map, a table of cells."""
+"""Make the outputs of a design: Verilog, manifest, register map, a table of cells."""
 
 import json
 from pathlib import Path
@@ -22,12 +22,11 @@ def write_verilog(
     clock_mhz: float = 250.0,
     command: str | None = None,
 ) -> list[Path]:
-    """Write the Verilog, its manifest, and what is handed over with them; return all paths.
+    """Write the Verilog, its manifest and the files handed over with them; return all paths.
 
-    For an engine that is the register map as text and as JSON and what
-    `foldwire.handoff.write.write_handoff` adds. Beside the Verilog stands what Verilator's lint
-    needs to be told of it (``top.vlt``). `style`, `reset` and `command` are those of
-    `gen.verilog.emit`; the constraints ask for `clock_mhz`.
+    These are waivers for Verilator's lint (``top.vlt``), for an engine the register map as text and
+    as JSON, and the files of `foldwire.handoff.write.write_handoff`. `style`, `reset` and `command`
+    are those of `gen.verilog.emit`; the constraints ask for `clock_mhz`.
     """
     check_clock(clock_mhz)
     verilog, manifest = emit_files(

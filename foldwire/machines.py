@@ -18,7 +18,7 @@ __all__ = ["fit_table", "list_machines", "run_table"]
 
 
 def list_machines() -> None:
-    """All machines with where their numbers come from."""
+    """Print all machines with the sources of their numbers."""
     table = Table(
         "Machines",
         [
@@ -47,7 +47,7 @@ def run_table(
     calibration: Sequence[float],
     nodes: int | None = None,
 ) -> None:
-    """Print what nccl-tests would, with the bound beside; ``sizes``: first, last, factor."""
+    """Print a table like that of nccl-tests, with bounds; ``sizes``: first, last, factor."""
     machine(name, nodes)
     share, start, after = calibration
     constants = Calibration(share=share, start=start, step=after)
@@ -65,8 +65,8 @@ def run_table(
 def fit_table(
     name: str, collective: str, algorithm: str, path: Path, nodes: int | None = None
 ) -> None:
-    """Print the constants with which the machine is nearest to a measurement, and how near that is,
-    beside what a straight line reaches."""
+    """Print the constants that fit the machine best to a measurement, and the errors of this fit,
+    beside those of a straight line."""
     rows = read_table(path)
     with step(f"fitting {len(rows)} rows"):
         found = fit(name, collective, algorithm, rows, nodes)
@@ -84,6 +84,6 @@ def fit_table(
 
 
 def _errors(what: str, errors: np.ndarray) -> str:
-    """Of the times of all rows, relative to those measured."""
+    """Describe errors of the times of all rows, relative to the measured times."""
     worst, mean = 100 * np.abs(errors).max(), 100 * math.sqrt(float(np.mean(errors**2)))
     return f"{what}: worst row {worst:.3g} % from the measured time, root mean square {mean:.3g} %"

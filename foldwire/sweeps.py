@@ -26,16 +26,16 @@ def sweep(
     scheduler: str | None = None,
     retry: bool = False,
 ) -> Table:
-    """Run a sweep, a file or what such a file holds, and return its table.
+    """Run a sweep, given as a file or as the contents of one, and return its table.
 
-    What has finished is kept in *folder*; the same call goes on from there.
+    Finished points are kept in *folder*; the same call resumes from there.
 
     Parameters
     ----------
     description
         ``base`` (a description, or the path of one), ``grid`` and ``zip``; see `sim.sweep.spec`.
     workers, scheduler, retry
-        As of :func:`run_sweep`.
+        As in :func:`run_sweep`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What ``sim``, ``compare`` and ``sweep`` do; the parsing is in `cli`."""
+"""The work of ``sim``, ``compare`` and ``sweep``; the parsing is in `cli`."""
 
 import re
 from collections import Counter
@@ -31,10 +31,10 @@ def simulate(
     short: Mapping[str, Any] | None = None,
     signals: Sequence[str] = (),
 ) -> None:
-    """Run what *path* describes, print what came out, and save it under *output*.
+    """Run the system that *path* describes, print the results, and save them under *output*.
 
-    *changes* are ``KEY=VALUE``, *short* further ones by key. The folder is named after what
-    differs from the file. *signals* are those of ``[run] trace_signals``, and name nothing.
+    *changes* are ``KEY=VALUE``, *short* further ones by key. The folder is named after the changes
+    to the file. *signals* are those of ``[run] trace_signals``, and not part of that name.
     """
     from sim.describe.changes import parse_change
     from sim.run import run
@@ -94,7 +94,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
 
 
 def _distinct(folders: Sequence[Path]) -> list[str]:
-    """Names of *folders*, preceded by as many of the folders around them as tell them apart."""
+    """Names of *folders*, preceded by as many parent folders as make them unique."""
     parts = [folder.resolve().parts[1:] for folder in folders]
     depth = 1
     while len({each[-depth:] for each in parts}) < len(set(parts)):
@@ -105,9 +105,9 @@ def _distinct(folders: Sequence[Path]) -> list[str]:
 def run_sweep_file(
     path: Path, output: Path, *, scheduler: str | None, workers: int, retry: bool
 ) -> int:
-    """Run the sweep in *path* from where it was left; print and write its table.
+    """Run the sweep in *path*, resuming where it was left; print and write its table.
 
-    Returns how many points failed.
+    Returns the number of points that failed.
     """
     from sim.results.metrics import METRICS
     from sim.sweep.engine import run_sweep

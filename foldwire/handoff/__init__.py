@@ -1,1 +1,1 @@
-"""What goes to others beside the Verilog: file list, C header, constraints, bench, manual."""
+"""Files handed over beside the Verilog: file list, C header, constraints, bench, manual."""

@@ -1,7 +1,7 @@
 """The programmer's manual of an engine: how software drives it, then every register.
 
 Sequences of writes are those that the drivers make, tables of causes and errors those of the
-register map; what is told in words names registers and fields, which must exist.
+register map; registers and fields that the prose names must exist.
 """
 
 import re
@@ -78,7 +78,7 @@ begun with it, and all are in step.
 """
 
 _MEMBERS = 4
-"""Of the network that the manuals of switch and endpoint program: every switch has the links."""
+"""Members of the network in the manuals of switch and endpoint; every switch has enough links."""
 
 _SWITCH_RECIPES = """\
 ## Recipe: start

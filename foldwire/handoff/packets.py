@@ -1,4 +1,4 @@
-"""Packets of the in-switch reduction as lists of flits, and what the bench's links are told."""
+"""Packets of the in-switch reduction as lists of flits, and settings of the bench's links."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def packet(header: Mapping[str, Any], values: NDArray[Any]) -> list[int]:
 
 
 def link_about(config: SwitchConfig | SwitchDmaConfig) -> dict[str, int]:
-    """What `Link` of `bench/models.py` reads: sizes, and credits of either side per class."""
+    """Settings for `Link` of `bench/models.py`: sizes, and credits of either side per class."""
     return {
         "classes": CLASSES,
         "class_lsb": HEADER["kind"].offset,

@@ -1,4 +1,4 @@
-"""What the stand-alone bench needs of an engine: two of them joined, and what to tell them."""
+"""Verilog and data for the stand-alone bench of an engine: two of them joined, and the writes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ _OPS = (ReduceOp.SUM_I32, ReduceOp.SUM_F32, ReduceOp.MAX_F32)
 
 
 def joined(parameters: Mapping[str, Any], engine: str) -> list[tuple[str, str]]:
-    """Links of an engine that the bench joins: of one node, and which of the other it leads to."""
+    """Links of an engine that the bench joins: one of a node -> the other node's at its far end."""
     if engine == "ace":
         return [("link_0", "link_1"), ("link_1", "link_0")]
     return [(f"net_{n}", f"net_{n}") for n in range(parameters["engines"])]
@@ -34,9 +34,9 @@ def joined(parameters: Mapping[str, Any], engine: str) -> list[tuple[str, str]]:
 def pair_verilog(manifest: Mapping[str, Any], links: list[tuple[str, str]]) -> str:
     """Verilog module ``pair``: two of the engine of `manifest`, joined by `links`.
 
-    All other ports of engine n are ports under the prefix ``n0_`` or ``n1_``. A beat on its way
-    from one engine to the other stands in a register, which takes one in cycles in which its bit
-    of ``go`` is high.
+    All other ports of engine n are ports under the prefix ``n0_`` or ``n1_``. A beat from one
+    engine to the other passes through a register, which, when empty, accepts one in cycles in which
+    its bit of ``go`` is high.
     """
     name, reset = manifest["name"], manifest["reset"]["port"]
     used = tuple(f"{link}_" for link, _ in links)
@@ -103,7 +103,7 @@ def _line(
 
 
 def pair_data(design: Design, engine: str) -> dict[str, Any]:
-    """What `bench/cocotb_pair.py` reads: offsets and words only."""
+    """Data for `bench/cocotb_pair.py`: offsets and words only."""
     registers = design.registers
     assert registers is not None
     config = _config(design, engine)
@@ -150,7 +150,7 @@ def _config(design: Design, engine: str) -> AceConfig | SmartNicConfig:
 def example_writes(
     design: Design, engine: str, registers: RegisterMap
 ) -> tuple[list[Write], list[Write]]:
-    """What sets rank 0 of the pair up, and starts an all-reduce on it; nothing with one link."""
+    """Writes that set up rank 0 of the pair, and that start an all-reduce; none with one link."""
     config = _config(design, engine)
     if isinstance(config, AceConfig) and config.ports < 2:
         return [], []

@@ -18,7 +18,7 @@ __all__ = ["set_up_writes", "switch_data"]
 _BATCHES = (ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.SUM_F32, ReduceOp.MIN_F32)
 _SEED = 1
 _PERIOD = 10_000
-"""Cycles after which, or after twice of which, an incomplete sum leaves."""
+"""Period of the time-out in cycles; an incomplete sum is evicted after one to two periods."""
 _NOWHERE = (1 << HEADER["region"].width) - 1
 """A region that no switch has: there are 16 at most."""
 
@@ -33,8 +33,8 @@ def _members(config: SwitchConfig) -> int:
 def set_up_writes(
     config: SwitchConfig, registers: RegisterMap, count: int | None = None
 ) -> list[_Write]:
-    """One switch alone: endpoint *k* at link *k*, as many as there can be or *count*, members of
-    region 0."""
+    """Writes that set up one switch alone: endpoint *k* at link *k*, as many as possible or
+    *count*, members of region 0."""
     members = range(_members(config) if count is None else count)
     causes = (field.name for field in registers.registers["interrupt_enable"].fields)
     fields = [
@@ -50,9 +50,9 @@ def set_up_writes(
 
 
 def _batch(config: SwitchConfig, op: ReduceOp, number: int, rng: Any) -> dict[str, Any]:
-    """Operands and results of as many addresses as the reduction tables hold.
+    """Operands and results of as many addresses as the reduction tables hold, at most 4 per home.
 
-    Integers so small that binary32 adds them without rounding, in any order.
+    Values are integers so small that binary32 adds them without rounding, in any order.
     """
     members = _members(config)
     homes = min(members, config.homes)
@@ -79,7 +79,7 @@ def _batch(config: SwitchConfig, op: ReduceOp, number: int, rng: Any) -> dict[st
 
 
 def switch_data(design: Design) -> dict[str, Any]:
-    """What `bench/cocotb_switch.py` reads."""
+    """Data for `bench/cocotb_switch.py`."""
     registers = design.registers
     assert registers is not None
     values: dict[str, Any] = design.parameters

@@ -1,7 +1,7 @@
 """Register writes, packets and vectors for the bench of the switch's endpoint, and its manual.
 
-The endpoint is one of three members; switch and other members are a table: what it must send, and
-what comes back.
+The endpoint is one of three members; a table models the switch and the other members: it has the
+packets that the endpoint must send, and the replies.
 """
 
 from collections.abc import Iterator
@@ -59,14 +59,14 @@ def _start(
 
 
 def example_writes(registers: RegisterMap, members: int) -> tuple[list[Write], list[Write]]:
-    """What makes endpoint 1 one of so many members of region 0, and what starts an all-reduce on
-    it."""
+    """Writes that make endpoint 1 one of *members* members of region 0, and writes that start an
+    all-reduce on it."""
     start = _start(registers, _OPS[0], 150, tag=0, source=1 << 12, destination=1 << 13)
     return list(_set_up(registers, members, 0)), list(start)
 
 
 class _Course:
-    """Stages of the bench, one after the other: what is written, sent, answered and then found."""
+    """Stages of the bench, in order: writes, packets to and from the endpoint, expected results."""
 
     def __init__(self, config: SwitchDmaConfig, registers: RegisterMap) -> None:
         self._config, self._registers = config, registers
@@ -94,10 +94,10 @@ class _Course:
         return packet(header, _NOTHING)
 
     def _exchange(self, number: int, op: ReduceOp, operands: NDArray[Any]) -> list[Any]:
-        """What the endpoint sends of a block, and what the network makes of it.
+        """Packets that the endpoint sends for a block, each with the network's replies.
 
-        The blocks have turns: another member adds, this one adds two partials, or three. Of
-        partials that are multicast it keeps the sum to itself.
+        The blocks take turns: another member adds, this one adds two partials, or three. It does
+        not send the sum of partials that are multicast.
         """
         home = number % _MEMBERS
         result = {"op": op.value, "source": home, "destination": home, "count": _MEMBERS}
@@ -141,8 +141,8 @@ class _Course:
         return [list(parts) for _ in range(self._config.links)]
 
     def _greeting(self, *, cause: AbortCause = AbortCause.NONE) -> list[Any]:
-        """What every link carries when all come to an epoch: this endpoint's notice and those of
-        the other members, and again when each has heard from all."""
+        """Packets on every link when all members enter an epoch: this endpoint's notice and those
+        of the other members, and again when each has heard from all."""
         about: Any = {"cause": cause, "origin": _OWN if cause is not AbortCause.NONE else 0}
         return [
             [self._notice(_OWN, **about, fresh=0, settled=settled),
@@ -152,14 +152,14 @@ class _Course:
         ]
 
     def _asking(self) -> list[Any]:
-        """What an endpoint asks its switch when it joins, and the answer in its name."""
+        """The endpoint's notice to its switch when it joins, and the answer, sent in its name."""
         fresh = self._notice(_OWN, cause=AbortCause.NONE, origin=0, fresh=1, settled=0)
         answer = self._notice(_OWN, cause=AbortCause.RESET, origin=_OWN, fresh=0, settled=0)
         return [[fresh, [answer]]]
 
     @staticmethod
     def _counting() -> list[Any]:
-        """Credits are counted anew, in both directions."""
+        """Packets that recount the credits, in both directions."""
         first, answer, other = (
             packet({"kind": kind, "tag": 1, "poison": both}, _NOTHING)
             for kind, both in ((Kind.COUNT, 1), (Kind.COUNTED, 0), (Kind.COUNT, 0))
@@ -181,7 +181,7 @@ class _Course:
         )
 
     def all_reduce(self, op: ReduceOp, elements: int, *, lost: bool = False) -> _Stage:
-        """An all-reduce; if *lost*, the network swallows what is sent."""
+        """An all-reduce; if *lost*, the network loses all packets that are sent."""
         c, size = self._config, self._size
         blocks = -(-elements // size)
         # Integers so small that binary32 adds them without rounding, in any order.
@@ -214,7 +214,7 @@ class _Course:
         return stage | {"expect": [[destination, result]], "interrupt": self._causes("done")}
 
     def _free(self, elements: int) -> int:
-        """A place in memory, a flit apart from the last one."""
+        """Address of free memory for a vector, a flit after the last one."""
         place = self._place + 16
         self._place = place + -(-4 * elements // 16) * 16
         assert self._place <= _MEMORY_BYTES
@@ -234,7 +234,7 @@ class _Course:
         )
 
     def wrong_packets(self) -> _Stage:
-        """On every link packets that must be dropped and counted."""
+        """Packets on every link that must be dropped and counted."""
         zeros = np.zeros(self._size, np.int32)
         sound = {"op": ReduceOp.SUM_I32.value, "count": _MEMBERS}
         wrong = {
@@ -266,13 +266,13 @@ def _folded(op: ReduceOp, operands: NDArray[Any]) -> NDArray[Any]:
 
 
 def switch_dma_data(design: Design) -> dict[str, Any]:
-    """What `bench/cocotb_switch_dma.py` reads."""
+    """Data for `bench/cocotb_switch_dma.py`."""
     registers = design.registers
     assert registers is not None
     values: dict[str, Any] = design.parameters
     config = SwitchDmaConfig(**values)
     block, links = config.block_elements, config.links
-    # More blocks than the small preset has under way; a part of one; not one for every link.
+    # More blocks than the small preset has in flight; a part of one; not one for every link.
     lengths = (9 * links * block + 5, 2 * links * block, 1)
     sums, drops, aborts = (_Course(config, registers) for _ in range(3))
     return {

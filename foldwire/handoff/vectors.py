@@ -1,4 +1,4 @@
-"""Operands and results for the bench of what computes and never stalls: adder and lanes."""
+"""Operands and results for the bench of designs that never stall: adder and lanes."""
 
 import random
 from typing import Any
@@ -67,7 +67,7 @@ def _sums(fmt: FloatFormat, a: list[int], b: list[int]) -> tuple[list[int], list
 
 
 def adder_data(adder: FPAdder) -> dict[str, Any]:
-    """What `bench/cocotb_vectors.py` reads, for an adder."""
+    """Data for `bench/cocotb_vectors.py`, for an adder."""
     a, b = _pairs(adder.fmt, _ROWS, random.Random(_SEED))
     edges = _edges(adder.fmt)
     a += [edge for edge in edges for _ in edges]
@@ -83,7 +83,7 @@ def adder_data(adder: FPAdder) -> dict[str, Any]:
 
 
 def lanes_data(alu: ReduceALU) -> dict[str, Any]:
-    """The same for an array of lanes; in one of four cycles there are no operands."""
+    """The same for an array of lanes; about one in four cycles has no operands."""
     rng = random.Random(_SEED)
     rows, expected = [], []
     for _ in range(_ROWS):

@@ -7,7 +7,7 @@ from hw.common.register_map import Access, RegisterMap
 __all__ = ["PATIENCE", "after_reset", "words"]
 
 PATIENCE = 1 << 20
-"""Cycles of the watchdog that recipes set: that a node may come late, or the network stand still;
+"""Cycles of the watchdog that recipes set: a node may be late, or the network stalled, for so long;
 more than two periods of the switches' time-out."""
 
 

@@ -1,4 +1,4 @@
-"""The folder that is handed over: what stands beside the Verilog of a design."""
+"""Write the files that are handed over beside the Verilog of a design."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ ENGINES = {
     AceEngine: "ace", SmartNic: "smartnic", Switch: "switch", SwitchDma: "switch-dma",
 }
 SLOWEST_MHZ, FASTEST_MHZ = 1e-3, 1e5
-"""What constraints can ask for: periods are written in nanoseconds with three digits."""
+"""Limits of the clock of constraints: periods are written in nanoseconds with three digits."""
 _COPIED = ("benches.py", "cache.py", "compiler.py", "verilator.py")
 """Modules of `gen` that the bench needs; they need nothing but Python's library."""
 
@@ -53,7 +53,7 @@ clean:
 
 @dataclass(frozen=True)
 class _Bench:
-    """A bench: its module and what that reads, and Verilog beside the design's."""
+    """A bench: its module, the data that it reads, and Verilog besides the design's."""
 
     module: str
     data: dict[str, Any]
@@ -63,11 +63,11 @@ class _Bench:
 def write_handoff(
     design: Design, folder: Path, *, verilog: Path, manifest: Mapping[str, Any], clock_mhz: float
 ) -> list[Path]:
-    """Write file list, constraints, bench, and C header and manual of what has registers.
+    """Write file list, constraints and bench; for designs with registers, C header and manual too.
 
     Returns their paths. The bench runs by ``make`` in *folder*, wherever that is copied to, with
-    cocotb and a simulator; designs in one folder share its modules. An engine that has no second
-    link to join has none.
+    cocotb and a simulator; designs in one folder share its modules. An engine without a second link
+    to join has no bench.
     """
     top = design.top
     files = {
@@ -139,12 +139,12 @@ def check_clock(clock_mhz: float) -> None:
 def constraints(manifest: Mapping[str, Any], *, clock_mhz: float) -> str:
     """Clock and delays of the ports as SDC, which Vivado and Quartus read as well.
 
-    Inputs arrive in the first, outputs leave before the last 30 % of a cycle; all ports but the
-    clock belong to it, the reset too.
+    Inputs arrive in the first 30 % of a cycle, outputs leave before the last 30 %; all ports except
+    the clock, the reset too, are timed by it.
     """
     check_clock(clock_mhz)
     period = 1000 / clock_mhz
-    registered = manifest["clock"] is not None  # or else the clock is one of the surroundings
+    registered = manifest["clock"] is not None  # else the clock is virtual: the surroundings'
     clock = manifest["clock"] or CLOCK
     inputs = [port["name"] for port in manifest["ports"] if port["is_input"]]
     outputs = [port["name"] for port in manifest["ports"] if not port["is_input"]]

@@ -1,8 +1,8 @@
-"""Two engines joined by their links reduce vectors; the bench knows what must come out.
+"""Two engines joined by their links reduce vectors; the bench checks the results.
 
-It is the host of both: it writes registers over AXI4-Lite, serves memory over AXI4, and holds back
-every channel and every link at random. What the engines are to be told stands in the file that
-`BENCH` names.
+It is the host of both: it writes registers over AXI4-Lite, serves memory over AXI4, and stalls
+every channel and every link at random. The writes for the engines are in the file that `BENCH`
+names.
 """
 
 import operator
@@ -54,7 +54,7 @@ async def ready(dut: Any) -> tuple[list[Registers], list[bytearray]]:
 
 
 def reduced(op: str, left: bytes, right: bytes) -> bytes:
-    """What *op* makes of two vectors, word by word."""
+    """The result of *op* on two vectors, word by word."""
     kind = "i" if op == "SUM_I32" else "f"
     words = len(left) // 4
     pairs = zip(struct.unpack(f"<{words}{kind}", left), struct.unpack(f"<{words}{kind}", right))

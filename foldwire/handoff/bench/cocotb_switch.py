@@ -1,8 +1,8 @@
 """Endpoints at all links of a switch push operands; every one of them must get every sum.
 
-It is the software that programs the switch over AXI4-Lite, too. Packets and what they must become
-stand in the file that `BENCH` names, a batch at a time: as many addresses as the reduction tables
-hold. Every link has gaps, and credits come back late.
+The bench also programs the switch over AXI4-Lite. Packets to send and to expect are in the file
+that `BENCH` names, in batches of no more addresses than the reduction tables hold. Every link has
+gaps, and credits are returned late.
 """
 
 import random
@@ -40,7 +40,7 @@ class Endpoint:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to send, to get, or to give back."""
+        """True if there are packets to send or to expect, or credits to return."""
         return self.link.busy or bool(self.expected.total())
 
     def _take(self, packet: tuple[int, ...]) -> None:
@@ -59,12 +59,12 @@ class Bench:
         self.endpoints = [Endpoint(dut, port, self._rng) for port in range(ABOUT["ports"])]
 
     async def start(self) -> None:
-        """Clock, reset, software."""
+        """Start the clock, and release the reset."""
         Clock(self._dut.clk, 2, unit="ns").start()
         await release_reset(self._dut)
 
     async def run(self, batch: dict[str, Any]) -> None:
-        """Send the packets of a batch and see all of what they must become, and no more."""
+        """Send the packets of a batch, and wait for all packets expected, and no others."""
         parts = zip(self.endpoints, batch["send"], batch["expect"], strict=True)
         for endpoint, sent, expected in parts:
             for packet in self._rng.sample(sent, len(sent)):
@@ -111,7 +111,7 @@ async def every_member_gets_every_sum(dut: Any) -> None:
 
 @cocotb.test()
 async def packets_that_are_wrong_are_dropped(dut: Any) -> None:
-    """They are counted and reported; what is right passes, and all credits come home."""
+    """They are counted and reported; correct packets pass, and all credits are returned."""
     bench = Bench(dut)
     await bench.start()
     await perform(bench.software, ABOUT["set_up"])

@@ -1,8 +1,8 @@
-"""All-reduces of an endpoint, whose switch and other members are a table.
+"""All-reduces of an endpoint, with a table in place of its switch and the other members.
 
-The table says which packets it must send, each once, and what comes back for each: sums, or
-partials that it has to add itself. It stands in the file that `BENCH` names, stage by stage, with
-register writes, memory, and what both must hold after it. Memory and links stand still at random.
+The table has the packets that it must send, each once, and the replies to each: sums, or partials
+that it has to add itself. It is in the file that `BENCH` names, stage by stage, with register
+writes, memory, and the values expected in both after the stage. Memory and links stall at random.
 """
 
 import random
@@ -49,7 +49,7 @@ class Bench:
 
     @classmethod
     async def ready(cls, dut: Any) -> "Bench":
-        """After reset."""
+        """A bench after reset."""
         bench = cls(dut)
         for memory in bench._memories:
             cocotb.start_soon(memory.serve_reads())
@@ -72,7 +72,7 @@ class Bench:
             self._links[number].send(reply)
 
     async def run(self, stage: dict[str, Any]) -> None:
-        """Do what a stage says, until all is quiet; compare memory and registers."""
+        """Run a stage until all is quiet; compare memory and registers."""
         for address, content in stage["put"]:
             self._put(self._image, address, content)
         for answers, exchanges in zip(self._answers, stage["answers"], strict=True):
@@ -99,7 +99,7 @@ class Bench:
         image[address : address + len(data)] = data
 
     async def _quiet(self, idle: int) -> None:
-        """Wait until all packets have come and nothing is under way."""
+        """Wait until all packets have come and nothing is in flight."""
         quiet = 0
         for _ in range(PATIENCE):
             await FallingEdge(self._dut.clk)
@@ -127,7 +127,7 @@ async def registers_show_their_values_after_reset(dut: Any) -> None:
 
 
 async def follow(dut: Any, course: str) -> None:
-    """Stages one after the other, from a reset on."""
+    """Run the stages of *course* in order, from a reset on."""
     bench = await Bench.ready(dut)
     for stage in ABOUT[course]:
         await bench.run(stage)
@@ -141,11 +141,11 @@ async def vectors_are_reduced(dut: Any) -> None:
 
 @cocotb.test()
 async def wrong_packets_are_dropped(dut: Any) -> None:
-    """They are counted and reported, their credits come home, and the next vector is reduced."""
+    """They are counted and reported, their credits returned, and the next vector is reduced."""
     await follow(dut, "drops")
 
 
 @cocotb.test()
 async def an_all_reduce_is_given_up(dut: Any) -> None:
-    """What the network has lost is given up; all members come to the next epoch and go on."""
+    """An all-reduce whose packets are lost is given up; all members go on in the next epoch."""
     await follow(dut, "aborts")

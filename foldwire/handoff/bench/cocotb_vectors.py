@@ -1,6 +1,6 @@
-"""Operands go in, one row per cycle; what comes out is compared with a reference, bit for bit.
+"""Operands go in, one row per cycle; results are compared with a reference, bit for bit.
 
-Rows and what each must give stand in the file that `BENCH` names; the reference is no part of the
+Rows and expected results are in the file that `BENCH` names; the reference is no part of the
 design.
 """
 
@@ -52,7 +52,7 @@ def drive(dut: Any, row: list[int]) -> None:
 
 
 def compare(dut: Any, row: int, expected: list[int | None]) -> None:
-    """Compare all outputs that must have a certain value."""
+    """Compare all outputs for which there is an expected value."""
     for name, value in zip(ABOUT["outputs"], expected, strict=True):
         if value is not None:
             found = number(getattr(dut, name))

