@@ -165,13 +165,13 @@ def gen(
     clock: float,
     output: Path,
 ) -> None:
-    """Write Verilog of DESIGN, its manifest, and all that is handed over with it.
+    """Write Verilog of DESIGN, its manifest, and the files handed over with it.
 
-    That is a file list and constraints; for an engine register map, C header, programmer's manual
-    and a bench, which runs by `make` in that folder without Foldwire.
+    These are a file list, constraints and a bench, which runs by `make` in that folder without
+    Foldwire; for an engine also register map, C header and programmer's manual.
 
-    DESIGN is a name, or a description (*.toml) whose endpoint has a preset: then it is the engine
-    of that endpoint. Without DESIGN, list what there is.
+    DESIGN is a name, or a description (*.toml) whose endpoint has a preset, for the engine of that
+    endpoint. Without DESIGN, list all designs.
     """
     from foldwire import catalog
     from foldwire.console import print_table, say, step
@@ -373,9 +373,9 @@ def machines(
 ) -> None:
     """Run a collective on the machine NAME; print what nccl-tests would.
 
-    Machines are known from data sheets alone, with nothing fitted, and these state no latency but
-    for one: without --start or --step rates are printed, of the links alone, and no times. Without
-    NAME, list the machines with their sources.
+    Machines are described from data sheets alone, with nothing fitted. All but one of these state
+    no latency: without --start or --step, only rates are printed, of the links alone, and no times.
+    Without NAME, list the machines with their sources.
     """
     from foldwire import machines as work
 

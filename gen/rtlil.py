@@ -82,7 +82,7 @@ class OncePlatform(MacroPlatform):
         if text is None:
             text = to_rtlil(component, name=name, platform=self)
             self.blocks[name] = text = text.replace("attribute \\top 1\n", "", 1)
-        vars(component)["_MustUse__used"] = True  # its ports are
+        vars(component)["_MustUse__used"] = True  # its ports are used
         clocking = {CLOCK: ClockSignal(), RESET: ResetSignal()}
         wanted = _CLOCKING.findall(text.partition("\nend\n")[0])
         ports = {f"i_{port}": clocking[port] for port in wanted}

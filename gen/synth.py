@@ -1,8 +1,8 @@
 """Synthesis figures per block, through Yosys.
 
-The hierarchy is kept: each distinct module is mapped once, and the table gives its own cells
-(*local*), the cells of one instance with everything below it, and how many instances the design
-has. SRAM macros stay macros: they are counted and sized, not mapped.
+The hierarchy is kept: each distinct module is mapped once, and the table gives the cells of one
+instance with everything below it, and the number of instances in the design. SRAM macros stay
+macros: they are counted and sized, not mapped.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ class Module:
     """One level of the hierarchy.
 
     `origin` is the object that was elaborated, `members` the signals of its signature with their
-    paths and whether they are outputs, `reference_names` what Amaranth calls each signal here.
+    paths and whether they are outputs, `reference_names` Amaranth's names of the signals here.
     """
 
     path: tuple[str, ...]

@@ -249,7 +249,7 @@ def _ports(lines: Iterable[str]) -> dict[str, tuple[int, str]]:
 
 @dataclass
 class Miter:
-    """Yosys' text of two modules and of what compares them.
+    """RTLIL of two modules, and of the module that compares them.
 
     Attributes
     ----------

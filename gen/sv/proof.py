@@ -79,7 +79,7 @@ class Checked:
     proved, undecided:
         True if every question was answered with yes; the questions that were not decided.
     wrong:
-        What is not equal, and where.
+        Differences, and their places.
     parts, questions, state:
         Number of instances of the text, of different questions, and of registers and rows of
         memories that were matched; of each the most of any reader.
@@ -117,7 +117,7 @@ class Reading:
     parts:
         Number of instances of the text, including its top.
     wrong:
-        What is wrong without any proof.
+        Differences that were found without a proof.
     """
 
     questions: dict[str, Question] = field(default_factory=dict)
@@ -177,7 +177,7 @@ def check(
     timeout:
         Seconds of CPU of each program.
     first:
-        Stop at the first thing that is wrong.
+        Stop at the first difference.
 
     Raises
     ------

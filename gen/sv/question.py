@@ -20,7 +20,7 @@ __all__ = ["Proof", "Question", "prove"]
 
 @dataclass(frozen=True)
 class Question:
-    """The question if a module of a text equals one of a netlist.
+    """The question whether a module of a text equals one of a netlist.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Question:
     inputs:
         Ports of the text, each with the bits of `gold` that drive it, or a number of free bits.
     same:
-        What must be equal: bits of `gold`, and a port of the text with the first of its bits.
+        Pairs that must be equal: bits of `gold`, and a port of the text with the first of its bits.
     registers:
         Bits of `gold` and of the text that are one state; a width of -1 is that of the whole wire.
     memories:
@@ -59,7 +59,7 @@ class Proof:
     undecided:
         True if neither that nor a difference was found in the time given.
     why:
-        What is not equal, or how it ended; empty if `proved`.
+        The difference, or how the proof ended; empty if `proved`.
     state:
         Registers and rows of memories that were matched.
     """
