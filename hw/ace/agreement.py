@@ -1,4 +1,4 @@
-"""What all nodes must agree on, as a number that READY packets carry."""
+"""Digest of what all nodes must agree on; READY packets carry it."""
 
 from functools import cache
 

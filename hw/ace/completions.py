@@ -1,4 +1,4 @@
-"""What became of each command: a record for each, in a queue that software reads."""
+"""Completion records: one for each command that is over, in a queue that software reads."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -12,7 +12,7 @@ __all__ = ["CompletionQueue", "cause_layout", "ended_layout", "record_layout", "
 
 
 def ticket_range(c: AceConfig) -> range:
-    """Numbers of the commands that are outstanding: as many wait as run."""
+    """Numbers of outstanding commands; as many may wait as run."""
     return range(2 * c.commands)
 
 
@@ -29,7 +29,7 @@ def ended_layout(c: AceConfig) -> data.StructLayout:
 
 
 def record_layout(c: AceConfig) -> data.StructLayout:
-    """What software is told of a command."""
+    """Layout of a completion record."""
     return data.StructLayout(
         {"collective": c.format.collective, "causes": cause_layout(), "error": CommandError}
     )

@@ -226,7 +226,7 @@ class ContextTable(wiring.Component):
                 m.d.sync += state.live[n].eq(1)
 
     def _count(self, m, entry_known, tainted):
-        """Packets that have to arrive and to leave; which contexts are finished."""
+        """Count packets that have yet to arrive and to leave; return which contexts are done."""
         c, state, event = self._config, self.state, self.event
         finished = Signal(c.contexts)
         packet_count = range(c.block_packets * 4096)
@@ -299,7 +299,7 @@ class ContextTable(wiring.Component):
             m.d.sync += result_busy.bit_select(self.stored.p.slot, 1).eq(0)
 
     def _abort(self, m, result_busy, result_of):
-        """What is with the RX DMA already comes to its end, all else is forgotten."""
+        """Forget all chunks but those whose job the RX DMA already has; these are still stored."""
         state = self.state
         with m.If(self.forget):
             m.d.sync += [state.assigned.eq(0), state.live.eq(0), state.setup.eq(0)]

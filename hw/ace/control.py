@@ -24,7 +24,7 @@ _COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all", "load
 
 
 class PortControlSignature(wiring.Signature):
-    """What the control part tells a port and hears of it, seen from the control part.
+    """Control of a port and its reports, seen from the control part.
 
     Members
     -------
@@ -58,7 +58,7 @@ class PortControlSignature(wiring.Signature):
 
 
 class EngineControl(wiring.Component):
-    """All that software sees of the engine, and what stops it.
+    """Software's view of the engine, and the abort of all collectives.
 
     Registers become settings and commands; what became of the commands goes into records, status,
     interrupts and counters. If a collective cannot complete, here or on another node, all of them
@@ -218,7 +218,7 @@ class EngineControl(wiring.Component):
         r.show("program_word_high", value=shown[32:])
 
     def _join_settings(self, m, r):
-        """What software has written, to the dispatcher; what the engine is, to software."""
+        """Pass settings from software to the dispatcher, and show the slot size to software."""
         c = self._config
         command = self.command
         m.d.comb += [command.p[name].eq(r.command.value[name]) for name in _COMMAND_FIELDS]
@@ -236,7 +236,7 @@ class EngineControl(wiring.Component):
         r.show("slot_elements", value=c.slot_elements)
 
     def _watch(self, m, r, completions):
-        """Whether nothing has happened for too long although a command is outstanding."""
+        """Return the watchdog's bit: no progress for too long while a command is outstanding."""
         passed = Signal(32)
         stalled = Signal()
         idle = completions.outstanding == 0

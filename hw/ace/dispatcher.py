@@ -326,7 +326,7 @@ class Dispatcher(wiring.Component):
                     m.next = "IDLE"
 
     def _describe(self, m, job, chunk):
-        """What a chunk is, for those who handle it."""
+        """Describe a chunk to the TX DMAs, to the RX DMA and to its FSM."""
         c, command = self._config, job.command
         load = Signal(load_job_layout(c))
 

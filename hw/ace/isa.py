@@ -39,7 +39,7 @@ INSTRUCTION_BITS = 64
 
 
 class Opcode(enum.Enum, shape=4):
-    """What an instruction does. Bit 0 reduces, bit 1 stores, bit 2 sends, bit 3 waits for a
+    """Operation of an instruction. Bit 0 reduces, bit 1 stores, bit 2 sends, bit 3 waits for a
     packet."""
 
     END = 0b0000
@@ -74,7 +74,7 @@ PROGRAM_ENTRY_FIELDS = {
     "ready_ports": (8, "Links whose peers send to this program."),
     "reserved": (7, "0."),
 }
-"""Of the first words of a program store, its table: where a program starts, what completes it."""
+"""Fields of the first words of a program store, its table: start and block counts of a program."""
 
 instruction_layout = data.StructLayout({n: shape for n, (shape, _) in INSTRUCTION_FIELDS.items()})
 program_entry_layout = data.StructLayout(

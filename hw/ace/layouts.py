@@ -27,7 +27,7 @@ __all__ = [
 
 
 def places(c: AceConfig, *names: str) -> dict[str, Any]:
-    """Fields that say where in an engine something belongs."""
+    """Fields that name a place in an engine."""
     kinds = {
         "fsm": c.fsms,
         "context": c.contexts,
@@ -40,12 +40,12 @@ def places(c: AceConfig, *names: str) -> dict[str, Any]:
 
 
 def context_key_layout(c: AceConfig) -> data.StructLayout:
-    """What names a chunk on every node alike."""
+    """Name of a chunk, the same on every node."""
     return data.StructLayout({"collective": c.format.collective, "chunk": c.format.chunk})
 
 
 def segment_walk_layout(c: AceConfig) -> data.StructLayout:
-    """How the blocks of a chunk lie in memory and in a slot.
+    """Placement of a chunk's blocks in memory and in a slot.
 
     Block ``b`` starts at ``address + (b - first) * stride`` in memory and at row ``b * beats`` of
     the slot. Blocks before ``tail_block`` are ``beats`` full beats long, ``tail_block`` has

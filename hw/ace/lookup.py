@@ -217,7 +217,7 @@ class LookupPipeline(wiring.Component):
         return instruction
 
     def _products(self, m, stage, row_before, expected_before, instruction_now):
-        """How long the packet in *stage* is and where it lies in a slot; all a cycle later."""
+        """Length of the packet in *stage* and its place in a slot, all a cycle later."""
         c = self._config
         row = Signal(admit_layout(c), name="row_1")
         expected = Signal(name="expected_1")

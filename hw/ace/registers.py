@@ -119,7 +119,7 @@ def register_map(c: AceConfig, *, retry: bool = False) -> RegisterMap:
 
 
 def _setup(c: AceConfig) -> list[Register]:
-    """What the engine is, its place in the group, and its programs."""
+    """Registers for the engine's identity and shape, its place in the group, its programs."""
     return [
         identity_register(ENGINE_ID),
         shape_register("the engine", SHAPE, c.describe()),
@@ -180,7 +180,7 @@ def _setup(c: AceConfig) -> list[Register]:
 
 
 def _commands() -> list[Register]:
-    """A collective, and what starts or aborts one."""
+    """Registers that describe a collective, and those that start or abort one."""
     return [
         *wide_registers("source", "Address of the payload."),
         *wide_registers("destination", "Address of the result."),
@@ -233,7 +233,7 @@ def _commands() -> list[Register]:
 
 
 def _records() -> list[Register]:
-    """What became of each command."""
+    """Completion records of the commands."""
     return record_registers(
         causes=CAUSES, errors=CommandError, tag="collective",
         no_record="Commands that are refused with FULL, ABORTING or HALTED have no record.",
@@ -241,7 +241,7 @@ def _records() -> list[Register]:
 
 
 def _counters(c: AceConfig) -> list[Register]:
-    """Of each port, then of the whole engine."""
+    """Performance counters of each port, then of the whole engine."""
     return [
         *counter_registers(
             _OF_PORTS, count=c.ports, bits={"unexpected": 2, "missing": c.format.sequence}

@@ -16,7 +16,7 @@ __all__ = ["SendGenerator", "Source"]
 
 
 class Source(enum.Enum, shape=2):
-    """What the generator is working on."""
+    """Kind of packet that the generator is working on."""
 
     READY = 0
     PARKED = 1
@@ -94,7 +94,7 @@ class SendGenerator(wiring.Component):
                 "busy": Out(1),
             }
         )
-        # What is worked on.
+        # The packet in progress.
         self._source = Signal(Source)
         self._context = Signal(range(max(2, c.contexts)), name="context")
         self._step = Signal(c.format.step, name="step")
@@ -177,7 +177,7 @@ class SendGenerator(wiring.Component):
         return parking.o, parked_now
 
     def _turns(self, m, name, requests):
-        """Round robin over contexts: the one whose turn it is, and what to raise if it is used."""
+        """Round robin over contexts. Returns the one granted, and the signal that advances it."""
         m.submodules[name] = arbiter = RoundRobinArbiter(len(requests))
         chosen = Signal(range(max(2, len(requests))), name=f"{name}_context")
         m.d.comb += arbiter.requests.eq(requests)
@@ -221,7 +221,7 @@ class SendGenerator(wiring.Component):
         return states.ongoing("PICK")
 
     def _pick(self, m, fresh, ready_ports, positions, parked):
-        """What to do next."""
+        """Choose the next piece of work: table entry, READY, parked packet or fresh packet."""
         pending = Cat(ports.any() for ports in ready_ports)
         ready_context, send_ready = self._turns(m, "send_ready_arbiter", pending)
         fresh_context, send_fresh = self._turns(m, "fresh_arbiter", fresh)
@@ -281,7 +281,7 @@ class SendGenerator(wiring.Component):
             m.next = "ASK"
 
     def _answered(self, m, command, fresh):
-        """Send, pass over, or come to the end of the sends."""
+        """Act on a lookup: send the packet, pass it over, or end the sends of the context."""
         resolved = self.response.p.resolved
         operation = data.View(instruction_layout, self.response.p.word).op
         m.d.sync += [

@@ -74,7 +74,7 @@ class BlockFormat(BlockParameters):
         return model.decode(self, blocks)
 
     def quantize(self, values: Any, *, seed: int = 0) -> NDArray[Any]:
-        """What is left of *values* after encoding and decoding, in their shape and type."""
+        """Encode *values* and decode them again; shape and type are kept."""
         return model.quantize(self, values, seed=seed)
 
     def pack(self, blocks: model.Blocks) -> bytes:

@@ -306,7 +306,7 @@ def _beat_of_blocks(owner: str, fmt: BlockFormat, lanes: int, bus_bits: int) -> 
 
 
 def _ones(prefix: list[Value]) -> Value:
-    """How many bits are one, all of them before the first zero."""
+    """Count the ones of a thermometer code: all of them stand before the first zero."""
     ends = [bit & ~after for bit, after in zip(prefix, [*prefix[1:], Const(0)], strict=True)]
     return Cat(
         Cat(end for n, end in enumerate(ends, start=1) if n >> place & 1).any()

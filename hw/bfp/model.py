@@ -122,10 +122,10 @@ def decode(fmt: BlockParameters, blocks: Blocks) -> NDArray[np.float32]:
 
 
 def quantize(fmt: BlockParameters, values: Any, *, seed: int = 0) -> NDArray[Any]:
-    """What is left of *values* after encoding and decoding, in their shape and type.
+    """Encode *values* and decode them again; shape and type are kept.
 
-    A 16-bit type is rounded to once more, to nearest even, which changes nothing where it has the
-    range and the precision of the format.
+    Values of a 16-bit type are rounded once more, to nearest even, which changes nothing where the
+    type has the range and the precision of the format.
     """
     values = np.asarray(values)
     result = decode(fmt, encode(fmt, values, seed=seed)).ravel()[: values.size]

@@ -1,4 +1,4 @@
-"""What a block floating-point format is made of."""
+"""Parameters of a block floating-point format."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ class BlockParameters:
 
     @property
     def offset(self) -> int:
-        """What the exponent field of binary32 exceeds the code by, 0 for 8 bits."""
+        """Exponent field of binary32 minus exponent code; 0 for codes of 8 bits."""
         return SOURCE_BIAS - self.bias
 
     @property

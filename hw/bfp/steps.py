@@ -1,4 +1,4 @@
-"""What encoder and decoder do with one element or one block: combinational building blocks."""
+"""Combinational building blocks of encoder and decoder, each for one element or one block."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def aligned_layout(fmt: BlockFormat) -> data.StructLayout:
 
 
 def key_bits(fmt: BlockFormat) -> int:
-    """Width of what the largest element is found by: its exponent and whether it will carry."""
+    """Width of the key that finds the largest element: its exponent and whether it will carry."""
     return _EXPONENT + (fmt.carry == "renormalize" and fmt.rounding != "truncate")
 
 

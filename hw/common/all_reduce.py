@@ -1,6 +1,6 @@
-"""What engines have in common whose commands are all-reduces of a vector in memory.
+"""Common parts of the engines whose commands are all-reduces of a vector in memory.
 
-Their settings, their registers and interrupts, and how their queues judge commands.
+These are settings, registers and interrupts, and the queue that checks commands.
 """
 
 from abc import ABC, abstractmethod
@@ -102,7 +102,7 @@ def all_reduce_interrupts(*, dropped: str, everywhere: str, elsewhere: str) -> d
 
 
 def vector_registers(address_bits: int) -> list[Register]:
-    """Where the vector of an all-reduce is, where its result goes, and what memory there is."""
+    """Registers for the addresses of an all-reduce's vector and result, and the end of memory."""
     return [
         *memory_end_registers(address_bits),
         *wide_registers("source", "Address of the local vector."),
@@ -115,7 +115,7 @@ def vector_registers(address_bits: int) -> list[Register]:
 
 
 def command_register(who: str, *fields: Field) -> Register:
-    """What starts an all-reduce, with *fields* beside the tag; *who* give the same commands."""
+    """The register that starts an all-reduce: tag and *fields*; *who* give the same commands."""
     tag = Field("tag", 8, "Any name; comes back in `completion`, `completed` and `refusal`.")
     return Register(
         "command",
@@ -127,7 +127,7 @@ def command_register(who: str, *fields: Field) -> Register:
 
 
 def watchdog_register(bits: int, *fields: Field, doc: str = "") -> Register:
-    """The limit of a `hw.common.watchdog.Watchdog`, a number of *bits* bits; what follows."""
+    """The register of a `hw.common.watchdog.Watchdog`: its limit, *bits* wide, and the reaction."""
     cycles = Field("cycles", bits, "Without progress until `stalled`; 0 for never.")
     return Register(
         "watchdog",
@@ -144,7 +144,7 @@ def abort_register(causes: type, origin: Field) -> Register:
 
 
 def control_register(everywhere: str, *fields: Field, once: str = "") -> Register:
-    """What gives up all-reduces *everywhere*; commands may be given again *once* that is so."""
+    """The register that aborts, here and on *everywhere*; *once*: what new commands wait for."""
     abort = Field("abort", 1, f"Give up all all-reduces, here and on {everywhere}.")
     return Register(
         "control",
@@ -187,8 +187,8 @@ def all_reduce_registers(
     counters: Mapping[str, str],
     count: int,
 ) -> list[Register]:
-    """What became of all-reduces, here or *elsewhere*: `outcome_registers` of an engine whose
-    commands have a tag each, and *counters*, *count* of each with what they count."""
+    """Registers of the outcomes of all-reduces, here or *elsewhere*: `outcome_registers` with a tag
+    per command, completion records, and *counters* (name -> meaning), *count* of each."""
     outcomes = outcome_registers(
         of=of,
         tag="tag",
@@ -316,7 +316,7 @@ class AllReduceQueue(wiring.Component, ABC):
         return given, queue.o
 
     def _judge(self, m: Module) -> tuple[Any, Signal]:
-        """What is judged now, and whether there is such a command; drives `error`."""
+        """Check a command and drive `error`. Returns the command, and whether there is one."""
         c = self._config
         given: Any = Signal(self._descriptor)
         given_valid, summed, outside = Signal(), Signal(), Signal()
@@ -355,8 +355,8 @@ OUTCOMES = ("completed", "completed_tag", "failed", "refused", "judged_tag", "er
 
 
 class AllReduceOutcomes(wiring.Component):
-    """What became of commands: a record for each that has completed or was refused, as many as may
-    wait, and the last of each kind with their number.
+    """Keeps outcomes of commands: a record for each that has completed or was refused, as many as
+    may wait, and the last of each kind with its count.
 
     A refusal is recorded a cycle later, or after completions that come in the meantime.
 
@@ -459,7 +459,7 @@ class AllReduceRegisters(EngineRegisters):
     """The registers of such an engine, as a part of its module."""
 
     def give_commands(self, queue: AllReduceQueue, *, address_bits: int) -> None:
-        """What the registers say to the queue; an engine's own fields apart."""
+        """Join the command registers to the queue, but for an engine's own fields."""
         source, destination = self.wide("source"), self.wide("destination")
         command = queue.command
         self._m.d.comb += [
@@ -475,7 +475,7 @@ class AllReduceRegisters(EngineRegisters):
         ]
 
     def record_outcomes(self, queue: AllReduceQueue, **causes: Any) -> Value:
-        """Completions and refusals; whether they or other *causes* raise an interrupt."""
+        """Record completions and refusals; return whether they or *causes* raise an interrupt."""
         self._m.submodules.outcomes = outcomes = AllReduceOutcomes(
             self.registers, failed=queue.failed.shape(), errors=queue.error.shape(),
             depth=2 * queue.descriptors,
@@ -495,7 +495,7 @@ class AllReduceRegisters(EngineRegisters):
     def watch(
         self, watchdog: Watchdog, queue: AllReduceQueue, *, flush: Any, moved: Sequence[Any]
     ) -> None:
-        """Let the watchdog look after what is outstanding; *moved*: bits that say of progress."""
+        """Let the watchdog guard outstanding commands; *moved*: bits that show progress."""
         self._m.d.comb += [
             watchdog.limit.eq(self.watchdog.value.cycles),
             watchdog.outstanding.eq((queue.outstanding != 0) & ~flush),

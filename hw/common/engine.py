@@ -1,4 +1,4 @@
-"""What every engine has in common: buses to the host, and the settings that they follow from."""
+"""Common base of all engines: buses to the host, and the settings that determine them."""
 
 from typing import Any
 
@@ -38,14 +38,14 @@ class Engine(wiring.Component):
     ----------
     config : EngineConfig
     masters : int
-        Of memory.
+        Masters of memory.
     **wires
-        What leads to other engines: name -> member.
+        Members for the links to other engines, by name.
 
     Attributes
     ----------
     config : EngineConfig
-        What was built.
+        As given.
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""What the registers of all engines have in common, and how an engine drives them.
+"""Registers that all engines have, and how an engine drives them.
 
 An engine is given commands by writes, keeps count of what it completed and refused, and raises an
 interrupt. The functions declare these registers; `EngineRegisters` joins them to an engine.
@@ -38,7 +38,7 @@ name, place, width, access or meaning, so that a driver can tell."""
 
 
 def identity_register(engine: int) -> Register:
-    """Where software reads which engine this is, a number of 16 bits."""
+    """The register that tells software which engine this is, a number of 16 bits."""
     return Register(
         "identity",
         "ro",
@@ -84,7 +84,7 @@ def memory_end_registers(address_bits: int) -> list[Register]:
 def shape_register(
     of: str, shape: Mapping[str, tuple[int, str]], values: Mapping[str, Any]
 ) -> Register:
-    """How an engine is configured: name -> width and meaning, and the value of each."""
+    """The register of an engine's configuration: name -> width and meaning, and values."""
     return Register(
         "shape",
         "ro",

@@ -1,4 +1,4 @@
-"""When nothing is going on, not even between the parts that are asked."""
+"""Idle detection that also covers what travels between the parts of an engine."""
 
 from typing import Any
 

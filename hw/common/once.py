@@ -1,4 +1,4 @@
-"""Blocks of which a design holds many that are alike."""
+"""Sharing the hardware description of blocks that a design holds many times."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What became of each command of an engine: a record for each, in a queue that software reads."""
+"""Completion records of an engine: one per command, in a queue that software reads."""
 
 from collections.abc import Mapping
 from typing import Any

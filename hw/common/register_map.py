@@ -19,7 +19,7 @@ WORD_BYTES = 4
 
 
 class Access(Enum):
-    """What software may do with a register."""
+    """Access of software to a register."""
 
     RW = "rw"
     RO = "ro"
@@ -28,12 +28,12 @@ class Access(Enum):
 
     @property
     def readable(self) -> bool:
-        """Whether a read returns the register."""
+        """True if a read returns the register."""
         return self is not Access.WO
 
     @property
     def writable(self) -> bool:
-        """Whether a write has an effect."""
+        """True if a write has an effect."""
         return self is not Access.RO
 
     @property

@@ -234,7 +234,7 @@ class RegisterFile(wiring.Component):
         return fault
 
     def _known(self, address: Signal, way: str = "") -> Value:
-        """Whether there is a register at a word address; one that is *readable* or *writable*."""
+        """High if a word address has a register; *way*: a ``readable`` or ``writable`` one."""
         words = sorted(
             index for index, register, _ in self._ports()
             if not way or getattr(Access(register.access), way)

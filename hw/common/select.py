@@ -1,4 +1,4 @@
-"""One of several values by its number, which takes fewer LUTs than by a bit for each."""
+"""Multiplexers by number, which take fewer LUTs than those by one-hot select."""
 
 from collections.abc import Sequence
 

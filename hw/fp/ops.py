@@ -6,7 +6,7 @@ __all__ = ["ReduceOp"]
 
 
 class ReduceOp(enum.Enum, shape=2):
-    """How a reduction lane combines two 32-bit words."""
+    """Operation of a reduction lane on two 32-bit words."""
 
     SUM_F32 = 0
     MIN_F32 = 1

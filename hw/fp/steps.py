@@ -54,7 +54,7 @@ def verbatim(m: Module, fmt: FloatFormat, word: Value) -> data.View:
 
 
 class Comparison(NamedTuple):
-    """What the first step learns on its way."""
+    """Results of the comparison in `order`, beside the ordered operands."""
 
     a_smaller: Value  # in magnitude
     nan: Value  # an operand is one

@@ -56,7 +56,7 @@ _WIDTHS = (
 
 
 class PacketKind(enum.Enum, shape=3):
-    """What a packet asks its receiver to do."""
+    """Kind of a packet: what its receiver is to do."""
 
     INVALID = 0
     DATA = 1  # payload for one step of a collective program

@@ -134,7 +134,7 @@ class ReceiveBuffer(wiring.Component):
         )
 
     def _sound(self, head):
-        """Whether a header may be believed: every field that is used here has been checked."""
+        """High for a sound header: every field that is used here passes its check."""
         is_data = head.kind == PacketKind.DATA
         is_empty = (head.kind == PacketKind.READY) | self._is_control(head)
         return (

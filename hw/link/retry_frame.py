@@ -39,7 +39,7 @@ KIND_BITS = 4
 
 
 class Control(enum.Enum, shape=3):
-    """What a frame without content is for. All but CARRIER are not numbered, and not repeated."""
+    """Purpose of a frame without content. Only CARRIER frames are numbered and repeated."""
 
     ACK = 0  # the number of the frame that is awaited, and no more
     NAK = 1  # frames from ``first`` to ``last`` have not come
@@ -51,7 +51,7 @@ class Control(enum.Enum, shape=3):
 
 @dataclass(frozen=True, kw_only=True)
 class RetryConfig:
-    """What is chosen of a link with retry, whatever travels on it.
+    """Parameters of a link with retry, whatever travels on it.
 
     Parameters
     ----------
@@ -60,14 +60,13 @@ class RetryConfig:
         order; a power of two from 2 to 64. They must cover a round trip of the link, or two, so
         that it does not wait for what is repeated.
     timeout_cycles : int
-        After so many cycles without progress the oldest frame is repeated, 16 to 65535; more than
-        a round trip and two frames. A reset link is silent for as long.
+        Cycles without progress after which the oldest frame is repeated, 16 to 65535; more than a
+        round trip and two frames. A link that was reset is silent for as long.
     tries : int
-        Repetitions without progress after which the link has failed, 1 to 255. It is tried further,
+        Repetitions without progress after which the link has failed, 1 to 255. It goes on trying,
         and works again when the peer answers.
     keepalive_cycles : int
-        A peer that was silent for so long is asked whether it is there, 16 to 2^24 - 1; 0 for
-        never.
+        Cycles of silence after which the peer is probed, 16 to 2^24 - 1; 0 for never.
 
     Raises
     ------

@@ -15,7 +15,7 @@ __all__ = ["RetryReceiver", "arrived_layout"]
 
 
 def arrived_layout(format: RetryFormat) -> data.StructLayout:
-    """What a link delivers: the content of a frame (``first``), then its flits, the end marked."""
+    """A beat from a link: the content of a frame (``first``), then its flits up to ``last``."""
     return data.StructLayout(
         {"first": 1, "last": 1, "content": format.content, "data": format.width}
     )
@@ -125,7 +125,7 @@ class RetryReceiver(wiring.Component):
 
     @staticmethod
     def _numbered(head: Any) -> Value:
-        """Whether a frame has a number."""
+        """High if a frame is numbered."""
         content = Value.cast(head.content)
         own = content[:KIND_BITS] == 0
         return ~own | (content[KIND_BITS : KIND_BITS + 3] == Control.CARRIER.value)
@@ -214,7 +214,7 @@ class RetryReceiver(wiring.Component):
         self, m: Module, head: Any, offset: Signal, expected: Signal, accept: Signal,
         finished: Signal,
     ) -> None:
-        """What the peer is to be told."""
+        """Tell the peer which frames are missing (NAK), and when an acknowledgement is due."""
         f, news = self._format, self.news
         highest = Signal(f.sequence)  # one past the last frame that has come
         ahead = Signal(f.sequence)

@@ -1,4 +1,4 @@
-"""What software sees of links with retry: registers and an interrupt of their engines."""
+"""Registers and an interrupt by which engines show their links with retry to software."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ assert _COUNTED.keys() == RETRY_COUNTS.keys()
 
 
 def status_fields() -> list[Field]:
-    """Of the register that says how each link does."""
+    """Fields of the status register of each link."""
     return [
         Field("up", 1, "The link works: packets are sent."),
         Field("failed", 1, "One end does not hear the other. What was sent is kept, and goes on "

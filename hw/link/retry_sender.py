@@ -42,7 +42,7 @@ class FrameWriteSignature(wiring.Signature):
 
 
 class NewsSignature(wiring.Signature):
-    """What the receiving half of a link tells the sending one, seen from the receiving one.
+    """Reports from a link's receiving half to its sending half, seen from the former.
 
     ``acknowledge`` (``acked``): all frames before this number have come. ``first`` and ``last``
     (``again``): these have not. ``expected``, and ``due`` until it is ``told``: acknowledgement for

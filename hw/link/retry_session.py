@@ -12,8 +12,7 @@ __all__ = ["RetrySession", "SessionSignature"]
 
 
 class SessionSignature(wiring.Signature):
-    """What the receiving half of a link and its `RetrySession` tell each other, seen from the
-    latter.
+    """Wires between the receiving half of a link and its `RetrySession`, seen from the latter.
 
     ``came``: a frame of the link itself (``own``, no CARRIER), or a ``numbered`` one, has come;
     ``match``: the former is of this session, which a numbered one always is. ``mine`` and ``peer``
@@ -136,12 +135,12 @@ class RetrySession(wiring.Component):
         return m
 
     def _newer(self, one: Value, other: Value) -> Value:
-        """Whether a number comes after another one: they go round."""
+        """High if *one* comes after *other*; session numbers wrap around."""
         distance = (one - other)[: self._format.session]
         return (distance != 0) & ~distance[-1]
 
     def _agree(self, m: Module, sync: Value, joins: Signal, leaves: Signal) -> Value:
-        """What a SYNC changes; whether it is answered with one."""
+        """Update the session by a SYNC; return whether a SYNC is the answer."""
         frames = self.frames
         came, mine, peer = frames.came, frames.mine, frames.peer
         fresh, echoed, newer, older, learns = (
@@ -175,14 +174,14 @@ class RetrySession(wiring.Component):
                 m.d.sync += mine.eq(Mux(following == 0, 1, following))
             with m.Elif(fresh):
                 m.d.sync += mine.eq(1)
-        # Who has a session and hears from one that has one, too, says nothing.
+        # An end with a session does not answer a peer that has one, too.
         return sync & ~(came.heard & (frames.joined | joins))
 
     def _listen(
         self, m: Module, expired: Signal, waits: Signal, deaf: Signal, before: Signal
     ) -> tuple[Signal, Signal, Value, Value]:
-        """Whether the link works. Returns the mark of the question to the peer, that of its own,
-        and whether to ask, and to answer, now."""
+        """Find out whether the link works. Returns the marks of this end's PROBE and of the peer's,
+        and whether to send a PROBE, and an ANSWER, now."""
         frames, c = self.frames, self._config
         came = frames.came
         unheard = Signal()  # the peer says that it hears no answer

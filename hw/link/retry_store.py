@@ -14,7 +14,7 @@ __all__ = ["FrameStore", "stored_layout"]
 
 
 def stored_layout(header: int, width: int) -> data.StructLayout:
-    """What leaves a `FrameStore`: the header (``first``), then the flits, the end marked."""
+    """A beat that leaves a `FrameStore`: the header (``first``), then the flits up to ``last``."""
     return data.StructLayout({"first": 1, "last": 1, "header": header, "data": width})
 
 

@@ -18,26 +18,26 @@ NEXT, PREVIOUS = 0, 1  # sides
 
 
 def call_layout() -> data.StructLayout:
-    """What a port asks of the NIC: to abort (``valid``) and go on in ``epoch``."""
+    """A port's request to the NIC: abort (``valid``) and go on in ``epoch``."""
     return data.StructLayout(
         {"valid": 1, "epoch": EPOCH_BITS, "cause": AbortCause, "rank": 8}
     )
 
 
 class PortSync(wiring.Component):
-    """What a network port knows of the epochs of its neighbours.
+    """Tracks the epochs of a network port's neighbours.
 
-    All NICs must give up whenever one does, also if several do so at once or again before all have
+    All NICs must abort whenever one does, also if several do so at once or again before all have
     heard, if a frame that tells of it is lost, and if one was reset by itself. Epochs are ordered.
-    Whoever moves to a later one tells both neighbours and waits to hear of the same epoch from
-    both; who hears of a later one moves there. What comes from an earlier epoch
+    A NIC that moves to a later epoch tells both neighbours and waits to hear of that epoch from
+    both; one that hears of a later epoch moves there. A frame of an earlier epoch
 
-    - while a neighbour is waited for was sent before it heard: it is told once more;
-    - afterwards says that the neighbour was reset, and what it and its neighbours are working on
+    - from a neighbour that is waited for was sent before it heard: it is told once more;
+    - from another says that the neighbour was reset, and what it and its neighbours are working on
       will never be complete: the NIC aborts.
 
-    So it does when a neighbour that it does not wait for has just come to the epoch in which it is
-    itself (that was reset, and its first epochs are those of others), and when it gets data or
+    It also aborts when a neighbour that it does not wait for has just come to its own epoch (that
+    neighbour was reset, and its first epochs are those of others), and when it gets data or
     credits of a later epoch, for it has missed what came before.
 
     Members

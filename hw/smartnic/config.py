@@ -132,7 +132,7 @@ class SmartNicConfig(AllReduceConfig):
 
     @cached_property
     def codec_format(self) -> BlockFormat | None:
-        """What `codec` names, None for no codec."""
+        """The format that `codec` names; None for no codec."""
         if self.codec == "none":
             return None
         if match := _CODEC.fullmatch(require_type("codec", self.codec, str)):

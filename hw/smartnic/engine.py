@@ -33,7 +33,7 @@ JOBS_AHEAD = 2
 
 
 def events_layout() -> data.StructLayout:
-    """What performance counters count; each bit stands for one event in this cycle."""
+    """Events for the performance counters, a bit for each in this cycle."""
     return data.StructLayout(
         {
             "verdict": Verdict,

@@ -130,5 +130,5 @@ def _words(beat: Signal) -> list[Any]:
 
 
 def _has(lane: int, last: Any) -> Any:
-    """Whether *lane* is not beyond the *last* one; the first never is."""
+    """True unless *lane* is beyond the *last* one; lane 0 never is."""
     return last >= lane if lane else 1

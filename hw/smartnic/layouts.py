@@ -1,4 +1,4 @@
-"""What passes between the parts of the NIC, and the frame on the network."""
+"""Messages between the parts of the NIC, and the frame on the network."""
 
 from amaranth.lib import data, enum
 
@@ -36,7 +36,7 @@ COUNT_BITS = 16
 
 
 class FrameKind(enum.Enum, shape=4):
-    """What a frame carries. The values of data frames are those of their flow plus 1."""
+    """Kind of a frame. Data frames have the number of their flow plus 1."""
 
     REDUCE = 1
     GATHER = 2
@@ -58,7 +58,7 @@ class AbortCause(enum.Enum, shape=4):
 
 
 class Contract(data.Struct):
-    """What all ranks must agree on in an all-reduce; `rank` is the sender's."""
+    """Parameters of an all-reduce that all ranks must agree on; `rank` is the sender's."""
 
     elements: 32
     tag: 8

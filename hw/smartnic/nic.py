@@ -183,7 +183,7 @@ class SmartNic(Engine):
         self, r: AllReduceRegisters, control: Control, abort: AbortControl, watchdog: Watchdog,
         engines: list[RingEngine],
     ) -> Value:
-        """Whether an interrupt is pending."""
+        """Join status, completions and refusals; return whether an interrupt is pending."""
         r.show("status", idle=self.idle, outstanding=control.outstanding, epoch=abort.epoch[:24])
         verdicts = [engine.events.verdict for engine in engines]
         return r.record_outcomes(

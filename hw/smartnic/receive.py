@@ -27,7 +27,7 @@ __all__ = ["Receive", "ReceiveBuffer", "Verdict"]
 
 
 class Verdict(data.Struct):
-    """What became of frames in this cycle, one bit each."""
+    """Verdicts on frames in this cycle, one bit each."""
 
     accepted: 1  # data
     control: 1  # credit or abort
@@ -196,7 +196,7 @@ class Receive(NetworkSide):
         return m
 
     def _read_header(self, m: Module, frame: "_Frame") -> None:
-        """What the header says; kept for the other beats of the frame."""
+        """Decode the header, and keep it for the other beats of the frame."""
         now = data.View(HeaderLayout, frame.beat.data[: 8 * HEADER_BYTES])
         kept: Any = Signal(HeaderLayout)
         kept_foreign = Signal()
@@ -217,7 +217,7 @@ class Receive(NetworkSide):
             m.d.sync += [kept.eq(now), kept_foreign.eq(frame.foreign)]
 
     def _measure(self, m: Module, frame: "_Frame") -> None:
-        """How long the frame is up to this beat, and whether a beat of it was odd."""
+        """Measure the frame up to this beat, and note whether a beat of it was odd or flushed."""
         c = self._config
         odd = Signal()
         cut = Signal()

@@ -1,4 +1,4 @@
-"""What the blocks on one side of a NIC have in common: towards the host, towards the network."""
+"""Common bases of the blocks on each side of a NIC: towards the host, towards the network."""
 
 from typing import Any
 

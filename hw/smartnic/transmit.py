@@ -298,7 +298,7 @@ class Transmit(NetworkSide):
             m.d.sync += header.destination.eq(Mux(back, self.preceding, self.following))
 
     def _offer(self, m: Module, header: Any) -> None:
-        """What the header of the first frame of an all-reduce says of it."""
+        """Put the contract of an all-reduce into the header of its first frame."""
         contract = self.contract.p
         m.d.comb += self.contract.ready.eq(1)
         m.d.sync += [

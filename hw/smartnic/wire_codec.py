@@ -18,7 +18,7 @@ BLOCKS_INSIDE = 4
 
 
 def shape_layout(c: SmartNicConfig) -> data.StructLayout:
-    """How long a block is when it is not compressed, and whether it is."""
+    """Length of a block when it is not compressed, and whether it is compressed."""
     return data.StructLayout({"beats": range(c.block_beats + 1), "compress": 1})
 
 

@@ -15,12 +15,12 @@ from hw.switch.sizes import SwitchSizes
 __all__ = ["MOST_CREDITS", "PRESETS", "PlaneConfig", "SwitchConfig", "preset"]
 
 MOST_CREDITS = 64
-"""Of a class: places that a buffer may have for its packets."""
+"""Most packets of a class that a buffer may hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaneConfig:
-    """What a switch and an endpoint at one of its links are both built for.
+    """Parameters that a switch and an endpoint at one of its links have in common.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class PlaneConfig:
     buffer_packets : int
         Packets of each class that the buffer of a link's input holds, 1 to 64.
     credits : int
-        The same of the buffers at the other ends of the links.
+        The same for the buffers at the other ends of the links.
     endpoints : int
         Endpoints of the network, 2 to 256.
     half : bool
@@ -118,7 +118,7 @@ class SwitchConfig(PlaneConfig):
         Packets of each class that the buffer of a link's input holds, 1 to 64: the credits that its
         sender has. Full rate asks for those of a round trip.
     credits : int
-        The same of the buffers at the other ends of the links.
+        The same for the buffers at the other ends of the links.
     speedup : int
         1 or 2: flits per cycle that a port gives to the crossbar and takes from it. With 1, a link
         and its reduction unit share an input and an output.
@@ -187,7 +187,7 @@ class SwitchConfig(PlaneConfig):
 
     @cached_property
     def region_layout(self) -> data.StructLayout:
-        """What a port knows of a region; ``behind``: members that its link leads to."""
+        """A port's view of a region; ``behind``: members that its link leads to."""
         count = HEADER["count"].width
         return data.StructLayout(
             {"valid": 1, "expected": count, "targets": self.ports, "behind": count}

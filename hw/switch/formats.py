@@ -67,7 +67,7 @@ def length_code(header: Any, lengths: Mapping[Format, int]) -> Value:
 
 
 def known(header: Any, formats: Iterable[Format]) -> Value:
-    """Whether a header has one of *formats*, and an operation that there is in it."""
+    """High if a header has the format `WORDS`, or one of *formats* and an operation that it has."""
     good: Value = header.format == Format.WORDS.value
     for format in formats:
         good = good | ((header.format == format.value) & (header.op != ReduceOp.SUM_I32.value))

@@ -1,4 +1,4 @@
-"""What becomes of a packet that arrives on a link: checked, looked up, stored or dropped."""
+"""Input of a link: checks packets, looks up where they go, stores or drops them."""
 
 from typing import Any
 
@@ -285,8 +285,8 @@ class Ingress(wiring.Component):
 
     @staticmethod
     def _miscounts(head: Any, region: Any, route: Any) -> Value:
-        """Whether a load asks for other operands than those of all members, or of all but its
-        requester; or the link by which it came leads to no member, or to all."""
+        """High if a load asks for other operands than those of all members, or of all but its
+        requester; or if the link by which it came leads to no member, or to all."""
         others = region.expected - region.behind
         asks = (head.count == region.expected) | (head.count == others)
         return (

@@ -1,4 +1,4 @@
-"""Which operand goes first, where several inputs have one for the same link."""
+"""Choice of the operand that goes first when several inputs have one for the same link."""
 
 from typing import Any
 
@@ -27,16 +27,16 @@ class OldestFirst(wiring.Component):
     n : int
         Inputs.
     most : int
-        How often in a row the input whose turn it is may be passed.
+        Times in a row that the input whose turn it is may be passed.
 
     Members
     -------
     asks : ``In(n)``
-        Who has an operand for the output.
+        Inputs that have an operand for the output.
     older : ``In(n).array(n)``
-        Of each, which inputs have an older one.
+        For each input, those that have an older operand.
     chosen : ``Out(n)``
-        Who may ask; one-hot if anybody does.
+        The input that may ask; one-hot if any has an operand.
     granted : ``In(1)``
         The output takes that operand.
     """

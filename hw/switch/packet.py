@@ -73,23 +73,23 @@ wait for one another, and results for those to a link that takes none. Operands 
 that they come to all tables in one order; otherwise small tables hold operands that do not meet."""
 
 MOST_PASSED = 8
-"""How often in a row the oldest packet of these classes may be passed, unless its outputs have
+"""Times in a row that the oldest packet of these classes may be passed, unless its outputs have
 stopped. A packet for an output that is free in other cycles than its input would else be passed for
 as long as others come."""
 
 STOPPED_CYCLES = 256
-"""An output that has had no credit of a class for so many cycles has stopped."""
+"""Cycles without a credit of a class after which an output has stopped."""
 
 REOPENING_CYCLES = 32
-"""For so many cycles, more than a packet takes, it sends nothing when a credit has come."""
+"""Cycles, more than a packet takes, in which a stopped output sends nothing once a credit comes."""
 
 MOST_YOUNGER = 31
-"""How often in a row the operand whose turn it is at a link may be passed by older ones. Numbers of
+"""Times in a row that the operand whose turn it is at a link may be passed by older ones. Ages of
 different all-reduces say nothing about each other, and one of them would else never end."""
 
 
 class Kind(enum.Enum, shape=4):
-    """What a packet is; the low two bits are its class, the third says that it has data.
+    """Kind of a packet; the low two bits are its class, the third says that it has data.
 
     Packets of the fourth class are for the neighbour at the link alone: they need no credit and are
     never stored.
@@ -108,9 +108,9 @@ class Kind(enum.Enum, shape=4):
 
 
 class Format(enum.Enum, shape=2):
-    """How the data of a packet is encoded; a switch and an endpoint may have `WORDS` alone.
+    """Encoding of a packet's data; a switch or an endpoint may be built with `WORDS` alone.
 
-    Operands and results have the format of their all-reduce, sums that are not complete `WORDS`.
+    Operands and results have the format of their all-reduce, partial sums always `WORDS`.
     """
 
     WORDS = 0  # 32 bits an element
@@ -248,5 +248,5 @@ def traffic_of(kind: Any) -> Value:
 
 
 def has_data(kind: Any) -> Value:
-    """Whether flits of data follow the header, in hardware."""
+    """The bit of a kind that says that flits of data follow the header, in hardware."""
     return Value.cast(kind)[2]

@@ -14,13 +14,13 @@ from hw.switch.packet import HEADER, Kind
 __all__ = ["GUARD_CYCLES", "RETRY_CYCLES", "Recount", "Refunds", "give_credits"]
 
 GUARD_CYCLES = 256
-"""How long an end gives no credit before it answers, and after that. Credits that it gave before
-must have come, and those that it gives anew must not come before the answer, on whatever wires:
+"""Cycles in which an end gives no credit before it answers, and again afterwards. Credits given
+before must have arrived, and those given anew must not arrive before the answer, on whatever wires:
 with retry, they travel in frames that take turns."""
 
 RETRY_CYCLES = 4096
-"""How long an end waits for the answer before it asks again: longer than the guard and the way
-there and back, or no answer is ever the one to the last question."""
+"""Cycles that an end waits for the answer before it asks again: more than the guard and a round
+trip, or no answer would ever be the one to the last question."""
 
 
 class Recount(wiring.Component):
@@ -62,7 +62,7 @@ class Recount(wiring.Component):
     regrant : ``Out(1)``
         High in the last cycle of `mute`: credits are due for all the room that there is.
     header : ``Out(HEADER)``, valid : ``Out(1)``
-        What is to be sent, without checksum; high for one cycle, in which `quiet` was high.
+        A header to send, without checksum; high for one cycle, in which `quiet` is high.
     counting : ``Out(1)``
         An answer is awaited, or a question is.
     """
@@ -149,8 +149,8 @@ class Recount(wiring.Component):
 
 @dataclass(frozen=True, kw_only=True)
 class Refunds:
-    """Of a class: a packet begins to be stored; one is dropped though a credit was paid for it; so
-    many that were begun are given up."""
+    """Events of a class: a packet begins to be stored; one is dropped though a credit was paid for
+    it; the number of packets begun that are given up."""
 
     begun: Value
     dropped: Value
@@ -179,7 +179,7 @@ def give_credits(
     Returns
     -------
     Value
-        Whether credits are due, or none may be given.
+        High if credits are due, or none may be given.
     """
     waiting = []
     for number, of in enumerate(refunds):

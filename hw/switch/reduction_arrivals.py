@@ -1,4 +1,4 @@
-"""What enters the pipeline of a reduction unit: operands, and packets that stand for entries."""
+"""First stage of a reduction unit: operands, and packets that stand for entries to be evicted."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +20,11 @@ class Offered:
     Members
     -------
     valid:
-        There is one.
+        There is a beat.
     beat:
-        Of the input, or ``first`` and ``last`` of what stands for an entry.
+        A beat of the input, or ``first`` and ``last`` of a packet that stands for an entry.
     expires, yields:
-        It stands for an entry that is to leave; not since that is overdue, but for a load.
+        It stands for an entry to be evicted; ``yields``: for a load that waits, not for its age.
     found:
         The entry that it stands for, or that its header matches.
     """
@@ -40,29 +40,29 @@ def offer(
     m: Module, i: stream.Interface, table: ReductionTable,
     *, beats: int, go: Signal, between: Signal, waits: Signal, purging: Value,
 ) -> Offered:
-    """First stage: a flit of the input, or of a packet that stands for an entry that is to leave:
-    it is overdue, its region is purged, or a load waits for it.
+    """First stage: a flit of the input, or of a packet that stands for an entry to be evicted: the
+    entry is overdue, its region is purged, or a load waits for it.
 
-    Such a packet has its place between others, so that an entry never leaves so while an operand of
-    it is under way. After it the input has a turn, so that entries which age faster than packets
-    pass cannot keep it waiting. Entries that match are looked for in the same cycle.
+    Such a packet goes between two others, so that no entry is evicted while an operand of it is in
+    flight. The input has the next turn, so that entries which age faster than packets pass cannot
+    keep it waiting. Entries that match are looked for in the same cycle.
 
     Parameters
     ----------
     beats:
-        Of a packet, behind its header.
+        Beats of a packet behind its header.
     go:
         The stage moves on.
     between:
-        Is driven: of the packets at the input one has ended and none has begun.
+        Driven: no packet at the input is in progress.
     waits:
         A load waits for an entry.
     purging:
-        Regions whose entries are to go, a bit for each.
+        Regions whose entries are to be evicted, a bit for each.
     """
     arriving = Signal(i.p.shape())
     within = Signal()  # a packet of the input has begun
-    rest = Signal(range(beats + 1))  # beats to come of a packet that stands for another
+    rest = Signal(range(beats + 1))  # beats to come of a packet that stands for an entry
     begin = Signal()
     stands = Signal()
     turn = Signal()

@@ -18,8 +18,8 @@ __all__ = ["execute", "rows_are_written"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """What is done with a packet: a row of ``entry`` is added to each beat, with ``op``; the sum is
-    written back, or it or the ``old`` row is sent to a queue."""
+    """Plan for a packet: add a row of ``entry`` to each beat, with ``op``; write the sum back, or
+    send it, or the ``old`` row, to a queue."""
 
     adds: Value
     op: Value
@@ -33,8 +33,8 @@ class _Plan:
 def rows_are_written(
     m: Module, *, heads: Value, last: Value, beats: int, stages: int
 ) -> Value:
-    """Whether the rows that a packet asks for are written, or being written, whichever packet was
-    before it, where packets have fewer *beats* than adders *stages*.
+    """High if the rows that a packet reads have been written, or are being written, whichever
+    packet was before it, where packets have fewer *beats* than adders *stages*.
 
     *heads*: a header wants to move on; *last*: a packet's last beat moves on.
     """
@@ -56,19 +56,19 @@ def execute(
     Parameters
     ----------
     b, verdict:
-        A beat behind the second stage, and what becomes of the packet that it begins.
+        A beat behind the second stage, and the verdict on the packet that it begins.
     header:
-        Of what leaves, if anything does.
+        Header of the packet that leaves, if one does.
     rows:
         Data of the entries: for each *beats* rows of a beat.
     go:
         The beat moves on.
     partials, results:
-        In them room is reserved for what leaves.
+        Queues in which room is reserved for the packet that leaves.
     beats:
-        Of a packet, behind its header.
+        Beats of a packet behind its header.
     stages:
-        Of the adders.
+        Stages of the adders.
     """
     heads, flit = verdict.heads, b.beat.flit
     plan = _Plan(
@@ -102,7 +102,7 @@ def execute(
         step.first.eq(heads),
         step.last.eq(flit.last),
     ]
-    # What is not to be reduced passes the adders as an integer to which nothing is added.
+    # Data that is not to be reduced passes the adders as an integer to which 0 is added.
     m.submodules.alu = alu = ReduceALU(len(operand) // 32, stages=stages)
     old = _row(m, rows, handed_on=beats <= stages)
     m.d.comb += [
@@ -147,8 +147,8 @@ def _for_all_beats(
 
 
 def _row(m: Module, rows: SRAMBank, *, handed_on: bool) -> Value:
-    """The row that was asked for in the cycle before; *handed_on*: if it was being written, as
-    written. Else the next packet comes too late for that."""
+    """The row that was read in the cycle before; *handed_on*: forwarded if it was being written.
+    Without, the next packet always comes too late to need that."""
     if not handed_on:
         return rows.r_data
     written, fresh = Signal(len(rows.w_data)), Signal()

@@ -1,4 +1,4 @@
-"""What an entry of a reduction table keeps of its first packet, and the header that comes of it."""
+"""Entries of a reduction table: fields kept of the first packet, and the header made of them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _COPIED = ("op", "region", "address", "tag", "destination", "source", "epoch", "
 
 
 def entry_layout(*, formats: bool) -> data.StructLayout:
-    """What an entry has of its first packet; with *formats* also the format of its operands."""
+    """Fields that an entry keeps of its first packet; with *formats* also its operands' format."""
     names = (*_COPIED, "format") if formats else _COPIED
     return data.StructLayout(
         {
@@ -25,12 +25,12 @@ def entry_layout(*, formats: bool) -> data.StructLayout:
 
 
 def _copied(layout: data.StructLayout) -> list[str]:
-    """Fields that an entry has from a header."""
+    """Fields that an entry copies from a header."""
     return [name for name, _ in layout if name in dict(HEADER)]
 
 
 def entry_of_operand(m: Module, layout: data.StructLayout, header: Any) -> Any:
-    """What an entry would have of an operand that is the first of it."""
+    """The entry that an operand begins, if it is the first."""
     entry: Any = Signal(layout)
     pull = header.kind == Kind.RESPONSE
     m.d.comb += [
@@ -44,7 +44,7 @@ def entry_of_operand(m: Module, layout: data.StructLayout, header: Any) -> Any:
 
 
 def entry_of_load(m: Module, layout: data.StructLayout, load: Any) -> Any:
-    """What the entry of a load (`LOAD_HEADER`) has before its first operand."""
+    """The entry of a load (`LOAD_HEADER`) before its first operand."""
     entry: Any = Signal(layout)
     m.d.comb += [
         *(entry[name].eq(load[name]) for name in _copied(layout)),
@@ -59,7 +59,7 @@ def entry_of_load(m: Module, layout: data.StructLayout, load: Any) -> Any:
 def header_of_entry(
     m: Module, layout: data.StructLayout, entry: Value, *, count: Value, kind: Value
 ) -> Any:
-    """The header of what leaves: a sum that was pushed, of *kind*, or the answer to a load."""
+    """The header of a packet that leaves: a pushed sum, of *kind*, or the answer to a load."""
     of: Any = Signal(layout)
     out: Any = Signal(HEADER)
     m.d.comb += [

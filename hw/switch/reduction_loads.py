@@ -15,17 +15,17 @@ __all__ = ["LoadStatus", "take_loads"]
 
 @dataclass(frozen=True, kw_only=True)
 class LoadStatus:
-    """What is known of loads.
+    """The load that is held, and events of loads.
 
     Members
     -------
     held:
-        There is one.
+        There is a load.
     load:
-        It.
+        That load.
     duplicate, bypassed, stalled, purged:
-        Events: it had an entry already and is dropped, it goes on without, it begins to wait, it is
-        dropped since its region is purged.
+        Events: it had an entry already and is dropped; it goes on without one; it begins to wait;
+        it is dropped since its region is purged.
     """
 
     held: Signal
@@ -46,13 +46,13 @@ def take_loads(
     Parameters
     ----------
     i, o:
-        Loads, and those of them that have an entry or go on without.
+        Loads, and those of them that have an entry or go on without one.
     between:
-        Of the packets at the input of the unit one has ended and none has begun.
+        No packet at the input of the unit is in progress.
     waits:
-        Is driven: a load waits for an entry.
+        Driven: a load waits for an entry.
     purging:
-        Regions whose loads are dropped, a bit for each; but for those that go on.
+        Regions whose loads are dropped, a bit for each; not those that have been settled.
     """
     held, settled, counted = Signal(), Signal(), Signal()
     load: Any = Signal(LOAD_HEADER)

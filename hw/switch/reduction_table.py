@@ -65,7 +65,7 @@ class ReductionTable:
         return Mux(self.valid.all(), self.oldest(), self.free())
 
     def meta(self, where: Value) -> Value:
-        """What is kept of the packets of the entry that *where* has the bit of."""
+        """The fields kept for an entry; *where* is one-hot."""
         return self._selected(where, self._meta)
 
     def count(self, where: Value) -> Value:
@@ -84,7 +84,7 @@ class ReductionTable:
         )
 
     def regions(self, count: int) -> Value:
-        """Of *count* regions those that have entries, a bit for each."""
+        """Regions that have entries, a bit for each of *count*."""
         return Cat(
             Cat(valid & (meta.region == k) for valid, meta in zip(self.valid, self._meta)).any()
             for k in range(count)
@@ -102,7 +102,7 @@ class ReductionTable:
         ]
 
     def update(self) -> None:
-        """Let what `keep` says happen; to be stated after `age`, and before `forget`."""
+        """Carry out what `keep` says; to be stated after `age`, and before `forget`."""
         for k in range(self._entries):
             with self._m.If(self._writes & self._where[k]):
                 self._m.d.sync += [

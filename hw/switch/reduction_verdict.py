@@ -1,4 +1,4 @@
-"""What becomes of a packet at a reduction table, and what that changes in the table."""
+"""Verdict on a packet at a reduction table, and the change of the table that follows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +26,9 @@ class LookedUp:
     full:
         There is no free entry.
     where:
-        Its entry, or the one that it may take: a bit is set.
+        Its entry, or the one that it may take, one-hot.
     meta, count:
-        What that entry has of its first packet, and its operands.
+        Fields that this entry keeps of its first packet, and its operands.
     """
 
     valid: Signal
@@ -43,7 +43,7 @@ class LookedUp:
 
 
 def look_up(m: Module, offered: Offered, table: ReductionTable, *, go: Signal) -> LookedUp:
-    """Second stage: what the entry holds, or the entry that is to be taken."""
+    """Second stage: the entry that matches, or the one that is to be taken."""
     where = Signal(len(table.valid))
     m.d.comb += where.eq(Mux(offered.found.any(), offered.found, table.place()))
     shapes: dict[str, Any] = {
@@ -70,31 +70,31 @@ def look_up(m: Module, offered: Offered, table: ReductionTable, *, go: Signal) -
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What becomes of a packet. All but ``head``, ``new``, ``total`` and ``has`` are high only with
-    its header.
+    """Verdict on a packet. All but ``head``, ``new``, ``total`` and ``has`` are high only with its
+    header.
 
     Members
     -------
     heads:
         There is a header.
     head, new:
-        The header, and what an entry would have of it.
+        The header, and the entry that it would begin.
     total:
-        Operands of its entry with those in it.
+        Operands of its entry together with its own.
     excess, mismatch:
         It is dropped.
     passes:
-        It is an answer without an entry.
+        It is an answer without an entry, and goes on as it is.
     purged:
         It is discarded, or the entry that it stands for is, since the region is purged.
     take, complete:
-        It becomes part of a sum that stays in the table, or that leaves.
+        It becomes part of a sum that stays in the table, or that is complete and leaves.
     has:
         Its entry has operands; one of a load has none at first.
     adds:
-        If its data goes anywhere, that of the entry is added.
+        The data of the entry is added to its own, if that goes anywhere.
     evict:
-        The entry at its place leaves; one without operands is only forgotten.
+        The entry at its place is evicted; one without operands is only forgotten.
     to_partial, to_result:
         A packet begins to leave through that queue.
     """
@@ -119,11 +119,11 @@ class Verdict:
 def judge(
     m: Module, b: LookedUp, table: ReductionTable, *, multicast_partials: bool, purging: Value
 ) -> Verdict:
-    """What becomes of a packet, decided with its header.
+    """Judge a packet by its header.
 
-    Operands go among the results when their sum is complete, among the partials when it is not;
-    with *multicast_partials* all sums of pushed operands go among the results. What is of a region
-    that is *purging*, a bit for each, goes nowhere.
+    Sums go to the queue of results when they are complete, to that of partials when they are not;
+    with *multicast_partials* all sums of pushed operands go to that of results. Packets of a region
+    that is *purging*, a bit for each, are discarded.
     """
     head = header_of(b.beat.flit)
     new, entry = entry_of_operand(m, table.layout, head), b.meta
@@ -173,7 +173,7 @@ def carry_out(
     meta: Any = Signal(table.layout)
     m.d.comb += meta.eq(v.new)
     with m.If(b.hit):
-        # Of an entry everything stays as its first operand had it but the poison.
+        # An entry keeps all fields of its first operand but the poison.
         m.d.comb += [
             meta.eq(entry),
             meta.poison.eq(entry.poison | v.head.poison),

@@ -23,8 +23,8 @@ __all__ = ["SendBuffer"]
 
 class _Entry:
     """A packet of a channel: whether there is one; the outputs that it has still to reach, or the
-    number of the only one; the code of its length; its slot; its age, if buffers know that; its row
-    and whether it lasts, if packets are killed. Entries of a channel stand in the order of
+    number of the only one; the code of its length; its slot; its age, if the buffer has ages; its
+    row and whether it lasts, if packets are killed. Entries of a channel are in the order of
     arrival."""
 
     def __init__(
@@ -281,7 +281,7 @@ class SendBuffer(wiring.Component):
         return m
 
     def _judge(self, m: Module, lines: list[list[_Entry]]) -> list[Value]:
-        """By channel the packet that is discarded, the first of those that are to be."""
+        """The packet that is discarded, by channel: the first of those that are to be."""
         if not self._rows:
             return [Const(0, self._packets) for _ in lines]
         found: Value = Const(0)
@@ -301,7 +301,7 @@ class SendBuffer(wiring.Component):
         return first
 
     def _none_but(self, entry: _Entry, outputs: Value) -> Value:
-        """Whether a packet is for none but *outputs* any more."""
+        """High if all outputs that a packet has still to reach are among *outputs*."""
         if self._unicast:
             return Array(outputs)[entry.rest]
         return ~(entry.rest & ~outputs).any()
@@ -415,7 +415,7 @@ class SendBuffer(wiring.Component):
         self, m: Module, line: list[_Entry], chosen: Value, served: Value, leaves: Value,
         goes: Value, entry: _Entry, comes: Value, name: str,
     ) -> None:
-        """What was served is noted; one that leaves is closed up to; one that comes is the last."""
+        """Clear outputs that were served, close the gap of a packet that left, append a new one."""
         comes_in = Signal(len(line), name=f"comes_in_{name}")
         moves_up = Signal(len(line), name=f"moves_up_{name}")
         ahead: Value = Const(1, 1)  # all places before this one stay taken
@@ -430,7 +430,7 @@ class SendBuffer(wiring.Component):
             kept: Value = each.rest
             changes = comes_here | moves
             if i < len(chosen) and not self._unicast:
-                # Whose outputs are served is in the enable: so the next state of a bit is one LUT.
+                # The packet that is served is in the enable: so a bit's next state is one LUT.
                 kept, changes = each.rest & ~served, changes | chosen[i]
             # Where no packet is, there are no outputs.
             after = Const(0, len(each.rest)) if last else line[i + 1].rest
@@ -489,5 +489,5 @@ class SendBuffer(wiring.Component):
 
 
 def _one_of(which: Value, values: list[Any]) -> Value:
-    """The value of which the bit is set; 0 without one."""
+    """The value selected by the one-hot *which*; 0 if no bit is set."""
     return reduce(or_, (Mux(which[k], value, 0) for k, value in enumerate(values)))

@@ -1,4 +1,4 @@
-"""Users of one way through the crossbar."""
+"""Sharing of one way through the crossbar by several users."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ __all__ = ["Sharing"]
 
 
 class Sharing(wiring.Component):
-    """Lets one of several begin at a time, and none while another is at it, in turn.
+    """Lets one of several users transfer at a time, in turn.
 
     `hold` depends on the other inputs of the same cycle but `begins`.
 
@@ -25,13 +25,13 @@ class Sharing(wiring.Component):
     Members
     -------
     offers : ``In(users)``
-        Who could begin.
+        Users that could begin.
     busy : ``In(users)``
-        Who is at it, but for its last cycle.
+        Users that are transferring (low in the last cycle).
     begins : ``In(users)``
-        Who begins; nobody who is held.
+        Users that begin; none that is held.
     hold : ``Out(users)``
-        Who must not begin.
+        Users that must not begin.
     """
 
     offers: Signal

@@ -15,7 +15,7 @@ class SwitchSizes:
     Parameters
     ----------
     payload_bytes, header_bytes : int
-        Of a packet. Requests and acknowledgements are a header alone.
+        Sizes of a packet. Requests and acknowledgements are a header alone.
     """
 
     payload_bytes: int = 128
@@ -29,6 +29,6 @@ class SwitchSizes:
 
     @property
     def payload_share(self) -> float:
-        """Of a link's time, where as much is sent as received: beside every packet with data goes
-        the acknowledgement of one that came the other way, or the request for it."""
+        """Share of a link's time that carries payload, with equal traffic both ways: each packet
+        with data goes beside the acknowledgement of, or request for, one of the other way."""
         return self.payload_bytes / (self.payload_bytes + 2 * self.header_bytes)

@@ -1,4 +1,4 @@
-"""Whether an output takes packets of a class at all."""
+"""Detector of outputs that take no packets of a class."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ __all__ = ["StopDetector"]
 class StopDetector(wiring.Component):
     """Finds that an output has had no credit of a class for long: it has *stopped*.
 
-    Of an output that moves, the oldest packet of an input is passed only so often, so that it gets
-    there; of one that has stopped without limit, so that a receiver which takes nothing stops
-    nobody else. When a credit comes after all, nothing is sent for a while, which is longer than a
-    packet: by then every input that waits for this output is held, asks for it, and has its turn.
-    So nobody is passed for ever because its input is busy in those cycles in which there are
-    credits.
+    The oldest packet of an input may be passed only so often while its output moves, so that it
+    gets there, but without limit when the output has stopped, so that a receiver which takes
+    nothing stops nobody else. When a credit comes after all, nothing is sent for longer than a
+    packet takes: by then every input that waits for this output is held, asks for it, and has its
+    turn. So no packet is passed for ever because its input is busy in just those cycles in which
+    there are credits.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class StopDetector(wiring.Component):
     stopped : ``Out(classes)``
         It has stopped. Depends on registers only.
     opens : ``Out(classes)``
-        It has, or not for long enough not any more: nothing is sent. Likewise.
+        Stopped, or with credits again for less than *pause*: nothing is sent. Likewise.
     """
 
     credit: Signal

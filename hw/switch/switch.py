@@ -97,7 +97,7 @@ class Switch(wiring.Component):
 
     @property
     def config(self) -> SwitchConfig:
-        """What was built."""
+        """The configuration, as given."""
         return self._config
 
     def elaborate(self, platform: Any) -> Module:
@@ -232,8 +232,8 @@ class Switch(wiring.Component):
         self, m: Module, registers: EngineRegisters, port: int, ingress: Ingress,
         recount: Recount, link: OutputPort,
     ) -> None:
-        """What software says to a port, and its credits that are counted anew: also when the other
-        end was reset, which has forgotten what it held."""
+        """Join a port to its control register, and count its credits anew when that says so, or
+        when the other end was reset and has forgotten what it held."""
         control, status = registers.port_control[port], registers.port_status[port].value
         starts = control.strobe & control.value.resync
         if self._config.retry:
@@ -346,8 +346,8 @@ class Switch(wiring.Component):
         self._offer(m, buffers, results, units, links, ways, loads, notices, shared)
 
     def _from_column(self, m: Module, port: int, link: OutputPort) -> tuple[Value, Value]:
-        """Whether the link's packet comes by the column that it shares with the unit, as it is read
-        and as it comes."""
+        """High if the link's packet comes by the column that link and unit share: one bit for the
+        time when it is read, one for the time when it comes."""
         if self._config.speedup == 1:
             return Const(1), Const(1)
         reads, comes = Signal(name=f"own_reads_{port}"), Signal(name=f"own_comes_{port}")
@@ -360,8 +360,8 @@ class Switch(wiring.Component):
         self, m: Module, port: int, link: OutputPort, way: OutputPort, asks: Value, to_unit: Value,
         busy: Value,
     ) -> Signal:
-        """The column of a port is its link's or its unit's; *busy*: it is the link's. Returns which
-        of the two must not take a packet."""
+        """Share the column of a port between its link and its unit; *busy*: the link uses it.
+        Returns which of the two must not take a packet."""
         m.submodules[f"output_{port}"] = sharing = Sharing()
         m.d.comb += [
             sharing.offers.eq(Cat(asks.any(), to_unit.any())),
@@ -374,8 +374,8 @@ class Switch(wiring.Component):
         self, m: Module, port: int, senders: "list[_Sender]", unit: ReductionPort,
         link: OutputPort, way: OutputPort, recount: Recount, own: Value,
     ) -> None:
-        """What leaves the columns of a port, to its link and its unit; *own*: the link's packet
-        comes by the column that both have."""
+        """Join the columns of a port to its link and its unit; *own*: the link's packet comes by
+        the column that both share."""
         n = self._config.ports
         others = n if self._config.speedup == 2 else 0
         m.submodules[f"columns_{port}"] = columns = PortColumns(ports=n, others=others)
@@ -415,7 +415,7 @@ class Switch(wiring.Component):
 
     @staticmethod
     def _compare(m: Module, buffers: list[SendBuffer]) -> list[Signal]:
-        """Of each input, which others have an older operand."""
+        """For each input, the others that have an older operand."""
         n = len(buffers)
         older = [Signal(n, name=f"older_{k}") for k in range(n)]
         for k, each in enumerate(buffers):
@@ -429,7 +429,7 @@ class Switch(wiring.Component):
         m: Module, port: int, buffers: list[SendBuffer], older: list[Signal], asks: list[Value],
         link: OutputPort,
     ) -> list[Value]:
-        """Who asks for a link, of those with operands only the one that goes first."""
+        """Inputs that ask for a link; of those with operands only the one that goes first."""
         m.submodules[f"oldest_{port}"] = first = OldestFirst(len(buffers))
         operands = [
             buffer.request[port] & (buffer.channel == Traffic.REQUEST.value) for buffer in buffers
@@ -597,7 +597,7 @@ class _Sender:
 
 
 def _of(values: list[Any], which: list[Value]) -> Value:
-    """The one of *values* that *which* says; if none, 0, or the only one there is."""
+    """The value selected by the one-hot *which*; 0 if no bit is set, or the only one there is."""
     if len(values) == 1:
         return Value.cast(values[0])
     return reduce(or_, (Mux(this, Value.cast(value), 0) for this, value in zip(which, values)))

@@ -1,4 +1,4 @@
-"""How many parts say the same in a cycle."""
+"""Number of parts that report the same event in a cycle."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ class Tally(wiring.Component):
     Members
     -------
     events : ``In(kinds).array(parts)``
-        Those of each part in this cycle.
+        Events of each part in this cycle.
     counts : ``Out(range(parts + 1)).array(kinds)``
-        How many parts have such an event.
+        Number of parts that have an event of the kind.
     found : ``Out(kinds)``
-        Some part has.
+        Some part has one.
     """
 
     events: Any

@@ -185,14 +185,14 @@ class Control(AllReduceQueue):
         return m
 
     def _members(self, row: Any) -> Value:
-        """Of a region."""
+        """Number of members of the region in *row*."""
         return pick([each.members for each in self._nodes], row)
 
     def _by_region(
         self, m: Module, given: Any, accepted: Any, running: Signal
     ) -> tuple[Value, Value, Value]:
-        """Of what runs, or is to run next: its region's row, whether it was given up in the queue,
-        and whether its region is being given up."""
+        """Keep track of jobs by region. Of the job that runs, or is to run next, returns its row,
+        whether it was given up in the queue, and whether its region is being given up."""
         c = self._config
         if c.regions == 1:
             m.d.comb += self.held.eq(self.outstanding != 0)
@@ -203,7 +203,7 @@ class Control(AllReduceQueue):
         m.d.comb += self.row.eq(Mux(running, begun, accepted.p.row))
         flush = self.flushes.bit_select(self.row, 1)
         void = self._void(m, given, accepted)
-        # What was given up has a place in the queue until what is before it has begun.
+        # A job that was given up keeps its place in the queue until those before it have begun.
         passes = accepted.valid & accepted.ready & void
         ends = running & (self.completed | flush)
         taken = self._taken
@@ -223,7 +223,7 @@ class Control(AllReduceQueue):
         return self.row, void, flush
 
     def _void(self, m: Module, given: Any, accepted: Any) -> Value:
-        """Whether the next in the queue was given up since it was accepted."""
+        """High if the next job in the queue was given up after it was accepted."""
         c = self._config
         places = range(c.descriptors)
         first, free = Signal(places), Signal(places)

@@ -228,7 +228,7 @@ class SwitchDma(Engine):
         self, m: Module, r: AllReduceRegisters, control: Control, memberships: list[Membership],
         watchdog: Watchdog, lanes: list[Lane],
     ) -> Value:
-        """Whether an interrupt is pending."""
+        """Join status, completions and refusals; return whether an interrupt is pending."""
         r.show(
             "status", idle=self.idle, outstanding=control.outstanding,
             joined=Cat(each.joined for each in memberships),

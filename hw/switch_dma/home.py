@@ -31,7 +31,7 @@ __all__ = ["TOOK", "HomeStore"]
 TOOK = data.StructLayout(
     {"valid": 1, **{name: HEADER[name].width for name in ("address", "source", "count", "region")}}
 )
-"""A packet that becomes part of a sum, who sent it, and of how many operands it is."""
+"""A packet that becomes part of a sum: its address, sender, number of operands and region."""
 
 _LANES = FLIT_BITS // 32
 
@@ -245,7 +245,7 @@ class HomeStore(wiring.Component):
     def _judge(
         self, m: Module, header: Any, slot: Value, look: Any, begins: Signal
     ) -> tuple[Signal, Value, Value]:
-        """What becomes of a packet: whether it is added, completes its sum, begins one."""
+        """Judge a packet: return whether it is added, completes its sum, and begins one."""
         c = self._config
         row = self.part_row if c.regions > 1 else C(0, 1)
         node: Any = Signal(NODE)

@@ -217,8 +217,8 @@ class Lane(wiring.Component):
         self, m: Module, waves: WaveControl, loads: Loads, receive: Receive, home: HomeStore,
         parts: tuple[Any, ...],
     ) -> tuple[Value, Value]:
-        """What the *parts* know of the region whose all-reduce runs, or ran last, and those that
-        take what comes of all. Returns its row, and whether all that it has is to be forgotten."""
+        """Give the *parts* the node and epoch of the region whose all-reduce runs, or ran last, and
+        other parts those of all regions. Returns its row, and whether it is being flushed."""
         c = self._config
         row: Value = Const(0, 1)
         if c.regions > 1:
@@ -338,7 +338,7 @@ class Lane(wiring.Component):
 
     @staticmethod
     def _of_packet(m: Module, source: Any, of_header: Value) -> Value:
-        """What its header says, for all flits of a packet."""
+        """Hold *of_header*, valid with the header, for all flits of the packet."""
         held = Signal()
         with m.If(source.valid & source.p.first):
             m.d.sync += held.eq(of_header)

@@ -1,4 +1,4 @@
-"""What passes between the parts of the endpoint, and what endpoints tell each other."""
+"""Messages between the parts of the endpoint, and between endpoints."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +40,7 @@ _ENDPOINT_BITS = HEADER["source"].width
 
 
 class Part(enum.Enum, shape=2):
-    """What an endpoint does with a part of the vector alone."""
+    """Action that an endpoint limits to its own part of the vector."""
 
     NONE = 0
     SEND = 1  # the others send the rest: all-gather, broadcast
@@ -48,19 +48,19 @@ class Part(enum.Enum, shape=2):
 
 
 FIXED = {"fixed": 1, "unit": UNIT_BITS}
-"""Of an all-reduce that sums FP32 as integers, with the option: the operation is then that of
-integers, and ``unit`` what they count (`hw.switch_dma.fixed_point`). Else both are 0."""
+"""Fields of an all-reduce that sums FP32 as integers, with the option: the operation is then that
+of integers, and ``unit`` their unit (`hw.switch_dma.fixed_point`). Else both are 0."""
 
 PARTS = {"part": Part, "begin": 32, "end": 32}
-"""Of an all-reduce that sends or stores a part, with the option: which blocks that is, here."""
+"""Fields of an all-reduce that sends or stores a part, with the option: its blocks, here."""
 
 FORMAT = {"format": Format}
-"""Of an all-reduce, with the options: how its operands and results travel."""
+"""Fields of an all-reduce, with the options: the format of its operands and results."""
 
 NODE = data.StructLayout(
     {"endpoint": _ENDPOINT_BITS, "members": HEADER["count"].width, "region": HEADER["region"].width}
 )
-"""Who this is: its number, how many members its region has, and which one that is."""
+"""This endpoint: its number, the number of members of its region, and its region."""
 
 def per_region(c: SwitchDmaConfig, member: wiring.Member) -> wiring.Member:
     """*member* for each row of the endpoint's regions; alone if it has one row."""
@@ -73,7 +73,7 @@ def each_region(c: SwitchDmaConfig, port: Any) -> list[Any]:
 
 
 def pick(values: Sequence[Any], row: Any) -> Value:
-    """Of values by row that of *row*."""
+    """Select among values by row."""
     cast = [Value.cast(each) for each in values]
     return cast[0] if len(cast) == 1 else Array(cast)[row]
 
@@ -131,17 +131,17 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
 
 
 def halved(job: Any) -> Value:
-    """Whether elements of a job have 16 bits; with ``half`` alone."""
+    """High if elements of a job have 16 bits; only with the option ``half``."""
     return (job.format == Format.FP16) | (job.format == Format.BF16)
 
 
 def in_part(job: Any, block: Any) -> Value:
-    """Whether a block of the vector belongs to the part of this endpoint."""
+    """High if a block of the vector belongs to this endpoint's part."""
     return (block >= job.begin) & (block < job.end)
 
 
 def window_layout() -> data.StructLayout:
-    """How many blocks a link may have under way: see `WaveControl`."""
+    """Limits of the blocks in flight on a link: see `WaveControl`."""
     return data.StructLayout({"size_log2": 4, "outstanding": 6})
 
 
@@ -186,7 +186,7 @@ DROPS = {
 
 
 def events_layout(c: SwitchDmaConfig) -> data.StructLayout:
-    """What performance counters count; each bit stands for one event in this cycle."""
+    """Events for the performance counters, a bit for each in this cycle."""
     return data.StructLayout(
         {
             **({"outside": 1} if c.fixed_point else {}),  # a beat with an element that has no place

@@ -23,7 +23,7 @@ from hw.switch_dma.layouts import (
 __all__ = ["Loads"]
 
 _KEPT = ("blocks", "op", "pull")
-"""What is to be known of a job."""
+"""Fields of a job that loads need."""
 
 
 class Loads(wiring.Component):

@@ -219,7 +219,7 @@ class Membership(wiring.Component):
         self, m: Module, name: str, hears: Value, changes: Value, follows: Value, caller: Value,
         here: list[Signal],
     ) -> Value:
-        """Of whom something was heard in this epoch, by link; whether of all others."""
+        """Count the endpoints heard in this epoch. Returns a bit per link: all others were."""
         c = self._config
         every = []
         for k, by in enumerate(here):

@@ -33,7 +33,7 @@ _PACKETS = 2
 
 
 class Use(enum.Enum, shape=2):
-    """What an operand is read for."""
+    """Purpose of an operand that is read."""
 
     PUSH = 0
     ANSWER = 1  # to a load of another endpoint
@@ -41,7 +41,7 @@ class Use(enum.Enum, shape=2):
 
 
 _FOR = {"use": Use, "requester": HEADER["destination"].width, "tag": HEADER["tag"].width}
-"""What an operand is read for, and the header of the answer."""
+"""Purpose of an operand that is read, and the header of the answer."""
 
 
 class Operands(wiring.Component):

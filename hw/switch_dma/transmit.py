@@ -199,8 +199,8 @@ class Transmit(wiring.Component):
         return within
 
     def _discarded(self, m: Module, number: int, stored: Value) -> Value:
-        """Whether what a source shows is forgotten; not the rest of a packet that is being
-        *stored*."""
+        """High while the packet that a source shows is dropped; never within a packet that is
+        being *stored*."""
         if number == self._lasting:
             return Const(0)
         source = self.i[number]
