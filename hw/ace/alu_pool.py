@@ -14,8 +14,19 @@ __all__ = ["ALUClientSignature", "ALUOperandSignature", "ALUPool"]
 
 
 class ALUOperandSignature(ParametricSignature):
-    """Operands of an ALU and its result, seen from a receive unit: ``result`` follows a beat with
-    ``valid`` by the latency of the ALU."""
+    """Operands of an ALU and its result, seen from a receive unit.
+
+    Members
+    -------
+    valid : ``Out(1)``
+        A beat of operands enters the ALU.
+    op : ``Out(ReduceOp)``
+        Operation on this beat.
+    a, b : ``Out(32 * lanes)``
+        Operands of this beat, a word per lane.
+    result : ``In(32 * lanes)``
+        Follows a beat with ``valid`` by the latency of the ALU.
+    """
 
     def __init__(self, *, lanes: int) -> None:
         super().__init__(
@@ -33,8 +44,18 @@ class ALUOperandSignature(ParametricSignature):
 class ALUClientSignature(ParametricSignature):
     """An ALU for the length of a packet, seen from a receive unit.
 
-    ``want`` asks, ``grant`` answers in the same cycle, ``claim`` takes it; ``release`` gives it
-    back in the cycle in which the last beat is issued. Operands follow their issue by a fixed time.
+    Members
+    -------
+    want : ``Out(1)``
+        Asks for the ALU.
+    grant : ``In(1)``
+        Answers ``want`` in the same cycle.
+    claim : ``Out(1)``
+        Takes the ALU, in a cycle with ``grant``.
+    release : ``Out(1)``
+        Gives the ALU back, in the cycle in which the last beat is issued.
+    operands : ``Out(ALUOperandSignature(lanes))``
+        Beats of the packet, a fixed time after their issue, so also after ``release``.
     """
 
     def __init__(self, *, lanes: int) -> None:
@@ -60,6 +81,7 @@ class ALUPool(wiring.Component):
     Members
     -------
     client : ``In(ALUClientSignature).array(ports)``
+        The receive unit of each port.
     contended : ``Out(ports)``
         The client wants an ALU and another one has it.
     """

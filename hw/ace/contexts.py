@@ -26,11 +26,26 @@ __all__ = ["ContextSignature", "ContextTable", "context_entry_layout", "entry_re
 class ContextSignature(ParametricSignature):
     """State of the contexts, seen from their table.
 
-    ``assigned`` contexts hold a chunk, ``live`` ones expect packets. ``key``, ``packets`` (of a
-    block) and ``entry`` (of the program table) are arrays over the contexts. ``poisoned`` contexts
-    hold what could not be read, here or at a peer; ``operator`` and ``digest``, arrays as well, are
-    what peers must agree on. While ``setup`` is high the admission of ``newest`` is being
-    completed.
+    Members
+    -------
+    assigned : ``Out(contexts)``
+        Contexts that hold a chunk.
+    live : ``Out(contexts)``
+        Contexts that expect packets.
+    poisoned : ``Out(contexts)``
+        Contexts with data that could not be read, here or at a peer.
+    key : ``Out(context_key_layout(config)).array(contexts)``
+        The chunk of each context; valid while it is assigned.
+    operator, digest : ``Out(ReduceOp).array(contexts)``, ``Out(DIGEST_BITS).array(contexts)``
+        What peers must agree on, of each assigned context.
+    packets : ``Out(range(block_packets + 1)).array(contexts)``
+        Packets of a block of each assigned context.
+    entry : ``Out(program_entry_layout).array(contexts)``
+        Program table entry of each context; valid when it is live.
+    setup : ``Out(1)``
+        The admission of ``newest`` is being completed.
+    newest : ``Out(admit_layout(config))``
+        The context admitted last; valid during ``setup``.
     """
 
     def __init__(self, c: AceConfig) -> None:
@@ -75,10 +90,14 @@ class ContextTable(wiring.Component):
 
     Members
     -------
-    vacant : ``Out(1)``, vacant_context, vacant_result
-        There is a free context and a free result slot, and which.
-    admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``, job : ``In``
-        A chunk takes the context that was vacant; ``job`` is sampled with it.
+    vacant : ``Out(1)``
+        There is a free context and a free result slot.
+    vacant_context, vacant_result : ``Out(range(contexts))``
+        A free one, if ``vacant``.
+    admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
+        A chunk takes the context that was vacant.
+    job : ``In(store_job_layout(config))``
+        Its job for the RX DMA; valid with ``admit``.
     entry_request : ``Out(stream.Signature(entry_request_layout(config)))``
         For the send generator, which looks it up.
     entry : ``In(stream.Signature(context_entry_layout(config), always_ready=True))``
@@ -100,6 +119,7 @@ class ContextTable(wiring.Component):
     busy : ``Out(1)``
         A context or a result slot is in use.
     state : ``Out(ContextSignature(config))``
+        State of the contexts.
     """
 
     vacant: Signal

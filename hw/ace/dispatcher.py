@@ -105,9 +105,16 @@ class Dispatcher(wiring.Component):
         Commands; one that comes while ``command.ready`` is low is to be refused by the caller.
     programs : ``In(16).array(fsms)``
         Entries of each program table that hold a program.
-    vacant, vacant_context, vacant_result : ``In``, arrays over the FSMs
-    admit : ``Out(stream).array(fsms)``, job : ``Out``
+    vacant : ``In(fsms)``
+        FSMs with a free context and a free result slot.
+    vacant_context, vacant_result : ``In(range(contexts)).array(fsms)``
+        A free one in each vacant FSM.
+    admit : ``Out(stream).array(fsms)``
+        A chunk enters an FSM.
+    job : ``Out(store_job_layout(config))``
+        Its job for the RX DMA, valid with ``admit``; the same for all FSMs.
     load : ``Out(stream).array(memory_ports)``
+        Jobs for the TX DMAs.
     loaded, stored : ``In(stream)``
         Reports of the DMAs.
     ended : ``Out(stream.Signature(ended_layout(config), always_ready=True))``

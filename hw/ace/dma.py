@@ -40,6 +40,7 @@ class BlockWalker(wiring.Component):
     Members
     -------
     i : ``In(stream.Signature(load_job_layout(config)))``
+        Jobs.
     o : ``Out(stream)``
         Segments.
     """
@@ -102,8 +103,11 @@ class _BlockDMA(wiring.Component):
     Members
     -------
     job : ``In(stream)``
-    bus : ``Out(signature)``
+        A chunk to move.
+    bus : ``Out(bus)``
+        Half of a memory port, for this direction.
     idle : ``Out(1)``
+        No job, transfer or report is in flight.
     """
 
     job: stream.Interface
@@ -141,10 +145,15 @@ class TxDMA(_BlockDMA):
     Members
     -------
     job : ``In(stream)``
+        A chunk to load.
     loaded : ``Out(stream)``
+        Reports of chunks that are loaded.
     write : ``Out(SRAMWriteSignature)``
+        Writes to the source slots.
     bus : ``Out(AXIReadSignature)``
+        Memory.
     idle : ``Out(1)``
+        No job, transfer or report is in flight.
     """
 
     loaded: stream.Interface
@@ -234,10 +243,15 @@ class RxDMA(_BlockDMA):
     Members
     -------
     job : ``In(stream)``
+        A chunk to store.
     stored : ``Out(stream)``
+        Reports of chunks that are stored.
     read : ``Out(SRAMReadSignature)``
+        Reads of the result slots.
     bus : ``Out(AXIWriteSignature)``
+        Memory.
     idle : ``Out(1)``
+        No job, transfer or report is in flight.
     """
 
     stored: stream.Interface

@@ -48,8 +48,11 @@ class AceEngine(Engine):
     idle : ``Out(1)``
         Nothing is queued, running or in flight; without inputs, no register changes.
     mem : ``Out(AXI4Signature).array(memory_ports)``
+        Memory.
     link : ``Out(LinkSignature).array(ports)``
+        Links to the neighbours.
     status : ``In(LINK_STATUS).array(ports)``, only with *retry*
+        State of each link with retry.
 
     Raises
     ------

@@ -25,7 +25,9 @@ class ForwardGate(wiring.Component):
     Members
     -------
     client : ``In(ForwardSignature).array(ports)``
+        The receive unit of each port.
     queue : ``Out(PacketQueueSignature)``
+        The forward queue.
     """
 
     client: list

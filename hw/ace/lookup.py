@@ -75,11 +75,13 @@ class LookupPipeline(wiring.Component):
     contexts : ``In(ContextSignature(config))``, grants : ``In(GrantSignature(config))``
         State of the contexts, and which peers are ready for them.
     request : ``In(stream.Signature(lookup_layout(config))).array(ports)``
+        Requests of the receive units.
     response : ``Out(stream.Signature(resolved_layout(config), always_ready=True)).array(ports)``
-        Of the receive units.
+        Responses to the receive units.
     own_request : ``In(stream.Signature(own_request_layout(config)))``
+        Requests of the send generator.
     own_response : ``Out(stream.Signature(own_response_layout(config), always_ready=True))``
-        Of the send generator. ``word`` keeps its value until the next own response.
+        Responses to the send generator. ``word`` keeps its value until the next one.
     """
 
     program: stream.Interface

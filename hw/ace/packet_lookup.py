@@ -47,8 +47,9 @@ class PacketLookup(wiring.Component):
     release_control : ``Out(1)``
         A READY has been consumed.
     lookup : ``Out(stream.Signature(lookup_layout(config)))``
+        Questions to the FSM that ``lookup.p.fsm`` names.
     resolved : ``In(stream.Signature(resolved_layout(config), always_ready=True))``
-        Question to the FSM that ``lookup.p.fsm`` names, and its answers in order.
+        Answers of the FSMs, in the order of the questions.
     ready : ``Out(stream.Signature(ready_layout(config)))``
         READY packets.
     epoch : ``In(config.format.epoch)``
@@ -56,6 +57,7 @@ class PacketLookup(wiring.Component):
     restart : ``In(1)``
         The other end numbers its packets from 0 again.
     packet : ``Out(stream.Signature(resolved_packet_layout(config)))``
+        DATA packets with their lookups, in order of arrival.
     dropped : ``Out(1)``
         A READY was dropped.
     repeated : ``Out(1)``, missing : ``Out(config.format.sequence)``

@@ -70,9 +70,13 @@ class PacketOutcome(wiring.Component):
     result : ``In(stream.Signature(8 * bus_bytes))``
         Their beats.
     store : ``Out(SRAMWriteSignature)``
+        Writes of beats that are stored.
     forward : ``Out(ForwardDataSignature(config)).array(ports)``
+        Beats and headers for the forward queue of each link.
     event : ``Out(stream.Signature(event_layout(config)))``
+        A packet is done; for the FSM that it names.
     idle : ``Out(1)``
+        No packet waits for its beats, and no event is left.
     """
 
     node: Signal

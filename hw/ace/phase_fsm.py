@@ -53,8 +53,10 @@ class PhaseFSM(wiring.Component):
     -------
     program : ``In(stream)``, reread : ``In(1)``, read_address : ``In``, read_word : ``Out``
         Writes to the program store, and what software reads of it.
-    vacant : ``Out(1)``, vacant_context, vacant_result
-        There is a free context and a free result slot, and which.
+    vacant : ``Out(1)``
+        There is a free context and a free result slot.
+    vacant_context, vacant_result : ``Out(range(contexts))``
+        A free one, if ``vacant``.
     admit, loaded, stored : ``In(stream)``
         A chunk arrives; its load is done; its result is in memory.
     store : ``Out(stream)``, job : ``In``

@@ -28,10 +28,22 @@ __all__ = ["LinkSignature", "Port", "WireSignature"]
 class WireSignature(ParametricSignature):
     """One direction of a link, seen from the sender: AXI4-Stream with credits.
 
-    TKEEP has one bit per 16-byte flit (a prefix), TUSER one bit per flit that is a packet header.
-    ``credit`` is high for one cycle for each packet slot that the receiver has freed. A sender
-    starts with as many credits as the receive buffer of the other end holds packets, so ``tready``
-    of an engine is always high.
+    A sender starts with as many credits as the receive buffer of the other end holds packets.
+
+    Members
+    -------
+    tdata : ``Out(FLIT_BITS * flits)``
+        Flits of a beat, the first in the lowest bits.
+    tkeep : ``Out(flits)``
+        A bit per flit that exists (a prefix).
+    tuser : ``Out(flits)``
+        A bit per flit that is a packet header.
+    tvalid : ``Out(1)``
+        A beat is sent.
+    tready : ``In(1)``
+        The beat is taken; always high at an engine, since packets are sent only with credit.
+    credit : ``In(1)``
+        High for one cycle for each packet slot that the receiver has freed.
     """
 
     def __init__(self, *, flits: int) -> None:
@@ -49,7 +61,15 @@ class WireSignature(ParametricSignature):
 
 
 class LinkSignature(ParametricSignature):
-    """A link, seen from the engine: ``tx`` and ``rx``."""
+    """A link, seen from the engine.
+
+    Members
+    -------
+    tx : ``Out(WireSignature(flits))``
+        The direction away from the engine.
+    rx : ``In(WireSignature(flits))``
+        The direction towards the engine.
+    """
 
     def __init__(self, *, flits: int) -> None:
         wire = WireSignature(flits=flits)
@@ -70,6 +90,7 @@ class Port(wiring.Component):
     halt, halted : ``In(1)``, ``Out(1)``, because, halted_because : ``In(2)``, ``Out(2)``
         Tell the peer that all collectives have been given up, and why; it says so.
     link : ``Out(LinkSignature(flits))``
+        The wires.
     lookup, resolved, ready, received : streams
         Of the receive unit: questions and answers, READY packets, events.
     command, sent : streams
@@ -84,6 +105,7 @@ class Port(wiring.Component):
         Events to be counted: damaged packets, parked ones, no credit, packets that came again,
         unexpected ones, those that did not come.
     idle : ``Out(1)``
+        No packet or event is held, and nothing is to be sent.
     """
 
     node: Signal

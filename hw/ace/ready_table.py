@@ -16,8 +16,15 @@ __all__ = ["GrantSignature", "ReadyTable"]
 
 
 class GrantSignature(ParametricSignature):
-    """Readiness of peers, seen from the table: ``granted[context]`` has a bit for each port whose
-    peer is ready for the chunk of that context; ``remote[context][port]`` is the peer's context."""
+    """Readiness of peers, seen from the table.
+
+    Members
+    -------
+    granted : ``Out(ports).array(contexts)``
+        For each context a bit per port whose peer is ready for its chunk.
+    remote : ``Out(config.format.context).array(contexts, ports)``
+        The peer's context; valid where ``granted``.
+    """
 
     def __init__(self, c: AceConfig) -> None:
         super().__init__(
@@ -47,12 +54,15 @@ class ReadyTable(wiring.Component):
     Members
     -------
     contexts : ``In(ContextSignature(config))``
+        State of the contexts.
     admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
         Revokes the grants of the context and starts a search; not before the last one has ended.
     searched : ``Out(1)``
         The search of the newest context has ended.
     ready : ``In(stream.Signature(ready_layout(config))).array(ports)``
+        READY packets from each port.
     grants : ``Out(GrantSignature(config))``
+        Peers that are ready.
     forget : ``In(1)``
         Forget everything; grants stay with contexts that are not assigned any more.
     disagrees : ``Out(1)``

@@ -20,9 +20,16 @@ __all__ = ["ForwardSignature", "ReceiveUnit"]
 class ForwardSignature(ParametricSignature):
     """Claim on the forward queue of a transmit port, seen from a receive unit.
 
-    ``want`` asks for room for one packet behind those this unit has claimed before; ``grant``
-    answers in the same cycle; ``claim`` takes it. Claimed packets are then written to ``packets``
-    without stalling.
+    Members
+    -------
+    want : ``Out(1)``
+        Asks for room for one packet behind those that this unit has claimed before.
+    grant : ``In(1)``
+        Answers ``want`` in the same cycle.
+    claim : ``Out(1)``
+        Takes the room, in a cycle with ``grant``.
+    packets : ``Out(ForwardDataSignature(config))``
+        The packets that were claimed, in order; they never stall.
     """
 
     def __init__(self, c: AceConfig) -> None:
@@ -78,6 +85,7 @@ class ReceiveUnit(wiring.Component):
     parked : ``Out(1)``
         A packet was parked.
     idle : ``Out(1)``
+        No header waits, no packet is streamed, and no outcome is left.
     """
 
     node: Signal

@@ -33,12 +33,15 @@ class ReducePath(wiring.Component):
     room : ``Out(1)``
         A beat may be issued in this cycle.
     issue : ``In(stream.Signature(issue_layout(), always_ready=True))``
+        A beat whose payload and operand are being read; only with ``room``.
     payload : ``In(8 * bus_bytes)``
         Of the packet, 1 cycle after issue.
     operand : ``In(8 * bus_bytes)``
         From SRAM, ``READ_LATENCY`` cycles after issue.
     alu : ``Out(ALUOperandSignature(lanes))``
+        The ALU, for beats that are reduced.
     result : ``Out(stream.Signature(8 * bus_bytes))``
+        Outcomes of the beats, in order.
     """
 
     room: Signal

@@ -40,6 +40,7 @@ class SendGenerator(wiring.Component):
     Members
     -------
     contexts : ``In(ContextSignature(config))``
+        State of the contexts.
     admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
         The context starts afresh.
     start : ``In(contexts)``
@@ -47,11 +48,13 @@ class SendGenerator(wiring.Component):
     sending : ``Out(contexts)``
         READY packets or instructions of these contexts are left.
     entry_request : ``In(stream.Signature(entry_request_layout(config)))``
+        Contexts that ask for their table entry.
     entry : ``Out(stream.Signature(context_entry_layout(config), always_ready=True))``
         Table entries for `ContextTable`.
     request : ``Out(stream.Signature(own_request_layout(config)))``
+        Lookups in `LookupPipeline`.
     response : ``In(stream.Signature(own_response_layout(config), always_ready=True))``
-        To and from `LookupPipeline`.
+        Its answers.
     event : ``In(stream.Signature(event_layout(config), always_ready=True))``
         Packets that were parked are queued; there is room for all that can be.
     send : ``Out(stream.Signature(send_command_layout(config)))``

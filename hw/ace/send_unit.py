@@ -30,10 +30,15 @@ class SendUnit(wiring.Component):
     node : ``In``
         Rank of this node, for the source field.
     command : ``In(stream)``
+        Packets to send.
     read : ``Out(SRAMReadSignature)``
+        Reads of their payloads.
     queue : ``Out(PacketQueueSignature)``
+        The transmit queue.
     event : ``Out(stream)``
+        A packet has been read as a whole; for its FSM.
     idle : ``Out(1)``
+        No command is being carried out, and no event is left.
     """
 
     node: Signal

@@ -15,8 +15,19 @@ READ_LATENCY = 2
 
 
 class SRAMReadSignature(ParametricSignature):
-    """One reader, seen from the reader: the read happens in a cycle with ``enable`` and ``grant``;
-    ``data`` follows ``READ_LATENCY`` cycles later."""
+    """One reader, seen from the reader.
+
+    Members
+    -------
+    enable : ``Out(1)``
+        Asks for a read of ``row``, until it is granted.
+    row : ``Out(range(depth))``
+        Row to read.
+    grant : ``In(1)``
+        The read happens in this cycle.
+    data : ``In(width)``
+        The row, ``READ_LATENCY`` cycles after ``grant``.
+    """
 
     def __init__(self, *, depth: int, width: int) -> None:
         super().__init__(
@@ -27,8 +38,17 @@ class SRAMReadSignature(ParametricSignature):
 
 
 class SRAMWriteSignature(ParametricSignature):
-    """One writer, seen from the writer: the write happens in a cycle with ``enable`` and
-    ``grant``."""
+    """One writer, seen from the writer.
+
+    Members
+    -------
+    enable : ``Out(1)``
+        Asks for a write, until it is granted.
+    row, data : ``Out(range(depth))``, ``Out(width)``
+        Row to write, and its data; with ``enable``.
+    grant : ``In(1)``
+        The write happens in this cycle.
+    """
 
     def __init__(self, *, depth: int, width: int) -> None:
         super().__init__(
@@ -62,8 +82,10 @@ class BankedSRAM(wiring.Component):
 
     Members
     -------
-    read : ``In(SRAMReadSignature).array(readers)``, write :
-    ``In(SRAMWriteSignature).array(writers)``
+    read : ``In(SRAMReadSignature).array(readers)``
+        The readers.
+    write : ``In(SRAMWriteSignature).array(writers)``
+        The writers.
     """
 
     read: list

@@ -233,6 +233,7 @@ class AllReduceQueue(wiring.Component, ABC):
     Members
     -------
     command : ``In(descriptor)``, command_strobe : ``In(1)``
+        A command is given; `command` is valid with the strobe.
     unreachable : ``In(1)``
         With a command: an address that software gave needs more than `address_bits`.
     memory_end : ``In(address_bits)``
@@ -242,6 +243,7 @@ class AllReduceQueue(wiring.Component, ABC):
     completed : ``Out(1)``, completed_tag : ``Out(8)``, failed : ``Out(outcome)``
         High for one cycle per all-reduce that is done; why its result is not valid.
     outstanding : ``Out(range(descriptors + 1))``
+        All-reduces that were accepted and are not completed.
     flush : ``In(1)``
         Forget everything, refuse all commands.
     unaware : ``In(1)``
@@ -375,12 +377,12 @@ class AllReduceOutcomes(wiring.Component):
     -------
     completed, completed_tag, failed, refused, judged_tag, error
         As the queue has them.
-    spoilt : ``Out(1)``
-        What has completed is not valid.
-    pop : ``In(1)``
-        The oldest record has been read.
     completion, last_completed, last_refused, last_invalid
         The registers ``completion``, ``completed``, ``refusal`` and ``invalid``.
+    spoilt : ``Out(1)``
+        The result that was completed is not valid.
+    pop : ``In(1)``
+        The oldest record has been read.
     """
 
     completed: Signal

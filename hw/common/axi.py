@@ -126,7 +126,25 @@ class _HalfSignature(_BusSignature):
 
 
 class AXIWriteSignature(_HalfSignature):
-    """Channels AW, W and B of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`."""
+    """Channels AW, W and B of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`.
+
+    Members
+    -------
+    awaddr, awvalid, awready and others
+        Address channel; payload and ``awvalid`` stay until ``awready``.
+    wdata, wstrb : ``Out(data_width)``, ``Out(data_width // 8)``
+        A data beat, and its bytes that are written.
+    wlast : ``Out(1)``, AXI4 only
+        The beat ends its burst.
+    wvalid, wready : ``Out(1)``, ``In(1)``
+        There is a data beat; it is taken.
+    bid : ``In(id_width)``, AXI4 only
+        Identifier of the burst that is answered.
+    bresp : ``In(2)``
+        The answer, an `AXIResponse`.
+    bvalid, bready : ``In(1)``, ``Out(1)``
+        There is an answer; it is taken.
+    """
 
     def __init__(self, *, addr_width: int, data_width: int, id_width: int | None = None) -> None:
         widths = _widths("AXIWriteSignature", addr_width, data_width, id_width)
@@ -149,7 +167,21 @@ class AXIWriteSignature(_HalfSignature):
 
 
 class AXIReadSignature(_HalfSignature):
-    """Channels AR and R of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`."""
+    """Channels AR and R of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`.
+
+    Members
+    -------
+    araddr, arvalid, arready and others
+        Address channel; payload and ``arvalid`` stay until ``arready``.
+    rid : ``In(id_width)``, AXI4 only
+        Identifier of the burst.
+    rdata, rresp : ``In(data_width)``, ``In(2)``
+        A data beat, and an `AXIResponse` for it.
+    rlast : ``In(1)``, AXI4 only
+        The beat ends its burst.
+    rvalid, rready : ``In(1)``, ``Out(1)``
+        There is a data beat; it is taken.
+    """
 
     def __init__(self, *, addr_width: int, data_width: int, id_width: int | None = None) -> None:
         widths = _widths("AXIReadSignature", addr_width, data_width, id_width)
@@ -169,7 +201,15 @@ class AXIReadSignature(_HalfSignature):
 
 
 class _WholeBusSignature(_BusSignature):
-    """A bus of two halves, which share no signal: a writer may own one and a reader the other."""
+    """A bus of two halves, which share no signal: a writer may own one and a reader the other.
+
+    Members
+    -------
+    write : ``Out(AXIWriteSignature)``
+        Half that writes.
+    read : ``Out(AXIReadSignature)``
+        Half that reads.
+    """
 
     def __init__(self, **widths: int) -> None:
         super().__init__(

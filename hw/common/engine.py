@@ -56,6 +56,7 @@ class Engine(wiring.Component):
     idle : ``Out(1)``
         Nothing is queued, running or in flight; without inputs, no register changes.
     mem : ``Out(AXI4Signature).array(masters)``
+        Memory.
     """
 
     config: Any

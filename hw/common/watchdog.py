@@ -24,6 +24,7 @@ class Watchdog(wiring.Component):
     limit : ``In(bits)``
         After so many cycles; 0 for never.
     outstanding, progress : ``In(1)``
+        Something is outstanding; it has moved in this cycle.
     refresh : ``Out(1)``
         High for one cycle after half of them: what was said to others may have been lost.
     stalled : ``Out(1)``

@@ -42,7 +42,9 @@ class FPWiden(wiring.Component):
     Members
     -------
     i : ``In(fmt.width)``
+        Number in the narrow format.
     o : ``Out(32)``
+        The same number in binary32.
     """
 
     i: Signal
@@ -91,7 +93,9 @@ class FPNarrow(wiring.Component):
     Members
     -------
     i : ``In(32)``
+        Number in binary32.
     o : ``Out(fmt.width)``
+        That number, rounded to the narrow format.
     """
 
     i: Signal

@@ -25,9 +25,7 @@ class PayloadReadSignature(ParametricSignature):
     """Payloads of a receive buffer, seen from their consumer.
 
     Slots are a ring in order of arrival, one of ``payload_bytes / bus_bytes`` rows for each DATA
-    packet. With ``enable`` the row ``row`` is read; ``data`` follows 1 cycle later and stays until
-    the next read. ``release`` frees the oldest slot, of which no row is read any more;
-    ``release_control`` frees a READY packet, which has none. Neither stalls.
+    packet. Nothing stalls.
 
     Parameters
     ----------
@@ -35,6 +33,17 @@ class PayloadReadSignature(ParametricSignature):
         Bytes per row.
     rows : int
         Rows of all slots together.
+
+    Members
+    -------
+    row, enable : ``Out(range(rows))``, ``Out(1)``
+        Read this row.
+    data : ``In(8 * bus_bytes)``
+        The row, 1 cycle after ``enable``; it stays until the next read.
+    release : ``Out(1)``
+        Free the oldest slot, of which no row is read any more.
+    release_control : ``Out(1)``
+        Free a READY packet, which has no slot.
     """
 
     def __init__(self, *, bus_bytes: int, rows: int) -> None:

@@ -82,8 +82,9 @@ class BeatRetry(wiring.Component):
     o : ``Out(stream.Signature(link_beat_layout(flits)))``, freed : ``In(1)``
         What the port receives, and the credits that it gives.
     tx : ``Out(stream.Signature(link_beat_layout(flits)))``
+        To the wire; only headers of frames are marked.
     rx : ``In(stream.Signature(link_beat_layout(flits), always_ready=True))``
-        The wire; only headers of frames are marked.
+        From the wire, likewise.
     up, failed, restarted, resent, damaged, repeated, idle : ``Out(1)``
         As of `RetryLink`.
     """

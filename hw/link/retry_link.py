@@ -43,8 +43,9 @@ class RetryLink(wiring.Component):
     freed : ``In(1).array(classes)``, credits : ``Out(format.credits)``
         A credit to be sent; credits that have come.
     tx : ``Out(stream.Signature(wire_layout(width)))``
+        To the wire.
     rx : ``In(stream.Signature(wire_layout(width), always_ready=True))``
-        The wire.
+        From the wire.
     up : ``Out(1)``
         Frames are sent.
     failed : ``Out(1)``

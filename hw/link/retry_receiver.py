@@ -43,6 +43,7 @@ class RetryReceiver(wiring.Component):
     rx : ``In(stream.Signature(wire_layout(width), always_ready=True))``
         The wire.
     o : ``Out(stream.Signature(arrived_layout(format)))``
+        Frames in the order of their numbers.
     credits : ``Out(format.credits)``
         Credits that have come, in this cycle.
     news : ``Out(NewsSignature(format))``

@@ -12,7 +12,7 @@ from hw.link.retry_link import RETRY_COUNTS, RETRY_STATUS
 __all__ = ["LINK_INTERRUPT", "LINK_STATUS", "port_registers", "show_links", "status_fields"]
 
 LINK_STATUS = data.StructLayout(dict.fromkeys(RETRY_STATUS, 1))
-"""What an end of a link with retry tells its engine, see `hw.link.retry_link.RetryLink`."""
+"""Status that an end of a link with retry gives its engine: see `RetryLink`."""
 
 LINK_INTERRUPT = {"link": "A link has failed, works again, or has a peer that was reset."}
 

@@ -20,10 +20,21 @@ def wire_layout(width: int) -> data.StructLayout:
 class FrameWriteSignature(wiring.Signature):
     """Where frames are written to be sent, seen from the writer.
 
-    Body flits come first, the content with the last of them (``commit``) or later. Nothing may be
-    written without ``room``. A frame is begun anew with ``fresh``: what was written without commit
-    is forgotten. ``soon`` says that a frame is on its way, which credits may wait for. ``waits``
-    says that frames are held that were never sent.
+    Members
+    -------
+    room : ``In(1)``
+        A slot is free; nothing may be written or committed without.
+    waits : ``In(1)``
+        Frames are held that were never sent.
+    write, data : ``Out(1)``, ``Out(format.width)``
+        The next body flit of the frame.
+    fresh : ``Out(1)``
+        The frame is begun anew, with the flit of this cycle, if there is one; flits that were
+        written without ``commit`` are forgotten.
+    commit, content : ``Out(1)``, ``Out(format.content)``
+        The frame is complete and has this content; with its last body flit or later.
+    soon : ``Out(1)``
+        A frame is on its way, which credits may wait for.
     """
 
     def __init__(self, format: RetryFormat) -> None:
@@ -44,9 +55,20 @@ class FrameWriteSignature(wiring.Signature):
 class NewsSignature(wiring.Signature):
     """Reports from a link's receiving half to its sending half, seen from the former.
 
-    ``acknowledge`` (``acked``): all frames before this number have come. ``first`` and ``last``
-    (``again``): these have not. ``expected``, and ``due`` until it is ``told``: acknowledgement for
-    the peer. ``reply``: a NAK for it.
+    Members
+    -------
+    acked, acknowledge : ``Out(1)``, ``Out(format.sequence)``
+        The peer acknowledges all frames before this number.
+    again, first, last : ``Out(1)``, ``Out(format.sequence)``, ``Out(format.sequence)``
+        The peer misses the frames from ``first`` to ``last``.
+    expected : ``Out(format.sequence)``
+        The acknowledgement for the peer: the number of the frame that is awaited.
+    due : ``Out(1)``
+        It is to be sent: high until ``told``.
+    told : ``In(1)``
+        A frame begins to be sent, with the acknowledgement.
+    reply : ``Out(stream.Signature(format.control_layout))``
+        A NAK for the peer.
     """
 
     def __init__(self, format: RetryFormat) -> None:
@@ -85,9 +107,11 @@ class RetrySender(wiring.Component):
     Members
     -------
     frame : ``In(FrameWriteSignature(format))``
+        Frames to be sent.
     freed : ``In(1).array(classes)``
         A credit to be sent.
     news : ``In(NewsSignature(format))``
+        Reports of the receiving half.
     joined, up : ``In(1)``, mine, peer : ``In(format.session)``, notice : ``In(stream.Signature)``
         Of `RetrySession`: there is a session; frames are to be sent; the numbers of both ends; its
         own frames.

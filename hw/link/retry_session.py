@@ -14,11 +14,22 @@ __all__ = ["RetrySession", "SessionSignature"]
 class SessionSignature(wiring.Signature):
     """Wires between the receiving half of a link and its `RetrySession`, seen from the latter.
 
-    ``came``: a frame of the link itself (``own``, no CARRIER), or a ``numbered`` one, has come;
-    ``match``: the former is of this session, which a numbered one always is. ``mine`` and ``peer``
-    are the numbers of the session, if there is one (``joined``). ``load``: one begins, or ends, and
-    the peer's next frame has the number ``came.first``. Nothing is heard that comes before an end
-    is ``awake``.
+    Members
+    -------
+    came, own : ``In(format.control_layout)``, ``In(1)``
+        A frame of the link itself (no CARRIER) has come.
+    numbered : ``In(1)``
+        A numbered frame of this session has come.
+    match : ``Out(1)``
+        The frame ``came`` is of this session, and no SYNC; in the same cycle.
+    mine, peer : ``Out(format.session)``
+        Numbers of both ends in the session; valid when ``joined``.
+    joined : ``Out(1)``
+        There is a session.
+    load : ``Out(1)``
+        A session begins, or ends: the peer's next frame has the number ``came.first``.
+    awake : ``Out(1)``
+        Low for ``timeout_cycles`` after reset, in which nothing is heard.
     """
 
     def __init__(self, format: RetryFormat) -> None:

@@ -47,6 +47,7 @@ class FrameStore(wiring.Component):
     flush : ``In(1)``
         Read no further.
     o : ``Out(stream.Signature(stored_layout(header, width)))``
+        The frame that is read.
     """
 
     write: Signal

@@ -24,9 +24,19 @@ __all__ = ["PacketQueueSignature", "TransmitPort"]
 class PacketQueueSignature(ParametricSignature):
     """Where a writer puts packets for a link, seen from the writer.
 
-    Room for a whole packet is reserved (``reserve`` while ``room`` is high) before its first beat
-    is written, so ``data`` and ``header`` never stall. The header is written with or after the last
-    data beat; only then may the packet leave, so a slow writer never leaves a gap on the link.
+    A packet may leave only when its header is written, so a slow writer never leaves a gap on the
+    link.
+
+    Members
+    -------
+    room : ``In(1)``
+        There is room for a whole packet.
+    reserve : ``Out(1)``
+        Reserves that room, with ``room``, before the first beat of the packet is written.
+    data : ``Out(stream.Signature(8 * bus_bytes, always_ready=True))``
+        Payload beats; they never stall.
+    header : ``Out(stream.Signature(format.layout, always_ready=True))``
+        The header, with or after the last payload beat; it never stalls.
     """
 
     def __init__(self, format: PacketFormat, *, bus_bytes: int) -> None:

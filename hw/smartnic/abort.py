@@ -43,13 +43,17 @@ class PortSync(wiring.Component):
     Members
     -------
     heard : ``In(Heard)``
+        Frames of neighbours, of any epoch.
     epoch : ``In(32)``
         Present epoch, while flushing the one after it.
     rank : ``In(8)``
+        This node's.
     flush : ``In(1)``
+        The NIC is on its way to `epoch`: nobody is told, and only a later epoch makes a call.
     tell : ``In(1)``
         A new epoch has begun.
     call : ``Out(call_layout())``
+        An abort that a neighbour's epoch makes necessary.
     due : ``Out(2)``
         High for one cycle: tell the next node, the previous one.
     waiting : ``Out(2)``
@@ -131,14 +135,17 @@ class AbortControl(wiring.Component):
     Members
     -------
     rank : ``In(8)``
+        This node's.
     give_up, gap, overflow, disagreed, stalled : ``In(1)``
         Causes of an abort.
     call : ``In(call_layout()).array(engines)``
+        Aborts that the ports ask for.
     busy : ``In(1)``
         An engine has something under way.
     epoch : ``Out(32)``
         Present epoch, while flushing the one after it.
     flush : ``Out(1)``
+        Forget everything: high from an abort until `busy` is low.
     tell : ``Out(1)``
         High in the first cycle of an epoch.
     aborted : ``Out(1)``

@@ -48,7 +48,9 @@ class Planner(wiring.Component):
     Members
     -------
     i : ``In(stream.Signature(descriptor_layout(config)))``
+        Accepted all-reduces.
     o : ``Out(stream.Signature(job_layout(config)))``
+        The same as jobs for the engines.
     """
 
     i: stream.Interface
@@ -138,7 +140,9 @@ class Control(AllReduceQueue):
     contract : ``Out(stream.Signature(Contract, always_ready=True))``
         Of every all-reduce that is accepted.
     job : ``Out(stream.Signature(job_layout(config))).array(engines)``
+        Every job for each engine.
     done : ``In(stream.Signature(outcome_layout(), always_ready=True)).array(engines)``
+        Outcomes of the jobs that each engine has done, in order.
 
     And those of `AllReduceQueue`.
     """

@@ -67,20 +67,26 @@ class RingEngine(wiring.Component):
     Members
     -------
     job : ``In(stream.Signature(job_layout(config)))``
+        All-reduces to do, in order.
     contract : ``In(stream.Signature(Contract, always_ready=True))``
         Of every job to come, for engine 0: sent with its first frame, and compared with the
         previous rank's.
     done : ``Out(stream.Signature(outcome_layout()))``
         One beat per job, in order.
     mem : ``Out(AXI4Signature)``
+        Host memory.
     tx : ``Out(stream.Signature(net_layout(config)))``
+        Frames to the network.
     rx : ``In(stream.Signature(net_layout(config), always_ready=True))``
+        Frames from the network.
     here, following, preceding : ``In(48)``
         Ethernet addresses; present with ``config.ethernet`` only.
     epoch : ``In(32)``, rank : ``In(8)``
+        Present epoch, while flushing the one after it; this node's rank.
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low.
     busy : ``Out(1)``
+        A transfer at memory, or a frame to the network, is under way.
     tell : ``In(1)``
         A new epoch has begun: tell the neighbours.
     cause : ``In(AbortCause)``, origin : ``In(8)``
@@ -90,7 +96,9 @@ class RingEngine(wiring.Component):
     refresh : ``In(1)``
         Tell the previous node once more what was freed.
     idle : ``Out(1)``
+        Nothing is held or under way, and no neighbour is waited for.
     events : ``Out(events_layout())``
+        Events of this cycle.
     """
 
     job: stream.Interface

@@ -33,9 +33,11 @@ class Fetch(HostSide):
     Members
     -------
     item : ``In(stream.Signature(item_layout(config)))``
+        Blocks to read.
     o : ``Out(stream.Signature({data, bad}))``
-        ``bad``: the memory answered this beat with an error.
+        Their beats; ``bad``: the memory answered this one with an error.
     bus : ``Out(AXIReadSignature)``
+        Host memory.
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low: reads under way are completed and thrown away.
     busy : ``Out(1)``

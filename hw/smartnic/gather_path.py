@@ -30,6 +30,7 @@ class GatherPath(wiring.Component):
     item : ``In(stream.Signature(item_layout(config)))``
         Blocks in the order of the gathering.
     result, received : ``In(stream.Signature(wire_layout(config)))``
+        Blocks that were completed here; blocks from the previous node.
     sent : ``Out(stream.Signature(send_layout(config)))``
         Its ``ready`` must not depend on its ``valid``.
     kept : ``Out(stream.Signature(8 * bus_bytes))``

@@ -27,8 +27,22 @@ DROPPED = ("foreign", "length", "stale", "repeated", "gap", "overflow")
 class NetSignature(ParametricSignature):
     """An Ethernet port seen from the NIC: AXI4-Stream both ways, one packet per frame, without FCS.
 
-    TKEEP has one bit per byte. ``rx_tuser`` with the last beat says that the frame is damaged.
-    ``rx_tready`` is always high: the wire cannot be held back.
+    Members
+    -------
+    tx_tdata, rx_tdata : ``Out(8 * bus_bytes)``, ``In(8 * bus_bytes)``
+        Bytes of a beat, the first in the lowest bits.
+    tx_tkeep, rx_tkeep : ``Out(bus_bytes)``, ``In(bus_bytes)``
+        A bit per byte that exists.
+    tx_tlast, rx_tlast : ``Out(1)``, ``In(1)``
+        The beat ends a frame.
+    tx_tvalid, rx_tvalid : ``Out(1)``, ``In(1)``
+        There is a beat.
+    tx_tready : ``In(1)``
+        The beat is taken.
+    rx_tready : ``Out(1)``
+        Always high: the wire cannot be held back.
+    rx_tuser : ``In(1)``
+        With the last beat: the frame is damaged.
     """
 
     def __init__(self, *, bus_bytes: int) -> None:
@@ -68,7 +82,9 @@ class SmartNic(Engine):
     idle : ``Out(1)``
         Nothing is queued, running or in flight; without inputs, no register changes.
     mem : ``Out(AXI4Signature).array(engines)``
+        Host memory.
     net : ``Out(NetSignature).array(engines)``
+        Ethernet ports.
     """
 
     config: SmartNicConfig

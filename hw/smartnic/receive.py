@@ -51,7 +51,9 @@ class ReceiveBuffer(wiring.Component):
     commit, drop : ``In(1)``
         The frame, including the beat written in this cycle, is good, or never was.
     full : ``Out(1)``
+        No row is free.
     o : ``Out(stream.Signature(shape))``
+        Beats of committed frames.
     """
 
     beat: Any
@@ -139,6 +141,7 @@ class Receive(NetworkSide):
     Members
     -------
     net : ``In(stream.Signature(net_layout(config), always_ready=True))``
+        Frames from the network.
     epoch : ``In(32)``
         Frames of other epochs are dropped.
     heard : ``Out(Heard)``
@@ -146,6 +149,7 @@ class Receive(NetworkSide):
     contract : ``Out(stream.Signature(Contract, always_ready=True))``
         Of an all-reduce whose first frame has come.
     verdict : ``Out(Verdict)``
+        Verdicts on frames, for the counters.
     idle : ``Out(1)``
         Nothing is held, no frame is under way.
 

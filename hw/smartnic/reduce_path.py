@@ -36,8 +36,11 @@ class ReducePath(wiring.Component):
         The local blocks of these items. A block that leaves is ``bad`` if a beat of it was, here or
         where it came from.
     received : ``In(stream.Signature(wire_layout(config)))``
+        Blocks from the previous node.
     sent : ``Out(stream.Signature(send_layout(config)))``
+        Blocks for the next node.
     result : ``Out(stream.Signature(wire_layout(config)))``
+        Complete blocks.
     host_wait, ring_wait : ``Out(1)``
         The adders wait for `local`, or only for `received`.
     """

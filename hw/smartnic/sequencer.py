@@ -36,7 +36,9 @@ class BlockSequencer(wiring.Component):
     Members
     -------
     job : ``In(stream.Signature(job_layout(config)))``
+        All-reduces to do.
     o : ``Out(stream.Signature(item_layout(config)))``
+        Their blocks.
     """
 
     job: stream.Interface

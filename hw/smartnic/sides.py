@@ -26,7 +26,9 @@ class HostSide(wiring.Component):
     Members
     -------
     item : ``In(stream.Signature(item_layout(config)))``
+        Blocks to transfer.
     bus : ``Out(bus)``
+        Half of a memory port.
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low.
     busy : ``Out(1)``
@@ -63,6 +65,7 @@ class NetworkSide(wiring.Component):
     Members
     -------
     reduce, gather : ``flow(stream.Signature(wire))``
+        The two flows.
     freed : ``flow(16).array(2)``
         Running count of beats taken from the receive buffer of each flow, here.
     peer_freed : ``flow(16).array(2)``
@@ -70,6 +73,7 @@ class NetworkSide(wiring.Component):
     here, following, preceding : ``In(48)``
         Ethernet addresses; present with ``config.ethernet`` only.
     epoch : ``In(32)``
+        Epoch of frames, while flushing the one after it.
     flush : ``In(1)``
         Forget everything, counts included.
     idle : ``Out(1)``

@@ -31,13 +31,16 @@ class Store(HostSide):
     Members
     -------
     item : ``In(stream.Signature(item_layout(config)))``
+        Blocks to write.
     i : ``In(stream.Signature(8 * bus_bytes))``
+        Their beats.
     verdict : ``In(stream.Signature(1, always_ready=True))``
         Of every block that has beats in memory, in order: whether it is bad.
     done : ``Out(stream.Signature(outcome_layout()))``
         An item with ``end`` has come, the memory has acknowledged all writes before it, and the
         verdicts on what was written are there.
     bus : ``Out(AXIWriteSignature)``
+        Host memory.
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low: writes under way are completed, with zeros
         where data is missing.

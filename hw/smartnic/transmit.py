@@ -43,6 +43,7 @@ class FrameBuilder(wiring.Component):
     Members
     -------
     i : ``In(stream.Signature(send_layout(config)))``
+        Blocks of the flow.
     frame : ``Out(stream.Signature({beats, block_end, bad, start}))``
         A complete frame; ``start`` if it is the first one of an all-reduce, ``bad`` if it ends a
         block that is.
@@ -112,6 +113,7 @@ class Transmit(NetworkSide):
     Members
     -------
     net : ``Out(stream.Signature(net_layout(config)))``
+        Frames to the network.
     contract : ``In(stream.Signature(Contract))``
         Of the all-reduces whose first frames are to be sent; taken with them.
     flush : ``In(1)``

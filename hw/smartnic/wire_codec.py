@@ -54,6 +54,7 @@ class WireEncoder(wiring.Component):
     Members
     -------
     i : ``In(stream.Signature(sum_layout(config)))``
+        Blocks of words.
     partial : ``Out(stream.Signature(send_layout(config)))``
         Blocks without ``complete``.
     complete : ``Out(stream.Signature(wire_layout(config)))``
@@ -164,6 +165,7 @@ class WireDecoder(wiring.Component):
     shape : ``In(stream.Signature(shape_layout(config)))``
         Of the blocks to come, in order.
     i : ``In(stream.Signature(wire_layout(config)))``
+        Blocks from the wire.
     o : ``Out(stream.Signature(8 * bus_bytes))``
         As many beats per block as its shape says.
     """

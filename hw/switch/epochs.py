@@ -48,6 +48,7 @@ class EpochTracker(wiring.Component):
         High for one cycle when one is judged: it goes on; it has to ask again, after others; it is
         answered, with `answer`.
     answer : ``Out(32)``
+        The epoch that the asker is to begin; valid with ``answered``.
     purge : ``In(regions)``
         Discard what is held of these regions, and take nothing until there are notices.
     holds : ``In(regions)``

@@ -69,14 +69,17 @@ class Ingress(wiring.Component):
     Members
     -------
     rx : ``In(stream.Signature(LINK_FLIT, always_ready=True))``
+        Flits from the link.
     credit : ``Out(CLASSES)``
         Gives credits back to the sender.
     freed : ``In(CLASSES)``
         Packets that have left the buffer.
     regions : ``In(config.region_layout).array(regions)``
+        Table of regions; it may change while no packet is under way.
     homes : ``In(range(endpoints)).array(regions * homes)``
+        Home endpoints of each region, likewise.
     routes : ``In(config.route_layout).array(endpoints)``
-        The tables; they may change while no packet is under way.
+        Ways to the endpoints, likewise.
     current : ``In(regions)``
         Regions of which packets are taken from this link, see `EpochTracker`; notices always are.
     disabled : ``In(1)``

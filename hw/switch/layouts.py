@@ -73,7 +73,18 @@ class LinkSignature(ParametricSignature):
     """A link seen from the switch: a flit per cycle and direction, and credits per class.
 
     Nothing is ready or not: a packet is sent only with a credit of its class, which is room for a
-    whole packet in the buffer at the other end. Each bit of ``*_credit`` gives one back.
+    whole packet in the buffer at the other end.
+
+    Members
+    -------
+    rx : ``In(stream.Signature(LINK_FLIT, always_ready=True))``
+        Flits from the other end.
+    rx_credit : ``Out(CLASSES)``
+        Credits given back for packets received: one per bit and cycle, by class.
+    tx : ``Out(stream.Signature(LINK_FLIT, always_ready=True))``
+        Flits to the other end.
+    tx_credit : ``In(CLASSES)``
+        Credits given back for packets sent.
     """
 
     def __init__(self) -> None:
@@ -91,11 +102,29 @@ class LinkSignature(ParametricSignature):
 class StoreSignature(ParametricSignature):
     """Writing of packets into a buffer of *channels* that sends to *outputs*, seen from the writer.
 
-    A packet is begun only with room in its channel, and only when the one before has ended. With
-    ``commit``, on its last flit, it may be sent; one that is begun anew without is forgotten. A
-    header without data is committed at once. If packets can be discarded, by *rows*, ``row`` and
-    ``lasting``, whether it is none of those, are looked at with ``commit``, too. With *unicast*
-    ``targets`` is the number of an output, else a set.
+    A packet is begun only with room in its channel, and only when the one before has ended. One
+    that is begun anew without ``commit`` is forgotten. A header without data is committed at once.
+
+    Members
+    -------
+    valid : ``Out(1)``
+        A flit is written.
+    data : ``Out(FLIT_BITS)``
+        The flit.
+    first : ``Out(1)``
+        It is a header, and begins a packet.
+    commit : ``Out(1)``
+        It is the last flit: the packet may be sent.
+    channel : ``Out(range(channels))``
+        Channel of the packet; valid with each flit.
+    targets : ``Out(range(outputs))`` with *unicast*, else ``Out(outputs)``
+        The output that the packet is for, or a set of outputs; valid with ``commit``.
+    room : ``In(channels)``
+        Channels that have room for a packet.
+    row : ``Out(range(rows))``, only with *rows*
+        Row by which the packet can be discarded; valid with ``commit``.
+    lasting : ``Out(1)``, only with *rows*
+        It cannot be discarded; valid with ``commit``.
     """
 
     def __init__(

@@ -56,6 +56,7 @@ class PortColumns(wiring.Component):
     recounts : ``In(1)``, header : ``In(HEADER)``
         Said to the neighbour while no flit leaves, see `Recount`.
     tx : ``Out(stream.Signature(LINK_FLIT, always_ready=True))``
+        Flits to the link.
     data : ``Out(FLIT_BITS)``
         Of the unit's flit.
     """

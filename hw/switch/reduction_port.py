@@ -76,6 +76,7 @@ class ReductionPort(wiring.Component):
     targets : ``In(ports).array(regions)``
         Links that results and loads go to, by region.
     timeout : ``In(timeout_bits)``
+        Cycles of a period, see `ReductionUnit`; 0 for never.
     available, stopped, request, channel, length, grant, hold, offers, busy, sent, sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
         ``flit.data`` and ``valid``.
@@ -86,6 +87,7 @@ class ReductionPort(wiring.Component):
     taken : ``Out(TAKEN)``
         Of the unit.
     idle : ``Out(1)``
+        Nothing is held or on its way.
     """
 
     flit: Any

@@ -84,8 +84,9 @@ class PacketRetry(wiring.Component):
     engine : ``In(LinkSignature())``
         The link, seen from the engine.
     tx : ``Out(stream.Signature(LINK_FLIT))``
+        To the wire.
     rx : ``In(stream.Signature(LINK_FLIT, always_ready=True))``
-        The wire.
+        From the wire.
     overrun : ``Out(1)``
         The engine has sent without a credit, and a flit was lost.
     up, failed, restarted, resent, damaged, repeated, idle : ``Out(1)``

@@ -95,8 +95,7 @@ class SendBuffer(wiring.Component):
     Members
     -------
     store : ``In(StoreSignature(channels, outputs, rows, unicast))``
-        Packets to hold; *rows* only with *kills*. ``targets`` is looked at with ``commit`` and must
-        not be empty.
+        Packets to hold; *rows* only with *kills*. ``targets`` must not be empty at ``commit``.
     available : ``In(outputs).array(channels)``
         Which outputs could take a packet of the channel now.
     request : ``Out(outputs)``
@@ -124,8 +123,7 @@ class SendBuffer(wiring.Component):
     closed : ``In(outputs)``, only with *kills*
         Packets are not for these outputs, which must not be available, any more.
     holds : ``Out(rows)``, only with *kills*
-        A packet is held that does not last, until its last flit has been read. Follows ``commit``
-        by a cycle.
+        A packet is held that does not last: from a cycle after ``commit`` until it has been read.
     discarded : ``Out(1)``, only with *kills*
         High for one cycle for every packet discarded.
     empty : ``Out(1)``

@@ -60,6 +60,7 @@ class Switch(wiring.Component):
     Members
     -------
     link : ``Out(LinkSignature()).array(ports)``
+        The links.
     csr : ``In(AXI4LiteSignature)``
         Registers, see ``hw.switch.registers``.
     irq : ``Out(1)``

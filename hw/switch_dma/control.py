@@ -66,7 +66,7 @@ class Control(AllReduceQueue):
 
     Members
     -------
-    node : ``In(NODE)``, for each region; joined, ready : ``In(regions)``
+    node : ``In(NODE)``, for each region, joined, ready : ``In(regions)``
         See `Membership`. Commands are taken when joined, and run when ready.
     held : ``Out(regions)``
         Regions with outstanding all-reduces.

@@ -43,6 +43,7 @@ class SwitchDma(Engine):
     idle : ``Out(1)``
         Nothing is queued, running or in flight; without inputs, no register changes.
     mem : ``Out(AXI4Signature).array(links)``
+        Memory.
     link : ``Out(LinkSignature()).array(links)``
         To a port of a switch: ``rx`` here is ``tx`` there.
     status : ``In(LINK_STATUS).array(links)``, only with ``config.retry``

@@ -58,6 +58,7 @@ class FloatToFixed(wiring.Component):
     fixed : ``In(1)``, unit : ``In(UNIT_BITS)``, reach : ``In(9)``
         Change only while no beat is held.
     i : ``In(stream.Signature({data, error}))``
+        Beats of FP32, or of words.
     o : ``Out(stream.Signature({data, error, outside}))``
         ``outside`` has a bit for each lane; ``error`` is that of the beat that came.
     """
@@ -151,7 +152,10 @@ class FixedToFloat(wiring.Component):
     -------
     fixed : ``In(1)``, unit : ``In(UNIT_BITS)``
         Change only while no beat is held.
-    i, o : ``In(stream.Signature(32 * lanes))``, ``Out(stream.Signature(32 * lanes))``
+    i : ``In(stream.Signature(32 * lanes))``
+        Beats of integers, or of words.
+    o : ``Out(stream.Signature(32 * lanes))``
+        The same beats as FP32, or as they are.
     """
 
     fixed: Signal

@@ -59,10 +59,11 @@ class HomeStore(wiring.Component):
     Members
     -------
     node : ``In(NODE)``, epoch : ``In(...)``, for each region
+        The endpoint's number, members and region; present epoch.
     i : ``In(stream.Signature(FLIT))``
-        PARTIAL, SUBTOTAL and RESPONSE packets; a loaded block's own operand comes as a RESPONSE,
-        too.
+        PARTIAL, SUBTOTAL and RESPONSE packets; a loaded block's own operand is a RESPONSE, too.
     part_row : ``Out(range(regions))``, only with several
+        Row of the packet's region.
     part : ``Out(number_bits)``, ahead, near, asked_for : ``In(1)``
         The other side of `WaveControl`: a RESPONSE is taken when its load went out, a PARTIAL of
         other blocks, when they are not done. With several regions no block that is ahead becomes
@@ -82,14 +83,20 @@ class HomeStore(wiring.Component):
         No sum is held.
     added, finished : ``Out(1)``
         High for one cycle per partial that was added, and per sum that it completed.
-    stale, misled, unknown, excess : ``Out(1)``
-        High for one cycle per packet dropped: of another epoch, for another endpoint, for a block
-        that does not wait for it, with no operands or more than are missing.
+    stale : ``Out(1)``
+        High for one cycle per packet dropped: of another epoch.
+    misled : ``Out(1)``
+        High for one cycle per packet dropped: for another endpoint.
+    unknown : ``Out(1)``
+        High for one cycle per packet dropped: for a block that does not wait for it.
+    excess : ``Out(1)``
+        High for one cycle per packet dropped: no operands, or more than are missing.
     mismatch : ``Out(regions)``
         A packet was dropped whose operation is not that of its sum.
     overflow : ``Out(regions)``
         A packet was dropped since its slot has another block's sum.
     took : ``Out(TOOK)``
+        The packet that is added in this cycle.
     """
 
     node: Any

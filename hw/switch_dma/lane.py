@@ -65,9 +65,11 @@ class Lane(wiring.Component):
     Members
     -------
     job : ``In(stream.Signature(job_layout(config)))``
+        All-reduces, one at a time.
     done : ``Out(1)``
         The job is done: high until the next one.
     outcome : ``Out(outcome_layout())``
+        Why its result is not valid; valid when `done`.
     node : ``In(NODE)``, rank : ``In(range(endpoints))``, epoch : ``In(...)``, for each region
         Who this is.
     whole : ``In(1)``, size_log2 : ``In(4)``, outstanding : ``In(6)``
@@ -79,8 +81,7 @@ class Lane(wiring.Component):
     open : ``In(regions)``
         Take packets of a region.
     flush : ``In(regions)``
-        Forget everything of a region. Hold until `busy` is low, for which neither the link nor
-        memory is needed.
+        Forget all of a region. Hold until `busy` is low; that needs neither link nor memory.
     busy : ``Out(regions)``
         Something of the region may still leave, or be taken.
     unanswered : ``Out(regions)``
@@ -92,10 +93,15 @@ class Lane(wiring.Component):
     counting, credits_home : ``Out(1)``
         They are being counted; all are here, so that the other end holds nothing.
     link : ``Out(LinkSignature())``
+        To a port of a switch.
     mem : ``Out(AXI4Signature)``
+        Memory.
     idle : ``Out(1)``
+        No part holds anything, and nothing is on its way.
     events : ``Out(events_layout(config))``
+        Events of this cycle.
     took : ``Out(TOOK)``
+        The partial that the home store adds.
     """
 
     job: stream.Interface
@@ -383,7 +389,7 @@ class Lane(wiring.Component):
     def _quell(
         self, m: Module, ends: Value, operands: Operands, results: Results
     ) -> Value:
-        """Drop what a job that *ends* has under way; whether some is left, if only at memory."""
+        """Drop what a job that *ends* has in flight. High until nothing is left, at memory either."""
         begun = Signal()
         quells = ends | begun
         m.d.sync += begun.eq(ends | (begun & (operands.busy | results.writing)))

@@ -76,7 +76,7 @@ class Loads(wiring.Component):
     sent : ``Out(1)``, sending : ``Out(number_bits)``
         High for one cycle per LOAD sent, of this block.
     stale, unknown : ``Out(1)``
-        High for one cycle per LOAD dropped: of another epoch, for what is not to be answered.
+        High for one cycle per LOAD dropped: of another epoch, not to be answered.
     """
 
     begin: Signal

@@ -48,6 +48,7 @@ class Membership(wiring.Component):
     Members
     -------
     node : ``In(NODE)``
+        This endpoint and its region.
     join : ``In(1)``
         Join the region, anew if need be.
     leave : ``In(1)``
@@ -59,13 +60,13 @@ class Membership(wiring.Component):
     heard : ``In(stream.Signature(heard_layout(config), always_ready=True))``
         What another endpoint tells.
     o : ``Out(stream.Signature(FLIT)).array(links)``
-        Notices to the others, as packets without checksum. One that waits is the latest, or none,
-        if it is not true any more.
+        Notices as packets without checksum; one that waits is the latest, or withdrawn if untrue.
     busy : ``In(1)``
         Something of the epoch before may still leave, or be taken.
     unanswered : ``In(1)``
         Memory has still to answer something of the epoch before.
     epoch : ``Out(32)``
+        Present epoch.
     rank : ``Out(range(endpoints))``
         Members with lower numbers, once `ready`.
     flush : ``Out(1)``

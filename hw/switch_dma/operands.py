@@ -81,6 +81,7 @@ class Operands(wiring.Component):
     o, answers, own : ``Out(stream.Signature(FLIT))``
         Packets: pushed, for other endpoints, for the home store.
     bus : ``Out(AXIReadSignature)``
+        Memory.
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low: reads under way are thrown away, a packet of
         which the header was sent is completed.

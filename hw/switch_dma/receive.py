@@ -55,6 +55,7 @@ class Receive(wiring.Component):
     rx : ``In(stream.Signature(LINK_FLIT, always_ready=True))``, credit : ``Out(CLASSES)``
         The link.
     node : ``In(NODE)``, for each region
+        The endpoint's number, members and region.
     open : ``In(regions)``
         Regions of which packets are taken.
     o : ``Out(stream.Signature(FLIT)).array(CLASSES)``
@@ -64,8 +65,7 @@ class Receive(wiring.Component):
     dropped : ``Out(4)``
         High for one cycle for each packet dropped: damaged, truncated, region, overflow.
     stale : ``Out(1)``
-        High for one cycle when a packet is dropped of a region that is not open, or was closed
-        since it came.
+        High for one cycle per packet dropped of a region that is not, or no longer, open.
     count, counted : ``Out(1)``, nonce : ``Out(8)``, both : ``Out(1)``, mute, regrant : ``In(1)``
         The receiver's side of a `Recount`.
     idle : ``Out(1)``

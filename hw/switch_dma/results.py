@@ -60,12 +60,14 @@ class Results(wiring.Component):
     node : ``In(NODE)``, epoch : ``In(...)``, window : ``In(window_layout())``
         Of the region whose all-reduce runs; results of others are dropped.
     i : ``In(stream.Signature(FLIT)).array(SOURCES)``
+        RESULT packets from the link and from the home store.
     asked : ``Out(number_bits)``, known : ``In(1)``, position : ``In(32)``, done : ``Out(1)``
         The other side of `WaveControl`.
     flush : ``In(1)``
         Drop everything, whatever memory does; writes that were begun get zeros for what is missing.
         Hold until `holds` is low, and begin no job while `writing`.
     bus : ``Out(AXIWriteSignature)``
+        Memory.
     holds : ``Out(1)``
         A packet is under way.
     writing : ``Out(1)``
