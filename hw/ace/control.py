@@ -299,7 +299,7 @@ class EngineControl(wiring.Component):
         r.show("status", epoch=self.epoch)
 
     def _join_outcomes(self, m, r, completions, stalled, halted, aborting):
-        """Status, completions, refusals and interrupts."""
+        """Show status; record completions and refusals; raise interrupts."""
         given, command = r.command.strobe, self.command
         full = completions.full | ~command.ready
         turned_away = Signal()  # a command that is refused as it is written, without a record

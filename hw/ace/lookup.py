@@ -1,4 +1,4 @@
-"""Which context and instruction a packet is for, and what they say: a pipeline of lookups."""
+"""Pipeline of lookups: the context and instruction that a packet is for, and what they say."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Where the outcome of a received packet goes: store, forward queue, event."""
+"""Outputs of a receive unit for the outcome of a packet: store, forward queue, event."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -25,7 +25,7 @@ class ForwardDataSignature(ParametricSignature):
 
 
 def outcome_layout(c: AceConfig) -> data.StructLayout:
-    """A packet under way and what becomes of it.
+    """A packet in flight and its destinations.
 
     ``header`` is as it came; ``onward`` is what changes in it if the packet is forwarded to
     ``port``. A packet that is stored goes to ``row``.

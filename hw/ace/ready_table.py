@@ -1,4 +1,4 @@
-"""Which peers are ready for which context, READY packets that come early included."""
+"""Table of the peers that are ready for each context, with READY packets that come early."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring

@@ -142,7 +142,7 @@ class BeatRetry(wiring.Component):
         return m
 
     def _send(self, m: Module, link: RetryLink) -> Value:
-        """Beats of the port into frames; whether one is open."""
+        """Pack beats of the port into frames; return whether one is open."""
         f, i, frame = self._format, self.i, link.frame
         content = Signal(f.beats_layout)
         marks = Signal(f.beats_layout["marks"].shape)
@@ -181,7 +181,7 @@ class BeatRetry(wiring.Component):
         return count != 0
 
     def _receive(self, m: Module, link: RetryLink) -> Value:
-        """Frames into beats for the port; whether credits for it are held."""
+        """Unpack frames into beats for the port; return whether credits for it are held."""
         f, o, came = self._format, self.o, link.o
         content = Signal(f.beats_layout)
         marks = Signal(f.beats_layout["marks"].shape)

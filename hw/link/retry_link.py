@@ -19,7 +19,7 @@ RETRY_COUNTS = {name: Out(32) for name in ("resent", "damaged", "repeated")}
 """Members of a component that counts the events of these names of all its links."""
 
 RETRY_STATUS = ("up", "failed", "restarted", *RETRY_COUNTS)
-"""What an end tells of itself, bits."""
+"""Status bits of an end."""
 
 
 class RetryLink(wiring.Component):

@@ -132,8 +132,8 @@ class RetryReceiver(wiring.Component):
         return ~own | (content[KIND_BITS : KIND_BITS + 3] == Control.CARRIER.value)
 
     def _parse(self, m: Module, store: FrameStore, held: Signal) -> tuple[Any, Signal]:
-        """Bodies into the store; the header of the frame that has just ended, and whether it is
-        to be believed."""
+        """Write bodies into the store. Returns the header of the frame that has just ended, and
+        whether it is sound."""
         f, rx = self._format, self.rx
         arriving = Signal(f.header)
         head = Signal(f.header)
@@ -173,7 +173,7 @@ class RetryReceiver(wiring.Component):
         self, m: Module, store: FrameStore, kept: data.StructLayout, held: Signal,
         expected: Signal, accept: Signal,
     ) -> Signal:
-        """Frames in the order of their numbers; whether one has been delivered."""
+        """Deliver frames in the order of their numbers; return whether one has been delivered."""
         slots = self._config.slots
         reading = Signal.like(expected)  # the next frame to be read
         finished = Signal()

@@ -185,7 +185,7 @@ class RetrySender(wiring.Component):
         return m
 
     def _acknowledge(self, m: Module, base: Signal, following: Signal) -> Signal:
-        """Forget frames that are acknowledged; whether the oldest one is to be repeated."""
+        """Free acknowledged frames; return whether the oldest one is to be repeated."""
         news, c = self.news, self._config
         stale = Signal()
         timer = Signal(range(c.timeout_cycles + 1))
@@ -216,7 +216,7 @@ class RetrySender(wiring.Component):
     def _write(
         self, m: Module, store: FrameStore, kept: data.StructLayout, base: Signal, tail: Signal,
     ) -> Value:
-        """Frames into slots, with the credits that are to be sent; whether any are left."""
+        """Write frames into slots, with credits to send; return whether credits are left."""
         f, frame = self._format, self.frame
         most = (1 << f.credit) - 1
         place = Signal(range(f.flits + 1))
@@ -260,7 +260,7 @@ class RetrySender(wiring.Component):
         self, m: Module, store: FrameStore, base: Signal, following: Signal, tail: Signal,
         stale: Signal,
     ) -> Signal:
-        """Ask for the next frame: the oldest, one that is missed, or a new one; its number."""
+        """Read the next frame: the oldest, a missing one, or a new one. Returns its number."""
         f, news = self._format, self.news
         oldest = Signal()  # is to be repeated
         missed = Signal()  # those from `first` to `last` are
@@ -303,7 +303,7 @@ class RetrySender(wiring.Component):
     def _transmit(
         self, m: Module, store: FrameStore, kept: data.StructLayout, number: Signal, base: Signal,
     ) -> None:
-        """Frames and control frames onto the wire; the latter between two frames."""
+        """Send frames, and control frames between two of them."""
         f, news, notice, tx = self._format, self.news, self.notice, self.tx
         free = Signal()
         offers = Signal()  # a frame; those of a session that is over are not sent

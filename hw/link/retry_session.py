@@ -1,4 +1,4 @@
-"""Who speaks with whom on a link with retry: sessions, and whether the link works."""
+"""Sessions of a link with retry, and whether the link works."""
 
 from typing import Any
 

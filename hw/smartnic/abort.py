@@ -1,4 +1,4 @@
-"""Giving up, together: how all NICs of a ring come to the same epoch."""
+"""Aborting together: how all NICs of a ring come to the same epoch."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from hw.smartnic.layouts import EPOCH_BITS, AbortCause, Heard
 __all__ = ["RETRY_CYCLES", "AbortControl", "PortSync", "call_layout"]
 
 RETRY_CYCLES = 1 << 13
-"""After so many cycles a neighbour that has not answered is told again."""
+"""Cycles after which a neighbour that has not answered is told again."""
 
 NEXT, PREVIOUS = 0, 1  # sides
 

@@ -245,7 +245,7 @@ class RingEngine(wiring.Component):
         return m
 
     def _compare(self, m: Module, transmit: Transmit, receive: Receive, clear: Any) -> None:
-        """Contracts of the jobs to come go out with them, and are compared with what comes in.
+        """Send the contract of each job with its first frame, and compare it with those received.
 
         Only the first engine takes part in every all-reduce, and its first frame of the reducing
         flow is sent whatever the others do. So all disagreement is found there, and before a sum
@@ -295,7 +295,7 @@ class RingEngine(wiring.Component):
     def _fork(
         self, m: Module, items: Any, name: str, host: Any, path: Any, clear: Any, *, depth: int
     ) -> None:
-        """Every item to the host side; those with beats, through a queue, to the datapath."""
+        """Give every item to the host side; those with beats, through a queue, to the datapath."""
         queue = StreamFIFO(item_layout(self._config), depth, memory=False)
         m.submodules[f"{name}_items"] = clear(queue)
         connect(m, queue.o, path)

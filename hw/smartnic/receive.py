@@ -239,7 +239,7 @@ class Receive(NetworkSide):
                 m.d.sync += frame.beats.eq(frame.beats + 1)
 
     def _judge(self, m: Module, frame: "_Frame", buffers: list[ReceiveBuffer]) -> list[Signal]:
-        """The verdict, with the last beat; the sequence numbers that are expected next."""
+        """Judge the frame with its last beat; update the sequence numbers expected next."""
         c = self._config
         header, kind, verdict = frame.header, frame.kind, self.verdict
         sequence = [Signal(SEQUENCE_BITS, name=f"sequence_{f}") for f in range(2)]
@@ -298,7 +298,7 @@ class Receive(NetworkSide):
     def _deliver(
         self, m: Module, frame: "_Frame", buffers: list[ReceiveBuffer], sequence: list[Signal]
     ) -> None:
-        """The payload into the buffer of its flow, committed or dropped with the last beat."""
+        """Write the payload into the buffer of its flow; commit or drop it with the last beat."""
         beat, verdict, header = frame.beat, self.verdict, frame.header
         contract = self.contract.p
         m.d.comb += [

@@ -288,7 +288,7 @@ class Transmit(NetworkSide):
             ]
 
     def _tell(self, m: Module, header: Any, *, back: Any, fresh: Signal) -> None:
-        """The header of an abort frame, to the next node or *back* to the previous one."""
+        """Make the header of an abort frame, to the next node or *back* to the previous one."""
         m.d.sync += [
             header.kind.eq(Mux(back, FrameKind.RECALL, FrameKind.ABORT)),
             header.wanted.eq(Mux(back, self.waiting[1], self.waiting[0])),
@@ -313,7 +313,7 @@ class Transmit(NetworkSide):
     def _send(
         self, m: Module, builders: list[FrameBuilder], chosen: Any, chosen_valid: Signal, taken: Any
     ) -> None:
-        """Header, then payload."""
+        """Send header, then payload."""
         c = self._config
         m.submodules.out = out = SkidBuffer(net_layout(c))
         connect(m, out.o, flipped(self.net))

@@ -14,7 +14,7 @@ __all__ = ["EpochTracker", "question_layout"]
 
 
 def question_layout(c: SwitchConfig) -> data.StructLayout:
-    """A notice that wants to go on. ``fresh``: its sender is at this very port, and has just
+    """A notice that is to be passed on. ``fresh``: its sender is at this very port, and has just
     joined."""
     return data.StructLayout({"row": range(c.regions), "epoch": EPOCH_BITS, "fresh": 1})
 

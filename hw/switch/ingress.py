@@ -275,7 +275,7 @@ class Ingress(wiring.Component):
         return flit, targets, target, bad
 
     def _load(self, m: Module, head: Any, region: Any, route: Any) -> Value:
-        """The header of a load with what its unit is to know."""
+        """The header of a load with the fields that its unit needs."""
         load: Any = Signal(LOAD_HEADER)
         shared = [name for name, _ in LOAD_HEADER if name in dict(HEADER)]
         m.d.comb += [
@@ -301,7 +301,7 @@ class Ingress(wiring.Component):
         bad: dict[str, Signal], follows: Value,
     ) -> list[Refunds]:
         """Fourth stage: store or drop. *follows*: the next flit comes at once and is no header.
-        Returns what becomes of credits, by class."""
+        Returns events that return credits, by class."""
         c = self._config
         store = self.store
         rest = Signal(range(c.packet_flits))  # flits to come of the packet that is being stored

@@ -40,7 +40,7 @@ LOAD_HEADER = data.StructLayout(
         ).items()
     }
 )
-"""The header of a LOAD inside a switch: with what its ingress found out in the place of the CRC,
+"""The header of a LOAD inside a switch: with fields from its ingress in the place of the CRC,
 which belongs to a link."""
 
 assert LOAD_HEADER.size == FLIT_BITS

@@ -235,7 +235,7 @@ class ReductionPort(wiring.Component):
     def _recode(
         self, m: Module, operands: Any, results: Any
     ) -> tuple[Any, Any, Value]:
-        """Operands as words, results in their format; whether none are being recoded."""
+        """Convert operands to words, results to their format; high if none is in progress."""
         c = self._config
         if not c.lengths:
             return operands, results, Const(1)
@@ -250,7 +250,7 @@ class ReductionPort(wiring.Component):
         return expand.o, compress.o, expand.empty & compress.empty
 
     def _flits(self, m: Module, packets: Any) -> Any:
-        """Packets of words, flit by flit."""
+        """Cut packets of words into flits."""
         parts = self._config.lanes // FLIT_LANES
         if parts == 1:
             return packets
@@ -260,7 +260,7 @@ class ReductionPort(wiring.Component):
         return flits
 
     def _take_loads(self, m: Module, unit: ReductionUnit) -> Value:
-        """Keep loads until the unit takes them; whether there are none."""
+        """Hold loads until the unit takes them; return whether there are none."""
         m.submodules.loads = loads = StreamFIFO(LOAD_HEADER, self._config.queue_packets)
         m.d.comb += [
             loads.i.valid.eq(self.load_valid),
@@ -273,7 +273,7 @@ class ReductionPort(wiring.Component):
         return loads.level == 0
 
     def _take_notices(self, m: Module) -> tuple["_Notice", Value]:
-        """Keep notices until the tracker lets them go on. Returns the one that does, and whether
+        """Hold notices until the tracker lets them go on. Returns the one that goes on, and whether
         there are none."""
         c = self._config
         m.submodules.notices = notices = StreamFIFO(HEADER, c.queue_packets)
@@ -300,7 +300,7 @@ class ReductionPort(wiring.Component):
         with m.If(held & (self.passed | self.answered)):
             m.d.sync += [goes.eq(1), back.eq(self.answered)]
         with m.If(held & self.answered):
-            # The endpoint is told by itself, so it knows who speaks.
+            # The answer has the endpoint's own number as source, by which it knows it.
             answer = {"epoch": self.answer, "cause": AbortCause.RESET, "origin": header.source}
             notice: Any = Signal(NOTICE)
             m.d.comb += [notice[name].eq(value) for name, value in answer.items()]
@@ -313,7 +313,7 @@ class ReductionPort(wiring.Component):
         )
 
     def _count(self, m: Module, unit: ReductionUnit, moved: "_Moved") -> Value:
-        """Regions of which something is in the unit's queues, or on its way through it."""
+        """Regions with packets in the unit's queues, or in flight through it."""
         c = self._config
         operand = header_of(self.flit)
         comes = [(self.valid & self.flit.first, operand.region),

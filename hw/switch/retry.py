@@ -140,7 +140,7 @@ class PacketRetry(wiring.Component):
         return m
 
     def _send(self, m: Module, link: RetryLink) -> Value:
-        """Packets of the engine into frames; whether any wait."""
+        """Put packets of the engine into frames; return whether any are held."""
         engine, frame = self.engine, link.frame
         depth = CLASSES * self._credits * (self._flits + 1)
         m.submodules.queue = queue = StreamFIFO(LINK_FLIT, depth)
@@ -181,7 +181,7 @@ class PacketRetry(wiring.Component):
         return (queue.level != 0) | (left != 0)
 
     def _receive(self, m: Module, link: RetryLink) -> None:
-        """Frames into packets for the engine."""
+        """Turn frames into packets for the engine."""
         engine, came = self.engine, link.o
         header = Signal(HEADER)
         checked = Signal(HEADER)

@@ -96,7 +96,7 @@ class HomeStore(wiring.Component):
     overflow : ``Out(regions)``
         A packet was dropped since its slot has another block's sum.
     took : ``Out(TOOK)``
-        The packet that is added in this cycle.
+        The packet that is added, in the cycle of its header.
     """
 
     node: Any

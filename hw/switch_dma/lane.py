@@ -43,10 +43,10 @@ _SENT = {
 }
 
 _OWN = 1
-"""Of what is added, the source that is here."""
+"""Index of this endpoint among the sources of operands that are added."""
 
 _ON_THE_WAY = 15
-"""Packets between what adds and the home store, at most: more than there is room for."""
+"""Limit of packets between the sources and the home store: more than there is room for."""
 
 
 class Lane(wiring.Component):
@@ -252,7 +252,7 @@ class Lane(wiring.Component):
     def _limit_waves(
         self, m: Module, waves: WaveControl, operands: Operands, results: Results
     ) -> None:
-        """The window of waves as it is set, within what there is room for; 0 for push."""
+        """Limit the window of waves, as software set it, to the room there is; 0 for push."""
         c = self._config
         most = exact_log2(c.wave_blocks)
         window: Any = Signal(window_layout())
@@ -274,7 +274,7 @@ class Lane(wiring.Component):
         self, m: Module, waves: WaveControl, operands: Operands, loads: Loads, home: HomeStore,
         results: Results,
     ) -> None:
-        """Waves say which block may go out; all parts tell them how far blocks have come."""
+        """Join wave control, which says which block may go out, to the parts that move blocks."""
         m.d.comb += [
             waves.first.eq(operands.first),
             waves.take.eq(operands.take),
@@ -323,8 +323,8 @@ class Lane(wiring.Component):
         ]
 
     def _recode(self, m: Module, packets: Any, home: HomeStore) -> tuple[Any, Any, Value, Value]:
-        """Packets for the home store as words, its results in the format of the job; whether some
-        of the former, and of the latter, are being recoded."""
+        """Convert packets for the home store to words, its results to the format of the job. Also
+        returns whether any of the former, and of the latter, are in progress."""
         c = self._config
         if not c.lengths:
             return packets, home.o, Const(0), Const(0)
@@ -351,7 +351,7 @@ class Lane(wiring.Component):
         return Mux(source.p.first, of_header, held)
 
     def _sort(self, m: Module, source: Any, results: Any, sums: Any) -> None:
-        """Results to one sink, sums that are not complete to the other."""
+        """Sort results into one sink, partial sums into the other."""
         kind = Value.cast(header_of(source.p).kind)
         partial = self._of_packet(m, source, kind == Kind.SUBTOTAL.value)
         m.d.comb += [
@@ -364,12 +364,12 @@ class Lane(wiring.Component):
 
     @staticmethod
     def _fork(m: Module, source: Any, sinks: tuple[Any, Any], stays: Value | None) -> None:
-        """Every flit to both sinks, to each when it can take it; of what *stays*, to the second
-        alone.
+        """Copy every flit to both sinks, to each when it can take it; packets that *stay* go to the
+        second alone.
 
         The second begins a packet when the first has begun it, which then has room for all of it.
-        Results that waited for the transmitter would take none from the link meanwhile; and if all
-        endpoints did so, no credit would come back to any transmitter.
+        Otherwise results could wait for the transmitter and take none from the link meanwhile; if
+        all endpoints did so, no credit would come back to any transmitter.
         """
         has = [Signal(name=f"has_{k}") for k in range(len(sinks))]
         needs_none: list[Value] = list(has)
@@ -389,7 +389,7 @@ class Lane(wiring.Component):
     def _quell(
         self, m: Module, ends: Value, operands: Operands, results: Results
     ) -> Value:
-        """Drop what a job that *ends* has in flight. High until nothing is left, at memory either."""
+        """Drop what a job that *ends* has in flight. High until nothing is left, also at memory."""
         begun = Signal()
         quells = ends | begun
         m.d.sync += begun.eq(ends | (begun & (operands.busy | results.writing)))
@@ -400,7 +400,7 @@ class Lane(wiring.Component):
         return quells
 
     def _adds(self, m: Module, adds: Any, sums: Any) -> Value:
-        """By row, whether packets are on their way to the home store that came before its flush."""
+        """A bit per row: packets that came before its flush are on their way to the home store."""
         enters = Cat(each.valid & each.ready & each.p.first for each in adds.i)
         leaves = sums.valid & sums.ready & sums.p.first
         inside = Signal(range(_ON_THE_WAY + 1))
@@ -419,7 +419,7 @@ class Lane(wiring.Component):
         self, m: Module, quells: Value, waves: WaveControl, operands: Operands, loads: Loads,
         home: HomeStore, results: Results,
     ) -> None:
-        """A job begins in all parts at once, and is done when none is at it; or is given up."""
+        """Begin a job in all parts at once; it is done when all parts are, or is given up."""
         running = Signal()
         begins = self.job.valid & self.job.ready
         connect(m, flipped(self.job), operands.job)
@@ -441,7 +441,7 @@ class Lane(wiring.Component):
             m.d.sync += running.eq(0)
 
     def _tell(self, m: Module, row: Value, home: HomeStore, results: Results) -> None:
-        """Reasons to abort, and operands that were summed."""
+        """Show reasons to abort, and operands that were summed."""
         m.d.comb += [
             self.disagreed.eq(home.mismatch | (results.disagreed << row)),
             self.overflow.eq(home.overflow),

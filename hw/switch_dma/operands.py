@@ -263,14 +263,14 @@ class Operands(wiring.Component):
         return reader
 
     def _scaled(self, amount: Any, *, words: Any = 0) -> Value:
-        """So much, or half of it if elements are half as large and are not *words*."""
+        """*amount*, or half of it if elements have 16 bits and are not *words*."""
         amount = Value.cast(amount)
         if not self._config.half:
             return amount
         return Mux(halved(self._job) & ~Value.cast(words), amount >> 1, amount)
 
     def _convert(self, m: Module, reader: AXI4Reader) -> stream.Interface:
-        """Beats as they are to be sent: integers, if the job's are."""
+        """Convert beats that were read to integers, if the job sums integers."""
         converter = FloatToFixed(self._config.lanes)
         m.submodules.converter = ResetInserter(self.flush)(converter)
         m.d.comb += [
@@ -288,7 +288,7 @@ class Operands(wiring.Component):
         self, m: Module, items: StreamFIFO, beats: stream.Interface, payload: StreamFIFO,
         headers: StreamFIFO,
     ) -> None:
-        """Payloads from what was read, the contract and zeros; a header when one is complete."""
+        """Make payloads of beats read, contract and zeros; queue a header for each complete one."""
         c = self._config
         job = self._job
         place = Signal(range(c.payload_flits))
@@ -345,7 +345,7 @@ class Operands(wiring.Component):
     def _send(
         self, m: Module, payload: StreamFIFO, headers: StreamFIFO, sending: Signal
     ) -> Value:
-        """Packets, each by its way; whether one is under way."""
+        """Send packets, each by its output; return whether one is in progress."""
         c = self._config
         left = Signal(range(c.payload_flits + 1))
         header: Any = Signal(HEADER)

@@ -213,8 +213,8 @@ class Results(wiring.Component):
     def _complete(
         self, m: Module, writes_to: Any, flit: Any, comes: Value, waits: Value, place: Signal
     ) -> None:
-        """Data of the writes: what *comes*; of a packet of which more is waited for when everything
-        is dropped, zeros from *place* on."""
+        """Give the writes their data: flits that *come*, and zeros from *place* on for the rest of
+        a packet that was cut off by `flush`."""
         c = self._config
         fills = Signal()
         spot = Signal.like(place)
@@ -233,7 +233,7 @@ class Results(wiring.Component):
         ]
 
     def _merge(self, m: Module) -> tuple[Any, Any, Any, Value]:
-        """The packets of both sources, one after the other, and whether any are being expanded."""
+        """Merge the packets of both sources; also returns whether any are being expanded."""
         m.submodules.turns = turns = RoundRobinArbiter(SOURCES)
         within = Signal()
         owner, chosen = Signal(SOURCES), Signal(SOURCES)
@@ -265,7 +265,7 @@ class Results(wiring.Component):
         return expand.o.p, expand.o.valid, expand.o.ready, ~expand.empty
 
     def _write(self, m: Module) -> Any:
-        """Addresses, data and answers of the writes."""
+        """Write to memory: addresses, data and answers."""
         c = self._config
         job = self._job
         ends = _Writes()
