@@ -34,7 +34,7 @@ _SWITCH_MOST_BYTES = 1 << 20
 
 _SOURCES = (
     "hw", "sim/cycles", "sim/collectives/fsm_program.py", "sim/collectives/partition.py",
-    "sim/describe/switches.py", "sim/endpoint/hardware.py", "sim/endpoint/latencies.json",
+    "sim/engines/switches.py", "sim/endpoint/switch_hardware.py", "sim/endpoint/latencies.json",
     "sim/endpoint/switch_system.py",
 )
 """Sources that the cycles of a description depend on; time-outs follow from latencies."""

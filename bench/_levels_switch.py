@@ -54,8 +54,8 @@ def has_rtl(description: dict[str, Any]) -> bool:
     """True if level rtl exists, too: up to 8 endpoints and 4 switches, one link between two."""
     from sim.describe.build import build
     from sim.describe.reader import ConfigError
-    from sim.describe.rings import engine_ring
     from sim.describe.system import describe
+    from sim.engines.run import engine_ring
 
     try:
         made = describe({**description, "endpoint": {**description["endpoint"], "level": "rtl"}})

@@ -20,8 +20,12 @@ ROOMS = (
     "gen.table", "gen.cache", "gen.checks", "gen.closing", "gen.netlist", "gen.waves", "gen.rtlil",
     "gen.yosys", "gen.merge", "gen.tidy", "gen.cxx", "gen",
     "sim.units", "sim.fields", "sim.opened", "sim.memory", "sim.native",
+    "sim.engines.registry",
     "sim.network", "sim.workload", "sim.collectives", "sim.endpoint", "sim.limits",
-    "sim.events.kernel", "sim.events", "sim.cycles", "sim.rtl", "sim.results", "sim.describe",
+    "sim.events.kernel", "sim.events", "sim.cycles", "sim.rtl", "sim.results",
+    "sim.describe.reader", "sim.describe.sections", "sim.describe.levels",
+    "sim.describe.build_loaded", "sim.describe.build_job", "sim.describe.build",
+    "sim.engines", "sim.describe",
     "sim.analytic", "sim.learning", "sim.run", "sim.machines", "sim.sweep", "sim.demo",
     "foldwire", "tb", "bench", "experiments",
     "bench.rows",  # judges what experiments make; they run the cases of other benches

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.result import result
 from foldwire.console import say, step
-from sim.endpoint.hardware import oldest_first
+from sim.endpoint.switch_hardware import oldest_first
 from sim.run import Run, run
 from sim.units import MIB
 

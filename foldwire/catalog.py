@@ -1,7 +1,7 @@
 """The designs that the command line can emit and synthesize, by name."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -9,26 +9,13 @@ from typing import Any
 from amaranth.lib import wiring
 
 from gen.table import Column, Table
-from hw.ace.config import PRESETS, AceConfig
-from hw.ace.engine import AceEngine
-from hw.ace.registers import register_map
 from hw.common.params import require_choice
 from hw.common.register_map import RegisterMap
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
 from hw.fp.formats import BINARY16, BINARY32
-from hw.smartnic.config import PRESETS as NIC_PRESETS
-from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.nic import SmartNic
-from hw.smartnic.registers import register_map as nic_register_map
-from hw.switch.config import PRESETS as SWITCH_PRESETS
-from hw.switch.config import SwitchConfig
-from hw.switch.registers import register_map as switch_register_map
-from hw.switch.switch import Switch
-from hw.switch_dma.config import PRESETS as DMA_PRESETS
-from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.dma import SwitchDma
-from hw.switch_dma.registers import register_map as dma_register_map
+from sim.engines import registry
+from sim.engines.engine import Blueprint, engine_named
 
 __all__ = ["CATALOG", "Design", "Entry", "build", "described", "listing"]
 
@@ -42,6 +29,7 @@ class Design:
     top: str
     component: wiring.Component
     parameters: dict[str, int | str]
+    handoff: str
     registers: RegisterMap | None = None
 
 
@@ -52,26 +40,7 @@ class Entry:
     summary: str
     presets: Mapping[str, Parameters]
     make: Callable[[Parameters], tuple[wiring.Component, RegisterMap | None]]
-
-
-def _ace(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
-    config = AceConfig(**parameters)
-    return AceEngine(config), register_map(config)
-
-
-def _smartnic(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
-    config = SmartNicConfig(**parameters)
-    return SmartNic(config), nic_register_map(config)
-
-
-def _switch(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
-    config = SwitchConfig(**parameters)
-    return Switch(config), switch_register_map(config)
-
-
-def _switch_dma(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
-    config = SwitchDmaConfig(**parameters)
-    return SwitchDma(config), dma_register_map(config)
+    handoff: str
 
 
 def _adder(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
@@ -84,18 +53,20 @@ def _alu(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     return ReduceALU(parameters["lanes"], stages=parameters["stages"]), None
 
 
-def _parameters(
-    config: AceConfig | SmartNicConfig | SwitchConfig | SwitchDmaConfig
-) -> Parameters:
+def _parameters(config: Any) -> Parameters:
     return {each.name: getattr(config, each.name) for each in fields(config)}
 
 
-CATALOG: dict[str, Entry] = {
-    "ace": Entry(
-        summary="accelerator collectives engine",
-        presets={name: _parameters(config) for name, config in PRESETS.items()},
-        make=_ace,
-    ),
+def _entry(of: Blueprint) -> Entry:
+    def make(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
+        config = of.config(**parameters)
+        return of.component(config), of.registers(config)
+
+    presets = {name: _parameters(config) for name, config in of.presets.items()}
+    return Entry(summary=of.summary, presets=presets, make=make, handoff=of.handoff)
+
+
+_BLOCKS = {
     "adder": Entry(
         summary="IEEE 754 adder",
         presets={
@@ -104,6 +75,7 @@ CATALOG: dict[str, Entry] = {
             "binary16": {"width": 16, "stages": 3},
         },
         make=_adder,
+        handoff="foldwire.handoff.vectors",
     ),
     "alu": Entry(
         summary="lanes that add, compare and sum integers",
@@ -112,23 +84,32 @@ CATALOG: dict[str, Entry] = {
             "4-lanes": {"lanes": 4, "stages": 3},
         },
         make=_alu,
-    ),
-    "smartnic": Entry(
-        summary="network interface with ring all-reduce and compression",
-        presets={name: _parameters(config) for name, config in NIC_PRESETS.items()},
-        make=_smartnic,
-    ),
-    "switch": Entry(
-        summary="switch that reduces what endpoints push or pull (in-network compute)",
-        presets={name: _parameters(config) for name, config in SWITCH_PRESETS.items()},
-        make=_switch,
-    ),
-    "switch-dma": Entry(
-        summary="endpoint of the switch: DMA engine for all-reduces through it",
-        presets={name: _parameters(config) for name, config in DMA_PRESETS.items()},
-        make=_switch_dma,
+        handoff="foldwire.handoff.vectors",
     ),
 }
+"""Blocks that are useful alone."""
+
+
+class _Catalog(Mapping[str, Entry]):
+    """Blocks and the designs of all engines, those registered later too, in order of names."""
+
+    def _all(self) -> dict[str, Entry]:
+        made = dict(_BLOCKS)
+        for record in registry.records():
+            made |= {name: _entry(each) for name, each in record.blueprints.items()}
+        return dict(sorted(made.items()))
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+CATALOG: Mapping[str, Entry] = _Catalog()
 
 
 def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
@@ -144,7 +125,10 @@ def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
         parameters[key] = _converted(key, text, parameters[key])
     component, registers = entry.make(parameters)
     top = f"{name}_{chosen}".replace("-", "_")
-    return Design(top=top, component=component, parameters=parameters, registers=registers)
+    return Design(
+        top=top, component=component, parameters=parameters, registers=registers,
+        handoff=entry.handoff,
+    )
 
 
 def described(path: Path) -> Design:
@@ -163,18 +147,21 @@ def described(path: Path) -> Design:
         raise description.reader.error(
             "endpoint", "preset", "must name the engine that is to be emitted or synthesized"
         )
-    if engine.kind not in CATALOG:  # more than one design
+    designs = engine_named(engine.kind).blueprints
+    if len(designs) > 1:
         what = (
-            "must be of one design, not of 'in_switch', which has two: name switch or switch-dma, "
-            "with --preset and --set"
+            f"must be of one design, not of {engine.kind!r}, which has {len(designs)}: name "
+            f"{' or '.join(designs)}, with --preset and --set"
         )
         raise description.reader.error("endpoint", "kind", what)
-    component, registers = CATALOG[engine.kind].make(_parameters(engine.config))
+    (entry,) = (CATALOG[name] for name in designs)
+    component, registers = entry.make(_parameters(engine.config))
     return Design(
         top=f"{engine.kind}_{path.stem}".replace("-", "_"),
         component=component,
         parameters=engine.config.describe(),
         registers=registers,
+        handoff=entry.handoff,
     )
 
 

@@ -5,28 +5,24 @@ from typing import Any
 
 from amaranth.lib import wiring
 
-from hw.ace.config import PRESETS as ACE_PRESETS
-from hw.ace.config import AceConfig
-from hw.ace.engine import AceEngine
-from hw.smartnic.config import PRESETS as NIC_PRESETS
-from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.nic import SmartNic
+from sim.engines import registry
 
 __all__ = ["engine", "preset", "presets"]
 
-_ENGINES: Mapping[str, Mapping[str, AceConfig | SmartNicConfig]] = {
-    "ace": ACE_PRESETS,
-    "smartnic": NIC_PRESETS,
-}
-
 
 def presets(kind: str) -> list[str]:
-    """Names of the configurations of ``ace`` or ``smartnic``."""
+    """Names of the configurations of an engine (``ace``, ``smartnic``, ``in_switch``), or of a
+    design of one (``switch``, ``switch-dma``)."""
     return list(_of(kind))
 
 
 def preset(kind: str, name: str) -> Any:
-    """The configuration *name* of an engine: an AceConfig or a SmartNicConfig.
+    """The configuration *name* of an engine or design: an AceConfig, SmartNicConfig, SwitchConfig
+    or SwitchDmaConfig.
+
+    That of ``in_switch`` is a :class:`~sim.endpoint.switch_system.SwitchSystem`: its ``switch`` and
+    its ``dma`` are the configurations of a switch and of endpoints that fit it, each of which has
+    a component.
 
     Raises
     ------
@@ -40,16 +36,30 @@ def preset(kind: str, name: str) -> Any:
     return configurations[name]
 
 
-def engine(config: AceConfig | SmartNicConfig) -> wiring.Component:
-    """The component of a configuration."""
-    if isinstance(config, AceConfig):
-        return AceEngine(config)
-    if isinstance(config, SmartNicConfig):
-        return SmartNic(config)
-    raise TypeError(f"config must be an AceConfig or a SmartNicConfig, not {config!r}")
+def engine(config: Any) -> wiring.Component:
+    """The component of a configuration, as :func:`preset` returns it.
+
+    Raises
+    ------
+    TypeError
+        It is none, or that of a whole system, which has several components.
+    """
+    known = []
+    for record in registry.records():
+        for blueprint in record.blueprints.values():
+            if type(config) is blueprint.config:
+                component: wiring.Component = blueprint.component(config)
+                return component
+            known.append(blueprint.config.__name__)
+    raise TypeError(f"config must be of {', '.join(known)}, not {config!r}")
 
 
-def _of(kind: str) -> Mapping[str, AceConfig | SmartNicConfig]:
-    if not isinstance(kind, str) or kind not in _ENGINES:
-        raise ValueError(f"kind must be one of {', '.join(_ENGINES)}, not {kind!r}")
-    return _ENGINES[kind]
+def _of(kind: str) -> Mapping[str, Any]:
+    found = {record.name: record.presets for record in registry.records()}
+    for record in registry.records():
+        for name, blueprint in record.blueprints.items():
+            found.setdefault(name, blueprint.presets)
+    if not isinstance(kind, str) or kind not in found:
+        raise ValueError(f"kind must be one of {', '.join(found)}, not {kind!r}")
+    configurations: Mapping[str, Any] = found[kind]
+    return configurations

@@ -263,6 +263,7 @@ class Table:
 
     def to_arrow(self) -> pyarrow.Table:
         """As an Arrow table: title and note are its metadata, units and titles its fields'."""
+        require_extra("tables", "to_arrow")
         # Loading pyarrow takes longer than most runs, so it is loaded only when needed.
         import pyarrow
 
@@ -282,7 +283,7 @@ class Table:
 
         Raises
         ------
-        ImportError
+        MissingExtraError
             Pandas is not installed: it comes with ``foldwire[pandas]``.
         """
         require_extra("pandas", "to_pandas")

@@ -18,15 +18,15 @@ from sim.describe.build import System, build
 from sim.describe.changes import apply
 from sim.describe.endpoints import with_endpoint
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
-from sim.describe.sections import Description, EngineSection
+from sim.describe.sections import Description
 from sim.describe.system import describe
 from sim.endpoint.kinds import Npu
+from sim.engines.engine import engine_named
 from sim.events.record import RunRecord
 from sim.fields import check_type
 from sim.limits.network import call_bound
-from sim.network.dimension import DimensionKind
 from sim.network.network import Network
-from sim.units import FS_PER_S, seconds_to_cycles
+from sim.units import FS_PER_S
 from sim.workload.graph import Job, TaskKind
 from sim.workload.host import slowed, wait_for_all, waits_are_alike
 
@@ -229,14 +229,8 @@ class Run:
     @property
     def _link_name(self) -> Callable[[int, int], str] | None:
         """Names of the links of a rank in figures; None for rings."""
-        engine = self.description.engine
-        if engine is None or engine.kind != "in_switch":
-            return None
-        planes = engine.config.dma.links
-        # Up and down by turns in all planes, then those between switches.
-        return lambda rank, port: (
-            f"NPU {rank}, plane {port // 2}" if port % 2 == 0 and port < 2 * planes else ""
-        )
+        section = self.description.engine
+        return None if section is None else engine_named(section.kind).link_name(section)
 
 
 @typed("description", "endpoint", "trace")
@@ -359,15 +353,12 @@ def _run_events(
     from sim.events.simulate import simulate
     from sim.results.limits import held_note
 
-    if description.engine is not None:
-        if description.engine.kind != "in_switch" and len(description.dimensions) > 1:
-            system = replace(system, job=_with_host(system.job, description.engine))
-        kinds = [each.kind for each in system.network.dimensions]
-        if description.engine.kind == "in_switch" and kinds == [DimensionKind.SWITCH]:
-            from sim.describe.switches import assembly  # loads Amaranth
-
-            # Impossible fabrics are refused as at other levels; trunks may have any rate here.
-            assembly(description.reader, description.level, description.engine, system.network)
+    section = description.engine
+    if section is not None:
+        known = engine_named(section.kind)
+        if host_s := known.host_s(section.clock_hz, len(description.dimensions)):
+            system = replace(system, job=_with_host(system.job, host_s))
+        known.check_events(description, section, system.network)
     options = dict(system.options)
     if description.run.bucket_s is None:
         options |= {"bucket_s": _shortest_s(system) / WINDOWS, "buckets": MOST_WINDOWS}
@@ -382,7 +373,7 @@ def _run_events(
         **options,
     )
     record.notes.extend(held_note(record, system.job, system.network))
-    record.notes.extend(_short_of_credits(description))
+    record.notes.extend(_notes_of_engine(description))
     if description.engine is not None:
         estimate = f"preset {description.engine.preset} as events: an estimate"
         record.notes.append(f"{estimate}; {_at_cycles(description, system)}")
@@ -393,12 +384,13 @@ def _run_events(
 
 def _at_cycles(description: Description, system: System) -> str:
     """Note on level ``cycles`` for the same description: that it counts, or why it does not."""
-    from sim.describe.rings import engine_ring
+    from sim.engines.run import engine_ring
 
     try:
         cycles = replace(description, level="cycles")
         ring = engine_ring(cycles, system)
-        if description.host.wait == "all" or ring.engine.kind != "ace" or waits_are_alike(
+        waits = engine_named(ring.engine.kind).computes and description.host.wait != "all"
+        if not waits or waits_are_alike(
             slowed(system.job, system.options["stragglers"], system.network.nodes)
         ):
             return 'endpoint.level = "cycles" counts the cycles'
@@ -426,16 +418,13 @@ def _of_computations(description: Description, system: System) -> list[str]:
     return [f"training has {units} and {rest}, by {by}; modelled computations differ with it"]
 
 
-def _with_host(job: Job, engine: EngineSection) -> Job:
-    """The job with the time of an engine's host before and after each collective."""
-    from sim.endpoint.hardware import host_s
-
-    own_s = host_s(engine.kind, engine.clock_hz)
+def _with_host(job: Job, host_s: float) -> Job:
+    """Collectives with the time that the host of an engine takes before and after each."""
     graphs = [
         replace(
             graph,
             tasks=tuple(
-                task if task.call is None else replace(task, duration_s=task.duration_s + own_s)
+                task if task.call is None else replace(task, duration_s=task.duration_s + host_s)
                 for task in graph.tasks
             ),
         )
@@ -512,7 +501,7 @@ def _shortest_s(system: System) -> float:
 def _run_engines(description: Description, system: System) -> Run:
     # Loads the hardware description language if an engine has to be compiled.
     from hw.fp.ops import ReduceOp
-    from sim.describe.rings import engine_ring
+    from sim.engines.run import engine_ring
     from sim.rtl.job import Wait, plan_job
     from sim.rtl.record import record_of
     from sim.rtl.run import draw_inputs, run_engines
@@ -567,11 +556,11 @@ def _run_engines(description: Description, system: System) -> Run:
         bus_bytes=engine.config.bus_bytes,
         nodes=ring.nodes,
         crossed=ring.crossed,
-        network_reduces=engine.kind == "in_switch",
+        network_reduces=engine_named(engine.kind).network_reduces,
         wire_factor=getattr(engine.config, "wire_factor", 1.0),
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
-    record.notes.extend(_short_of_credits(description))
+    record.notes.extend(_notes_of_engine(description))
     record.notes.append(_note(description, ring.levels, data) + _of_links(done.counts))
     signals = {ring.nodes[rank]: each for rank, each in done.signals.items()}
     for node, each in signals.items():
@@ -609,19 +598,9 @@ def _bucket_cycles(description: Description, system: System) -> int:
     return max(16, math.ceil(width_s * clock_hz))
 
 
-def _short_of_credits(description: Description) -> list[str]:
-    """A note if the switches' and endpoints' buffers cannot keep the longest link full."""
-    engine = description.engine
-    if engine is None or engine.kind != "in_switch":
-        return []
-    latency_s = max(each.latency_s for each in description.dimensions)
-    cycles = max(1, seconds_to_cycles(latency_s, engine.clock_hz))
-    found = engine.config.short_of_credits(
-        cycles,
-        max(engine.config.router_cycles(each.router_latency_s) for each in description.dimensions),
-        cables=any(each.kind is not DimensionKind.SWITCH for each in description.dimensions),
-    )
-    return [found] if found else []
+def _notes_of_engine(description: Description) -> list[str]:
+    section = description.engine
+    return [] if section is None else engine_named(section.kind).notes(description, section)
 
 
 def _of_links(counts: Mapping[str, int]) -> str:
@@ -651,8 +630,8 @@ def _note(description: Description, levels: Sequence[str], data: DataCheck | Non
     text = f"engines: {engine.kind}, preset {engine.preset}, {shown(levels[:nodes])}"
     if len({*levels}) > 1 and len(levels) > nodes:
         text += f"; of switches {shown(levels[nodes:])}"
-    if engine.kind == "in_switch" and engine.config.wire_factor < 1:
-        text += f"; {engine.config.format_name} on links"
+    if data_format := engine_named(engine.kind).format_note(engine):
+        text += f"; {data_format}"
     if data is None:
         return text
     verdict = "all equal numpy's" if data.exact else f"{data.wrong} differ from numpy's"

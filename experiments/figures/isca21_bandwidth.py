@@ -8,8 +8,9 @@ from experiments.figures.isca21_analysis import SYSTEM
 from experiments.systems import EFFICIENCY, ISCA21_DISPATCHER, Rates, isca21_torus, measure
 from experiments.targets import AtLeast, Exactly, Gain, Near
 from sim.analytic.traffic import endpoint_ceiling
+from sim.endpoint.ace import AceEndpoint
 from sim.endpoint.endpoint import Endpoint
-from sim.endpoint.kinds import AceEndpoint, BaselineEndpoint, IdealEndpoint
+from sim.endpoint.kinds import BaselineEndpoint, IdealEndpoint
 from sim.network.network import Network
 from sim.units import GB
 

@@ -16,7 +16,8 @@ from experiments.figures.isca21_training import (
 )
 from experiments.systems import ISCA21_CYCLE_S, ISCA21_DISPATCHER, RELEASED, isca21_torus, measure
 from gen.table import Column, Table
-from sim.endpoint.kinds import AceEndpoint, endpoint
+from sim.endpoint.ace import AceEndpoint
+from sim.endpoint.kinds import endpoint
 from sim.results.network import utilisation
 from sim.units import GB
 

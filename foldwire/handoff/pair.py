@@ -1,22 +1,19 @@
 """Verilog and data for the stand-alone bench of an engine: two of them joined, and the writes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foldwire.catalog import Design
-from foldwire.handoff.words import PATIENCE, words
-from hw.ace.config import AceConfig
+from foldwire.handoff.part import HandoffBench
+from foldwire.handoff.sections import placed, writes_table
+from foldwire.handoff.words import words
 from hw.common.axi import ATTRIBUTES
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from hw.smartnic.config import SmartNicConfig
-from sim.cycles.ace.model import partition_of
-from sim.cycles.ring import RingSettings
-from sim.rtl import ace_writes, nic_writes
 from sim.rtl.ace_writes import Write
-from sim.workload.graph import CollectiveKind
 
-__all__ = ["example_writes", "joined", "pair_data", "pair_verilog"]
+__all__ = ["Pair", "pair_bench", "pair_data", "pair_set_up", "pair_verilog"]
 
 _NODES = 2
 _MEMORY_BYTES = 1 << 14
@@ -24,11 +21,29 @@ _ELEMENTS = (150, 64, 33)
 _OPS = (ReduceOp.SUM_I32, ReduceOp.SUM_F32, ReduceOp.MAX_F32)
 
 
-def joined(parameters: Mapping[str, Any], engine: str) -> list[tuple[str, str]]:
-    """Links of an engine that the bench joins: one of a node -> the other node's at its far end."""
-    if engine == "ace":
-        return [("link_0", "link_1"), ("link_1", "link_0")]
-    return [(f"net_{n}", f"net_{n}") for n in range(parameters["engines"])]
+class Pair(ABC):
+    """Two of an engine on a ring: their links, and the writes of hosts."""
+
+    @abstractmethod
+    def links(self, config: Any) -> list[tuple[str, str]]:
+        """Links of one engine, and the link of the other engine that each leads to."""
+
+    @abstractmethod
+    def memory_ports(self, config: Any) -> int:
+        """AXI masters of an engine, ``mem_0`` and so on."""
+
+    @abstractmethod
+    def set_up(
+        self, config: Any, registers: RegisterMap, rank: int, *, nodes: int, memory_bytes: int
+    ) -> Iterator[Write]:
+        """Writes that set up a rank."""
+
+    @abstractmethod
+    def start(
+        self, config: Any, registers: RegisterMap, op: ReduceOp, elements: int, *, name: int,
+        source: int, destination: int, nodes: int,
+    ) -> Iterator[Write]:
+        """Writes that start an all-reduce."""
 
 
 def pair_verilog(manifest: Mapping[str, Any], links: list[tuple[str, str]]) -> str:
@@ -102,12 +117,18 @@ def _line(
     yield f"    end else if ({far}{rx}tready) {full} <= 1'b0;"
 
 
-def pair_data(design: Design, engine: str) -> dict[str, Any]:
+def pair_bench(
+    design: Design, config: Any, pair: Pair, manifest: Mapping[str, Any]
+) -> HandoffBench:
+    """The bench of two engines on a ring."""
+    extra = pair_verilog(manifest, pair.links(config))
+    return HandoffBench(module="cocotb_pair", data=pair_data(design, config, pair), extra=extra)
+
+
+def pair_data(design: Design, config: Any, pair: Pair) -> dict[str, Any]:
     """Data for `bench/cocotb_pair.py`: offsets and words only."""
     registers = design.registers
     assert registers is not None
-    config = _config(design, engine)
-    ports = config.memory_ports if isinstance(config, AceConfig) else config.engines
     beat = config.bus_bytes
     jobs = []
     place = 0
@@ -115,7 +136,10 @@ def pair_data(design: Design, engine: str) -> dict[str, Any]:
         source = place + beat
         destination = source + -(-4 * elements // beat) * beat + beat
         place = destination + -(-4 * elements // beat) * beat
-        writes = _start(config, registers, elements, op, name, source, destination)
+        writes = pair.start(
+            config, registers, op, elements, name=name, source=source, destination=destination,
+            nodes=_NODES,
+        )
         jobs.append({
             "op": op.name, "elements": elements, "source": source, "destination": destination,
             "writes": words(registers, writes),
@@ -123,12 +147,18 @@ def pair_data(design: Design, engine: str) -> dict[str, Any]:
     assert place <= _MEMORY_BYTES
     completed = registers.registers["completed"]
     return {
-        "lines": _NODES * len(joined(design.parameters, engine)),
+        "lines": _NODES * len(pair.links(config)),
         "bus_bytes": beat,
         "memory_bytes": _MEMORY_BYTES,
-        "memory_ports": [f"mem_{port}" for port in range(ports)],
+        "memory_ports": [f"mem_{port}" for port in range(pair.memory_ports(config))],
         "attributes": {name: value for name, (_, value) in ATTRIBUTES.items()},
-        "set_up": [words(registers, _set_up(config, registers, rank)) for rank in range(_NODES)],
+        "set_up": [
+            words(
+                registers,
+                pair.set_up(config, registers, rank, nodes=_NODES, memory_bytes=_MEMORY_BYTES),
+            )
+            for rank in range(_NODES)
+        ],
         "jobs": jobs,
         "completed": {
             "offset": registers.offset("completed"),
@@ -142,51 +172,25 @@ def pair_data(design: Design, engine: str) -> dict[str, Any]:
     }
 
 
-def _config(design: Design, engine: str) -> AceConfig | SmartNicConfig:
-    values: dict[str, Any] = design.parameters
-    return AceConfig(**values) if engine == "ace" else SmartNicConfig(**values)
-
-
-def example_writes(
-    design: Design, engine: str, registers: RegisterMap
-) -> tuple[list[Write], list[Write]]:
-    """Writes that set up rank 0 of the pair, and that start an all-reduce; none with one link."""
-    config = _config(design, engine)
-    if isinstance(config, AceConfig) and config.ports < 2:
-        return [], []
-    start = _start(config, registers, _ELEMENTS[0], _OPS[0], 0, config.bus_bytes, 1 << 10)
-    return list(_set_up(config, registers, 0)), list(start)
-
-
-def _set_up(
-    config: AceConfig | SmartNicConfig, registers: RegisterMap, rank: int
-) -> Iterator[Write]:
-    if isinstance(config, AceConfig):
-        return ace_writes.set_up_writes(
-            registers, config, rank=rank, nodes=_NODES, queues=config.fsms,
-            memory_bytes=_MEMORY_BYTES, watchdog_cycles=PATIENCE,
+def pair_set_up(design: Design, config: Any | None, pair: Pair) -> tuple[str, str]:
+    """Sections of the manual: writes that set up rank 0 of the pair, and that start an all-reduce;
+    none for None, an engine with one link."""
+    registers = design.registers
+    assert registers is not None
+    set_up: list[Write] = []
+    start: list[Write] = []
+    if config is not None:
+        set_up += pair.set_up(config, registers, 0, nodes=_NODES, memory_bytes=_MEMORY_BYTES)
+        start += pair.start(
+            config, registers, _OPS[0], _ELEMENTS[0], name=0, source=config.bus_bytes,
+            destination=1 << 10, nodes=_NODES,
         )
-    return nic_writes.set_up_writes(
-        registers, config, rank=rank, nodes=_NODES, memory_bytes=_MEMORY_BYTES,
-        watchdog_cycles=PATIENCE,
-    )
-
-
-def _start(
-    config: AceConfig | SmartNicConfig,
-    registers: RegisterMap,
-    elements: int,
-    op: ReduceOp,
-    name: int,
-    source: int,
-    destination: int,
-) -> Iterator[Write]:
-    if isinstance(config, AceConfig):
-        part = partition_of(config, RingSettings(nodes=_NODES), elements, block=None)
-        return ace_writes.start_writes(
-            registers, CollectiveKind.ALL_REDUCE, part, name=name, source=source,
-            destination=destination, op=op,
-        )
-    return nic_writes.start_writes(
-        registers, elements=elements, tag=name, source=source, destination=destination, op=op
+    return (
+        "## Recipe: set up\n\nAfter reset, on every node, before the first command of any. The "
+        "words are those of rank 0 of 2 nodes. `watchdog` must be longer than a node may come "
+        "late: then `interrupt.stalled` is set.\n\n" + writes_table(placed(set_up, registers)),
+        "## Recipe: start\n\nOn all nodes, in the same order. The words are those of an "
+        "all-reduce of 150 integers. A command that cannot be done is refused: "
+        "`interrupt.refused`, and `refusal` says why.\n\n"
+        + writes_table(placed(start, registers)),
     )

@@ -1,19 +1,26 @@
 """Register writes and packets for the bench of the switch, and for its manual."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from foldwire.catalog import Design
 from foldwire.handoff.packets import link_about, packet
+from foldwire.handoff.part import Handoff, HandoffBench
+from foldwire.handoff.sections import writes_table
 from foldwire.handoff.words import words
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch.packet import HEADER, Kind
+from hw.switch.registers import INTERRUPTS
 from sim.rtl.switch_writes import region_writes, route_writes
 
-__all__ = ["set_up_writes", "switch_data"]
+__all__ = ["HANDOFF", "MANUAL_MEMBERS", "set_up_writes", "switch_data"]
+
+MANUAL_MEMBERS = 4
+"""Members of the network that the manuals of switch and endpoint program."""
 
 _BATCHES = (ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.SUM_F32, ReduceOp.MIN_F32)
 _SEED = 1
@@ -109,3 +116,53 @@ def switch_data(design: Design) -> dict[str, Any]:
         ]),
         "acknowledge": (at("interrupt"), dropped),
     }
+
+
+# ---- The manual.
+
+
+_RECIPES = """\
+## Recipe: start
+
+Endpoints push as soon as the switch is programmed; there is nothing to start. The tables are
+written while `status.idle` is set. All switches of a network need the same `home` rows, a `route`
+to every home, and `targets` that make a tree; `route.local` is set where the endpoint is at this
+switch, which then reduces for it.
+
+## Recipe: sums that stay incomplete
+
+With `timeout` other than 0, as set-up has it, a sum without an operand for one to two periods
+leaves for its home endpoint as a partial, which adds what else it gets. With 0 it stays in the
+table until another address needs the entry, and what an abort left in it too: do not use that with
+endpoints that abort. `completed`, `evicted` and `expired` count what left.
+
+## Recipe: something was dropped
+
+`interrupt.dropped` is set; the counters of dropped packets say why. Write the bit back to clear it.
+What was dropped leaves its sum incomplete for ever: endpoints find out by waiting.
+"""
+
+
+def _set_up(design: Design) -> list[str]:
+    registers = design.registers
+    assert registers is not None
+    values: dict[str, Any] = design.parameters
+    writes = [
+        (registers.offset(name, index), name if index is None else f"{name}[{index}]", word)
+        for (name, index), word in set_up_writes(
+            SwitchConfig(**values), registers, MANUAL_MEMBERS
+        )
+    ]
+    return [
+        "## Recipe: set up\n\nAfter reset, before anything is pushed or loaded. The words are "
+        f"those of one switch alone: endpoints 0 to {MANUAL_MEMBERS - 1} at the links of these "
+        "numbers, all of them members of region 0. `timeout` is for sums that stay incomplete, "
+        "`behind` for pull alone: how many members the link leads to.\n\n" + writes_table(writes)
+    ]
+
+
+def _bench(design: Design, manifest: Mapping[str, Any]) -> HandoffBench:
+    return HandoffBench(module="cocotb_switch", data=switch_data(design))
+
+
+HANDOFF = Handoff(bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up)

@@ -4,7 +4,7 @@ The endpoint is one of three members; a table models the switch and the other me
 packets that the endpoint must send, and the replies.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from foldwire.catalog import Design
 from foldwire.handoff.packets import link_about, packet
+from foldwire.handoff.part import Handoff, HandoffBench
+from foldwire.handoff.sections import placed, writes_table
+from foldwire.handoff.switch import MANUAL_MEMBERS
 from foldwire.handoff.words import PATIENCE, words
 from hw.common.axi import ATTRIBUTES
 from hw.common.register_map import RegisterMap
@@ -21,9 +24,10 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet import HEADER, AbortCause, Kind, notice_fields
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import address_of, contract_flits
+from hw.switch_dma.registers import INTERRUPTS
 from sim.rtl.ace_writes import Write, halves
 
-__all__ = ["example_writes", "switch_dma_data"]
+__all__ = ["HANDOFF", "example_writes", "switch_dma_data"]
 
 _MEMBERS, _OWN, _REGION = 3, 1, 2
 _MEMORY_BYTES = 1 << 16
@@ -293,3 +297,64 @@ def switch_dma_data(design: Design) -> dict[str, Any]:
             aborts.all_reduce(_OPS[1], links * block - 1),
         ],
     }
+
+
+# ---- The manual.
+
+
+_RECIPES = """\
+## Recipe: wait for the end of an all-reduce
+
+Wait for `irq`, or read `interrupt` until a bit is set; write the bits back to clear them.
+Then read `completion` until `completion.valid` is 0: each read with `completion.valid` set is the
+record of one command (`completion.tag`); write `completion_taken` to go on to the next. The result
+is valid if `completion.read`, `completion.write` and `completion.error` are 0. Commands without a
+record were given up if `interrupt.aborted` is set. `completed.count` is the number of all-reduces
+that are over.
+
+## Recipe: abort and recover
+
+An endpoint aborts by itself when members disagree, and with `watchdog.abort` after
+`watchdog.cycles` without progress, `watchdog.tries` times more; software writes `control` with
+`control.abort` set, on any one endpoint. All members give up what is queued. Then, on every one,
+
+1. read `abort`: `abort.cause`, and `abort.endpoint` at which it began;
+2. clear `interrupt.aborted`: until then commands are refused;
+3. read `status` until `status.ready` is set: all members are in `epoch`;
+4. start anew. What the destinations hold of what was given up is undefined.
+
+An endpoint that was reset alone is set up again; when it joins, the others abort once. The
+time-out of the switches must not be 0, so that operands of what was given up leave their tables.
+
+## Recipe: something was dropped
+
+`interrupt.dropped` is set; for each link there are counters that say why. What was dropped leaves
+its all-reduce incomplete: it ends by the watchdog, which set-up has set.
+"""
+
+
+def _manual_set_up(design: Design) -> list[str]:
+    registers = design.registers
+    assert registers is not None
+    set_up, start = example_writes(registers, MANUAL_MEMBERS)
+    pull = registers.registers["command"].pack(op=ReduceOp.SUM_I32, pull=1)
+    return [
+        "## Recipe: set up\n\nAfter reset, on every endpoint, once all switches are programmed. "
+        f"The words are those of endpoint 1, one of {MANUAL_MEMBERS} members of region 0, as the "
+        "switch's manual has them; other endpoints have their number in `node.endpoint`. "
+        "`watchdog` must be longer than twice the time-out of the switches, and than a member may "
+        "come late: then its all-reduce is given up on all members, and `interrupt.stalled` and "
+        "`interrupt.aborted` are set. Then read `status` until `status.ready` is set: all members "
+        "have joined.\n\n" + writes_table(placed(set_up, registers)),
+        "## Recipe: start\n\nOn all members, in the same order. The words are those of an "
+        "all-reduce of 150 integers by push; by pull, `command` is "
+        f"`{pull:#x}`. A command that cannot be done is refused: "
+        "`interrupt.refused`, and `refusal` says why.\n\n" + writes_table(placed(start, registers)),
+    ]
+
+
+def _bench(design: Design, manifest: Mapping[str, Any]) -> HandoffBench:
+    return HandoffBench(module="cocotb_switch_dma", data=switch_dma_data(design))
+
+
+HANDOFF = Handoff(bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_manual_set_up)

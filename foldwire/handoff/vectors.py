@@ -1,18 +1,21 @@
 """Operands and results for the bench of designs that never stall: adder and lanes."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldwire.catalog import Design
+from foldwire.handoff.part import Handoff, HandoffBench
 from hw.fp import model
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
 from hw.fp.formats import BINARY32, FloatFormat
 from hw.fp.ops import ReduceOp
 
-__all__ = ["adder_data", "lanes_data"]
+__all__ = ["HANDOFF", "adder_data", "lanes_data"]
 
 _ROWS = 500
 _SEED = 1
@@ -102,3 +105,14 @@ def lanes_data(alu: ReduceALU) -> dict[str, Any]:
 
 def _beat(lanes: NDArray[Any]) -> int:
     return int.from_bytes(lanes.view(np.uint32).astype("<u4").tobytes(), "little")
+
+
+def _bench(design: Design, manifest: Mapping[str, Any]) -> HandoffBench:
+    component = design.component
+    if isinstance(component, FPAdder):
+        return HandoffBench(module="cocotb_vectors", data=adder_data(component))
+    assert isinstance(component, ReduceALU)
+    return HandoffBench(module="cocotb_vectors", data=lanes_data(component))
+
+
+HANDOFF = Handoff(bench=_bench)

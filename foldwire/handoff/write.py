@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +9,15 @@ import gen
 from foldwire.catalog import Design
 from foldwire.handoff.header import c_header
 from foldwire.handoff.manual import manual
-from foldwire.handoff.pair import joined, pair_data, pair_verilog
-from foldwire.handoff.switch import switch_data
-from foldwire.handoff.switch_dma import switch_dma_data
-from foldwire.handoff.vectors import adder_data, lanes_data
+from foldwire.handoff.part import HandoffBench, handoff_of
 from foldwire.handoff.words import after_reset
 from gen.folder import replace_text, writing
 from gen.rtlil import CLOCK
-from hw.ace.engine import AceEngine
 from hw.common.params import require
-from hw.fp.adder import FPAdder
-from hw.fp.alu import ReduceALU
-from hw.smartnic.nic import SmartNic
-from hw.switch.switch import Switch
-from hw.switch_dma.dma import SwitchDma
 
 __all__ = ["FASTEST_MHZ", "SLOWEST_MHZ", "check_clock", "constraints", "write_handoff"]
 
 _HERE = Path(__file__).parent
-ENGINES = {
-    AceEngine: "ace", SmartNic: "smartnic", Switch: "switch", SwitchDma: "switch-dma",
-}
 SLOWEST_MHZ, FASTEST_MHZ = 1e-3, 1e5
 """Limits of the clock of constraints: periods are written in nanoseconds with three digits."""
 _COPIED = ("benches.py", "cache.py", "compiler.py", "verilator.py")
@@ -51,15 +38,6 @@ clean:
 """
 
 
-@dataclass(frozen=True)
-class _Bench:
-    """A bench: its module, the data that it reads, and Verilog besides the design's."""
-
-    module: str
-    data: dict[str, Any]
-    extra: str = ""
-
-
 def write_handoff(
     design: Design, folder: Path, *, verilog: Path, manifest: Mapping[str, Any], clock_mhz: float
 ) -> list[Path]:
@@ -76,8 +54,8 @@ def write_handoff(
     }
     if design.registers is not None:
         files[f"{top}.h"] = c_header(design.registers, name=top)
-        files[f"{top}-manual.md"] = manual(design, ENGINES[type(design.component)])
-    bench = _bench(design, manifest)
+        files[f"{top}-manual.md"] = manual(design)
+    bench = handoff_of(design).bench(design, manifest)
     if bench is not None:
         files |= _bench_files(bench, design, verilog, manifest)
     written = []
@@ -90,25 +68,8 @@ def write_handoff(
     return written
 
 
-def _bench(design: Design, manifest: Mapping[str, Any]) -> _Bench | None:
-    component = design.component
-    if isinstance(component, FPAdder):
-        return _Bench("cocotb_vectors", adder_data(component))
-    if isinstance(component, ReduceALU):
-        return _Bench("cocotb_vectors", lanes_data(component))
-    if isinstance(component, Switch):
-        return _Bench("cocotb_switch", switch_data(design))
-    if isinstance(component, SwitchDma):
-        return _Bench("cocotb_switch_dma", switch_dma_data(design))
-    engine = ENGINES.get(type(component))
-    if engine is None or (engine == "ace" and int(design.parameters["ports"]) < 2):
-        return None
-    pair = pair_verilog(manifest, joined(design.parameters, engine))
-    return _Bench("cocotb_pair", pair_data(design, engine), pair)
-
-
 def _bench_files(
-    bench: _Bench, design: Design, verilog: Path, manifest: Mapping[str, Any]
+    bench: HandoffBench, design: Design, verilog: Path, manifest: Mapping[str, Any]
 ) -> dict[str, str]:
     pair = f"bench/{design.top}-pair.v"
     about: dict[str, Any] = {

@@ -9,24 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from sim.describe.levels import ANY, MEANINGS, meaningless, refuse_meaningless
+from sim.describe.levels import ANY, MEANINGS, refuse_meaningless
 from sim.describe.reader import TomlReader
 from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes, OnSwitches
 from sim.endpoint.endpoint import Endpoint
-from sim.endpoint.kinds import KINDS, AceEndpoint, Npu
-from sim.endpoint.smartnic import SmartNicEndpoint
+from sim.endpoint.kinds import KINDS
+from sim.engines import registry
+from sim.engines.engine import StatedEngine, engine_of
 from sim.fields import not_one_of
 from sim.network.dimension import Dimension
 
-__all__ = ["ENGINES", "EndpointChoice", "read_endpoint", "with_endpoint"]
-
-ENGINES = {
-    "ace": "ace", "smartnic": "smartnic", "smartnic_bfp": "smartnic", "in_switch": "in_switch",
-}
-"""Kinds of endpoint that exist as hardware, and their engine."""
-OF_THE_NPU = {"lost_memory_bytes_per_s", "overlaps"}
-"""Keys that a preset leaves open: what training loses to collectives."""
-
+__all__ = ["EndpointChoice", "read_endpoint", "with_endpoint"]
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointChoice:
@@ -127,43 +120,39 @@ def read_endpoint(
     levels = _levels(reader, level, own.pop("on", []), nodes)
     if of_switches is not None:
         _check_beside(reader, level, of_switches)
-    if kind == "in_switch" and (level != "events" or switches or on or "preset" in own):
-        from sim.describe.switches import read_switches
-
+    record = engine_of(kind)
+    stated = StatedEngine(
+        reader=reader, kind=kind, level=level, own=own, switch=switches, memory=memory,
+        dimensions=dimensions,
+    )
+    if record is not None and record.is_hardware(stated, levels_of_switches=bool(on)):
         switch_on = _switches_on(reader, level, on)
-        found = _all_levels(level, levels, of_switches, switch_on)
-        # The levels at which a key exists are reported before its other requirements.
-        refuse_meaningless(reader, {"switch": switches}, found)
-        made, section = read_switches(reader, level, own, switches, memory, dimensions)
+        if record.takes_switch:
+            # At which level a key exists is said before what else it needs.
+            found = _all_levels(level, levels, of_switches, switch_on)
+            refuse_meaningless(reader, {"switch": switches}, found)
+        endpoint, section = record.read(stated)
         return EndpointChoice(
-            kind=kind, endpoint=made, level=level, levels=levels, switch_level=of_switches,
+            kind=kind, endpoint=endpoint, level=level, levels=levels, switch_level=of_switches,
             switch_on=switch_on, engine=section,
         )
-    if level == "events" and "preset" not in own:
-        if memory.read_latency_s is not None or memory.write_latency_s is not None:
-            what = "has no meaning without endpoint.preset, which names the engine before it"
-            raise reader.error("memory", "", what)
-        beside = ["kind", "level", "preset", "on"]
-        # A field of the hardware's, set by its configuration.
-        hidden = "times" if kind == "in_switch" else "ring"
-        if hidden in own:
-            allowed = [each.name for each in fields(KINDS[kind]) if each.name != hidden]  # type: ignore[arg-type]
-            raise reader.unknown(hidden, "endpoint", [*beside, *allowed])
-        endpoint = reader.vary(KINDS[kind], "endpoint", own, beside=beside)
-        return EndpointChoice(kind=kind, endpoint=endpoint)
-    if kind not in ENGINES:
+    if level != "events" or "preset" in own:
         key, wrong = ("level", f"'events' for {kind!r}, not {level!r}")
         if level == "events":
             key, wrong = "preset", f"absent for {kind!r}"
-        what = f"must be {wrong}; only {', '.join(ENGINES)} exist as hardware"
+        hardware = [name for each in registry.records() for name in each.events]
+        what = f"must be {wrong}; only {', '.join(hardware)} exist as hardware"
         raise reader.error("endpoint", key, what)
-    engine = _Engine(reader, kind, level, own)
+    if memory.read_latency_s is not None or memory.write_latency_s is not None:
+        what = "has no meaning without endpoint.preset, which names the engine before it"
+        raise reader.error("memory", "", what)
+    beside = ["kind", "level", "preset", "on"]
+    hidden = "ring" if record is None else record.set_by_hardware
+    if hidden in own:
+        allowed = [each.name for each in fields(KINDS[kind]) if each.name != hidden]  # type: ignore[arg-type]
+        raise reader.unknown(hidden, "endpoint", [*beside, *allowed])
     return EndpointChoice(
-        kind=kind,
-        endpoint=engine.endpoint(memory, dimensions),
-        level=level,
-        levels=levels,
-        engine=engine.section,
+        kind=kind, endpoint=reader.vary(KINDS[kind], "endpoint", own, beside=beside)
     )
 
 
@@ -172,8 +161,12 @@ def _of_switches(
 ) -> str | None:
     """The level of ``[switch]``, if it has one. Its mode becomes the endpoints' mode, and its level
     theirs where they state none."""
-    if kind != "in_switch":
-        what = f"must be absent beside endpoint.kind = {kind!r}; switches reduce for 'in_switch'"
+    record = engine_of(kind)
+    if record is None or not record.takes_switch:
+        takers = [repr(name) for each in registry.records() if each.takes_switch
+                  for name in each.events]
+        what = f"must be absent beside endpoint.kind = {kind!r}; switches reduce for "
+        what += " and ".join(takers)
         raise reader.error("switch", "", what)
     if "mode" in switches:
         value = switches.pop("mode")
@@ -243,90 +236,3 @@ def _levels(reader: TomlReader, level: str, tables: Any, nodes: int) -> dict[int
             if part.level != level:
                 levels[node] = part.level
     return levels
-
-
-class _Engine:
-    """The engine of an endpoint, its configuration read from the table."""
-
-    def __init__(self, reader: TomlReader, kind: str, level: str, table: dict[str, Any]) -> None:
-        # Configurations come from the hardware, which is not loaded for anything else.
-        from sim.endpoint.hardware import engine_defaults
-
-        self.reader = reader
-        name = ENGINES[kind]
-        default, self.memory, self.base = engine_defaults(name)
-        if name == "ace":
-            from hw.ace.config import PRESETS
-        else:
-            from hw.smartnic.config import PRESETS  # type: ignore[assignment]
-        preset = reader.convert("endpoint", "preset", table.pop("preset", default), str)
-        if preset not in PRESETS:
-            what = not_one_of(preset, PRESETS)
-            raise reader.error("endpoint", "preset", what)
-        npu = table.pop("npu", {})
-        own = {each.name for each in fields(PRESETS[preset])}
-        self.extra = {key: table.pop(key) for key in list(table) if key not in own}
-        self.npu: Npu = reader.vary(Npu(), "endpoint.npu", npu)
-        compress = reader.convert(
-            "endpoint", "compress", self.extra.pop("compress", kind == "smartnic_bfp"), bool
-        )
-        clock = self.npu.clock_hz
-        if name == "smartnic":
-            clock = reader.convert(
-                "endpoint", "clock_hz", self.extra.pop("clock_hz", self.base.clock_hz), float
-            )
-            if not clock > 0:
-                raise reader.error("endpoint", "clock_hz", f"must be above 0, not {clock!r}")
-        if level != "events" and self.extra:
-            key = min(self.extra)
-            known = {each.name for each in fields(self.base)}
-            if key in known:
-                what = f"{meaningless(level, ['events'])}: the engine's configuration sets it"
-                raise reader.error("endpoint", key, what)
-            allowed = ["kind", "level", "preset", "on", *self._own_keys(name), *sorted(own)]
-            raise reader.unknown(key, "endpoint", allowed)
-        config = reader.vary(PRESETS[preset], "endpoint", table)
-        if compress and getattr(config, "codec_format", None) is None:
-            what = "must be false for an engine without a block format"
-            raise reader.error("endpoint", "compress", what)
-        self.section = EngineSection(
-            kind=name, preset=preset, config=config, clock_hz=clock, compress=compress
-        )
-
-    @staticmethod
-    def _own_keys(name: str) -> list[str]:
-        return ["npu"] if name == "ace" else ["clock_hz", "compress"]
-
-    def endpoint(self, memory: MemorySection, dimensions: Sequence[Dimension]) -> Endpoint:
-        """The event endpoint of the engine, with what the table states beside it."""
-        from sim.endpoint.hardware import MemoryTimes, ace_endpoint, ace_on_ring, nic_endpoint
-
-        section = self.section
-        times = MemoryTimes.of(
-            memory.read_latency_s,
-            memory.write_latency_s,
-            clock_hz=section.clock_hz,
-            default=self.memory,
-        )
-        made: AceEndpoint | SmartNicEndpoint
-        if section.kind == "ace":
-            made = ace_endpoint(section.config, npu=self.npu, memory=times, base=self.base)
-            if len(dimensions) == 1:
-                made = ace_on_ring(made, section.config, dimensions[0], memory=times)
-        else:
-            made = nic_endpoint(
-                section.config,
-                dimensions,
-                clock_hz=section.clock_hz,
-                memory=times,
-                compress=section.compress,
-                base=self.base,
-            )
-        beside = ["kind", "level", "preset", "on", *self._own_keys(section.kind)]
-        beside += [each.name for each in fields(section.config)]
-        known = {each.name for each in fields(made)}
-        for key in self.extra:
-            if key == "ring" or (made.ring is not None and key in known - OF_THE_NPU):
-                what = "must be absent beside endpoint.preset: the engine's configuration sets it"
-                raise self.reader.error("endpoint", key, what)
-        return self.reader.vary(made, "endpoint", self.extra, beside=beside)

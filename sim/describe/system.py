@@ -28,7 +28,6 @@ from sim.describe.sections import (
     WIRE_KEYS,
     WORKLOAD_SOURCES,
     Description,
-    EngineSection,
     HostSection,
     MemorySection,
     NetworkSection,
@@ -39,12 +38,11 @@ from sim.describe.sections import (
 )
 from sim.describe.topologies import named_dimensions
 from sim.endpoint.calibrated import Calibration
-from sim.endpoint.in_switch import InSwitchEndpoint
-from sim.endpoint.kinds import AceEndpoint
+from sim.engines.engine import EngineRecord, engine_named, engine_of
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
 from sim.fields import not_one_of
-from sim.network.dimension import Dimension, DimensionKind
+from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["Description", "describe", "parse", "read"]
@@ -63,8 +61,6 @@ REDUCTION_KEYS = {
     "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
     "all_gather": CollectiveKind.ALL_GATHER,
 }
-NIC_BLOCKS = 3
-"""Blocks of a rank in flight: one in each flow of the NIC, and one that is being fetched."""
 MOST_NODES, MOST_LINKS = 1 << 18, 1 << 24
 COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
 
@@ -132,17 +128,11 @@ def describe(
     own = _of_machine(reader, topology.machine, tables.get("endpoint", {}), switch)
     chosen = read_endpoint(reader, own, memory, dimensions, switch)
     refuse_meaningless(reader, tables, chosen.all_levels)
-    if chosen.engine is not None:
-        dimensions = _framed(
-            reader, dimensions, chosen.engine, tables, memory, level=chosen.level
-        )
-        if isinstance(chosen.endpoint, AceEndpoint):
-            from sim.endpoint.hardware import ace_after_ready
-
-            endpoint = ace_after_ready(chosen.endpoint, dimensions)
+    if (record := engine_of(chosen.kind)) is not None:
+        dimensions = _framed(reader, dimensions, record, chosen, tables, memory)
+        if chosen.engine is not None:
+            endpoint = record.on_network(chosen.endpoint, dimensions)
             chosen = replace(chosen, endpoint=endpoint)
-    elif isinstance(chosen.endpoint, InSwitchEndpoint):
-        dimensions = _switched(reader, dimensions, chosen.endpoint, tables)
     calibration = reader.build(Calibration, "calibration", tables.get("calibration", {}))
     workload = _workload(reader, tables.get("workload", {}))
     shards = nodes if workload.collective == "all_gather" else 1
@@ -180,8 +170,9 @@ def _by_name(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> D
         what = "must be a table, [algorithm]; on a machine (topology.machine) it may be a name"
         raise reader.error("algorithm", "", f"{what}, not {name!r}")
     here = _machine(reader, topology)
-    if tables.get("endpoint", {}).get("kind") == "in_switch":
-        what = "must be absent, or not 'in_switch', where algorithm is a name"
+    kind = tables.get("endpoint", {}).get("kind")
+    if _network_reduces(kind):
+        what = f"must be absent, or not {kind!r}, where algorithm is a name"
         raise reader.error("endpoint", "kind", what)
     offered = here.algorithms(tables.get("workload", {}).get("collective", "all_reduce"))
     if name not in ("auto", *offered):
@@ -212,11 +203,12 @@ def _of_machine(
     switch: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
     """``[endpoint]`` on a machine, with the machine's own keys if its switches are to reduce."""
-    if name is None or table.get("kind") != "in_switch":
+    kind = table.get("kind")
+    if name is None or not _network_reduces(kind):
         return table
     here = MACHINES[name]
     if here.in_switch is None:
-        what = f"must not be 'in_switch': the switches of {name} do not reduce"
+        what = f"must not be {kind!r}: the switches of {name} do not reduce"
         raise reader.error("endpoint", "kind", what)
     hardware = {*(switch or {})} - {"mode", "level"} or {"preset"} & {*table}
     levels = {each.get("level", "events") for each in (table, switch or {})}
@@ -228,6 +220,12 @@ def _of_machine(
         what = f"must be {' or '.join(here.modes)} on {name}, not {mode!r}"
         raise reader.error("endpoint" if "mode" in table else "switch", "mode", what)
     return {"mode": mode, **here.in_switch, **table}
+
+
+def _network_reduces(kind: Any) -> bool:
+    """True for endpoints whose network adds up."""
+    record = engine_of(kind)
+    return record is not None and record.network_reduces
 
 
 def _digest(document: Mapping[str, Any]) -> str:
@@ -300,65 +298,20 @@ def _dimensions(
 def _framed(
     reader: TomlReader,
     dimensions: tuple[Dimension, ...],
-    engine: EngineSection,
+    record: EngineRecord,
+    chosen: EndpointChoice,
     tables: Mapping[str, Any],
     memory: MemorySection,
-    *,
-    level: str,
 ) -> tuple[Dimension, ...]:
-    """The dimensions with the share of payload that the engine's packets leave; events have no
-    credits, so there the share allows for those as well."""
-    from sim.endpoint.hardware import (
-        ace_link_share,
-        ace_wire_share,
-        nic_dimension,
-        switch_dimension,
-    )
-    from sim.endpoint.nic_ring import nic_wire_share
-
-    if engine.kind == "in_switch":
-        from sim.describe.switches import memory_times
-
-        _refuse_efficiency(reader, tables, "switch.preset")
-        times = memory_times(memory, engine.clock_hz)
-        return tuple(
-            switch_dimension(engine.config, each, memory=times)
-            if level == "events"
-            else replace(each, efficiency=engine.config.payload_share)
-            for each in dimensions
-        )
-    _refuse_efficiency(reader, tables, "endpoint.preset")
-    if engine.kind == "smartnic" and level == "events" and len(dimensions) == 1:
-        return (nic_dimension(engine.config, dimensions[0], compress=engine.compress),)
-    if engine.kind == "smartnic" or level != "events":
-        share = (
-            ace_wire_share(engine.config)
-            if engine.kind == "ace"
-            else nic_wire_share(engine.config, compress=engine.compress)
-        )
-        return tuple(replace(each, efficiency=share) for each in dimensions)
-    if len(dimensions) == 1:  # credits are a resource there
-        return (replace(dimensions[0], efficiency=ace_wire_share(engine.config)),)
-    return tuple(
-        replace(each, efficiency=ace_link_share(engine.config, each, clock_hz=engine.clock_hz))
-        for each in dimensions
-    )
-
-
-def _switched(
-    reader: TomlReader,
-    dimensions: tuple[Dimension, ...],
-    endpoint: InSwitchEndpoint,
-    tables: Mapping[str, Any],
-) -> tuple[Dimension, ...]:
-    """The dimensions, some of which must have switches, with the share of payload of the packet."""
-    if not any(each.has_switches for each in dimensions):
-        found = ", ".join(dict.fromkeys(DimensionKind(each.kind).value for each in dimensions))
-        what = f"must not be 'in_switch' without dimensions of kind switch or fat_tree: {found}"
-        raise reader.error("endpoint", "kind", what)
-    _refuse_efficiency(reader, tables, "endpoint.switch")
-    share = endpoint.switch.payload_share
-    return tuple(replace(each, efficiency=share) for each in dimensions)
+    """The dimensions with the share of payload that packets of an engine leave."""
+    if chosen.engine is not None:
+        source = record.sets_efficiency
+        made = record.dimensions(chosen.engine, dimensions, memory, level=chosen.level)
+    else:
+        made, source = record.without_hardware(reader, chosen.endpoint, dimensions)
+    if source:
+        _refuse_efficiency(reader, tables, source)
+    return made
 
 
 def _refuse_efficiency(reader: TomlReader, tables: Mapping[str, Any], source: str) -> None:
@@ -379,15 +332,8 @@ def _algorithms(
     more than one FSM; the NIC always runs one ring, in one direction.
     """
     default = AlgorithmChoice()
-    if chosen.engine is not None and chosen.engine.kind == "smartnic":
-        default = AlgorithmChoice(
-            style="halves", reductions=("adding_ring",), rings=chosen.engine.config.engines
-        )
-        if dimensions > 1:
-            default = AlgorithmChoice(style="baseline", reductions=("ring",) * dimensions, rings=1)
-    elif chosen.engine is not None and chosen.engine.kind == "ace" and dimensions == 1:
-        single = chosen.engine.config.fsms == 1
-        default = AlgorithmChoice(style="baseline", rings=1 if single else None)
+    if chosen.engine is not None:
+        default = engine_named(chosen.engine.kind).algorithm(chosen.engine, dimensions)
     own = {key: value for key, value in table.items() if key not in REDUCTION_KEYS}
     choice = reader.vary(default, "algorithm", own, beside=REDUCTION_KEYS)
     made = dict.fromkeys(CollectiveKind, choice)
@@ -421,9 +367,7 @@ def _scheduler(
         if table:
             what = "must be absent beside endpoint.preset: chunks and their order are the engine's"
             raise reader.error("scheduler", min(table), what)
-        if isinstance(chosen.endpoint, InSwitchEndpoint):
-            return Scheduler(policy="fifo")
-        return _engine_scheduler(chosen.engine, dimensions, shards)
+        return engine_named(chosen.engine.kind).scheduler(chosen.engine, dimensions, shards)
     policies = ("injection_policy", "active_chunks_per_dimension")
     own = {key: value for key, value in table.items() if key not in policies}
     made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
@@ -447,39 +391,6 @@ def _scheduler(
             what = "must be absent beside injection_policy or active_chunks_per_dimension"
             raise reader.error("scheduler", key, f"{what}, not {own[key]!r}")
     return replace(made, **bounds)  # type: ignore[arg-type]
-
-
-def _engine_scheduler(
-    engine: EngineSection, dimensions: Sequence[Dimension], shards: int
-) -> Scheduler:
-    """Chunks as the engine cuts them, in the order of their commands.
-
-    ACE: a chunk, all shards of it, fills a slot, contexts bound how many are live. The NIC: a
-    frame from every rank; an engine reduces a block at a time. In several dimensions the chunks of
-    `NIC_BLOCKS` blocks are in flight.
-    """
-    from sim.endpoint.nic_ring import nic_frame_beats
-
-    config = engine.config
-    if engine.kind == "ace":
-        return Scheduler(
-            policy="fifo",
-            chunk_bytes=max(1.0, 4.0 * config.slot_elements / shards),
-            concurrency=None,
-        )
-    frame = nic_frame_beats(config, compress=engine.compress)
-    if len(dimensions) > 1:
-        return Scheduler(
-            policy="fifo",
-            chunk_bytes=float(dimensions[0].size * frame * config.bus_bytes * config.engines),
-            concurrency=max(1, int(NIC_BLOCKS * config.block_beats // frame)),
-        )
-    return Scheduler(
-        policy="fifo",
-        concurrency=math.ceil(config.block_beats / frame),
-        together=True,
-        queues="phase",
-    )
 
 
 def _network(reader: TomlReader, dimensions: int, table: Mapping[str, Any]) -> NetworkSection:

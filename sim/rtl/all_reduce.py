@@ -1,30 +1,22 @@
 """All-reduces of numpy vectors by an engine: as RTL, bit for bit and cycle by cycle, or golden."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.arguments import typed
-from hw.ace.config import PRESETS as ACE_PRESETS
 from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
-from hw.smartnic.config import PRESETS as NIC_PRESETS
-from hw.smartnic.config import SmartNicConfig
 from sim.cycles.ring import Command, RingSettings
+from sim.engines import registry
 from sim.fields import check, check_type
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import RingDriver, reduction
 
 __all__ = ["AllReducer", "Reduced", "all_reduce"]
 
-_ENGINES: dict[str, tuple[type[AceRing] | type[NicRing], dict[str, Any]]] = {
-    "ace": (AceRing, dict(ACE_PRESETS)),
-    "smartnic": (NicRing, dict(NIC_PRESETS)),
-}
 LEVELS = ("rtl", "golden")
 
 
@@ -54,7 +46,7 @@ class AllReducer:
     Parameters
     ----------
     engine : str
-        ``ace`` or ``smartnic``.
+        ``ace``, ``smartnic``, or ``in_switch``: endpoints at one switch.
     preset : str or None
         Named configuration; None for the smallest.
     format : str or None
@@ -62,7 +54,8 @@ class AllReducer:
         ``16e8m8`` for blocks of 16 elements with 8 bits of exponent and 8 per element, sign
         included. None: binary32.
     level : str
-        ``rtl``: the compiled RTL. ``golden``: numpy alone, the same bits in no time.
+        ``rtl``: the compiled RTL. ``golden``: numpy alone, the same bits in no time, for engines
+        whose order of additions is fixed; that of switches is the one in which operands arrive.
     latency_cycles, threads : int
         Latency of every link; threads that run the RTL.
 
@@ -83,19 +76,24 @@ class AllReducer:
         latency_cycles: int = 90,
         threads: int = 1,
     ) -> None:
-        if engine not in _ENGINES:
-            raise ValueError(f"engine must be one of {', '.join(_ENGINES)}, not {engine!r}")
+        self._record = registry.record(engine)
         if level not in LEVELS:
             raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
-        self._driver, presets = _ENGINES[engine]
+        driver = self._record.kind.driver
+        if driver is None:
+            known = [each.name for each in registry.records() if each.kind.driver is not None]
+            raise ValueError(f"engine must be one of {', '.join(known)}, not {engine!r}")
+        self._driver: Any = driver
+        if level == "golden" and not driver.order_is_fixed:
+            what = f"its additions have the order in which operands arrive, not {level!r}"
+            raise ValueError(f"level must be rtl for {engine}: {what}")
+        presets = self._record.presets
         name = next(iter(presets)) if preset is None else preset
         if name not in presets:
             raise ValueError(f"preset must be one of {', '.join(presets)}, not {name!r}")
         config: Any = presets[name]
         if format is not None:
-            if not isinstance(config, SmartNicConfig):
-                raise ValueError(f"format must be None for {engine}, not {format!r}")
-            config = replace(config, codec=format)
+            config = self._record.in_format(config, format)
         for which, value in (("latency_cycles", latency_cycles), ("threads", threads)):
             ok = isinstance(value, int) and not isinstance(value, bool) and value > 0
             check(which, value, "an integer of at least 1", ok)
@@ -109,7 +107,7 @@ class AllReducer:
     def compile(self) -> None:
         """Compile the RTL now, if it is not cached, instead of with the first vectors."""
         if self.level == "rtl":
-            self._driver.compiled(self.config)
+            self._driver.compiled(self._record.group(self.config, 2))
 
     def __call__(
         self, vectors: Sequence[NDArray[Any]], *, op: ReduceOp | str | None = None
@@ -145,14 +143,17 @@ class AllReducer:
         if self.level == "golden":
             golden = self._driver.reduced_by(self.config, ring, command, arrays)
             return Reduced(vectors=[golden] * len(arrays), cycles=None, exact=True)
-        if self._ring is None or self._ring.settings != ring:
-            self._ring = self._driver(self.config, ring, threads=self._threads)
+        if self._ring is None or self._ring.settings != ring or not self._ring.order_is_fixed:
+            group = self._record.group(self.config, len(arrays))
+            self._ring = self._driver(group, ring, threads=self._threads)
         found = self._ring.all_reduce(arrays, op=chosen, compress=self.compress)
         done = self._ring.last_run
         assert done is not None
         self.cycles += done.cycles
-        golden = self._ring.reduced(command, arrays)
-        exact = all(each.tobytes() == golden.tobytes() for each in found)
+        (expected,) = self._ring.expectations([command], [arrays])
+        exact = all(
+            each.tobytes() == golden.tobytes() for each, golden in zip(found, expected, strict=True)
+        )
         return Reduced(vectors=found, cycles=done.cycles, exact=exact)
 
     def _ring_for(self, nodes: int, elements: int) -> RingSettings:

@@ -100,7 +100,7 @@ def plan_job(
     job : Job
         Computations, delays, and collectives over all NPUs that the engine has.
     engine : str
-        A name in ``sim.rtl.engines.ENGINES``.
+        A name in `sim.engines`.
     config
         Configuration of the engine.
     ring : RingSettings

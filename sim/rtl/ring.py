@@ -166,6 +166,9 @@ class RingDriver(EngineRules):
     name: ClassVar[str]
     called: ClassVar[str] = "rank"
     """Word for an engine in errors, before its number."""
+    order_is_fixed: ClassVar[bool] = True
+    """Additions have an order that is known before they are made, so results are known without a
+    run, and a driver may be used again and again."""
     failures: ClassVar[tuple[str, ...]] = ()
     """Interrupts of an engine that leave the others waiting."""
 

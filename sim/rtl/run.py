@@ -122,7 +122,7 @@ def run_engines(
     Parameters
     ----------
     engine : str
-        A name in ``sim.rtl.engines.ENGINES``.
+        A name in `sim.engines`.
     config
         Configuration of the engine: AceConfig, SmartNicConfig.
     ring : RingSettings

@@ -106,6 +106,7 @@ class SwitchFabric(SwitchRules, RingDriver):
 
     name = "switch_dma"
     called = "endpoint"
+    order_is_fixed = False
     config: Assembly
 
     def __init__(

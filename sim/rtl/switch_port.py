@@ -64,10 +64,15 @@ class SwitchPort(wiring.Component):
             }
         )
 
+    @staticmethod
+    def nic(config: Any) -> Any:
+        """The NIC itself; a subclass may have another with the same ports and more."""
+        return SmartNic(config)
+
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        m.submodules.nic = nic = SmartNic(c)
+        m.submodules.nic = nic = self.nic(c)
         connect(m, flipped(self.csr), nic.csr)
         m.d.comb += self.irq.eq(nic.irq)
         quiet = [nic.idle]
@@ -181,6 +186,11 @@ class RetryPort(wiring.Component):
         super().__init__({
             **self._nic.signature.members, "failed": Out(links), "up": Out(links), **RETRY_COUNTS,
         })
+
+    @staticmethod
+    def nic(config: Any) -> Any:
+        """The NIC itself; a subclass may have another with the same ports and more."""
+        return SmartNic(config)
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

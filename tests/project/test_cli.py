@@ -193,7 +193,7 @@ def test_what_gen_writes_passes_lint(capsys, tmp_path, style, ending):
 
 def test_gen_of_a_description_with_two_designs_names_both(capsys, tmp_path):
     assert main(["gen", "examples/in_switch_cycles.toml", "-o", str(tmp_path)]) == 2
-    wanted = "endpoint.kind: must be of one design, not of 'in_switch', which has two"
+    wanted = "endpoint.kind: must be of one design, not of 'in_switch', which has 2: name switch"
     assert wanted in capsys.readouterr().err
 
 

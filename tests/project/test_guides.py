@@ -8,8 +8,9 @@ import pytest
 from foldwire.cli import cli
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guide"
-# Add-your-collective prints and asserts more; its test is in tests/sim/collectives.
-PAGES = sorted(path for path in GUIDES.glob("*.md") if path.stem != "add-your-collective")
+# These print and assert more; their tests are in tests/sim/collectives and tests/sim/engines.
+APART = ("add-your-collective", "add-your-engine")
+PAGES = sorted(path for path in GUIDES.glob("*.md") if path.stem not in APART)
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 

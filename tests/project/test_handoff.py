@@ -68,7 +68,7 @@ def test_the_c_header_compiles_and_holds_the_register_map(engine, dialect, desig
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_manual_names_every_register_and_what_the_driver_writes(engine, designs):
-    text = manual(designs[engine], engine)
+    text = manual(designs[engine])
 
     for name, register in designs[engine].registers.registers.items():
         assert f"### `{name}`" in text
@@ -80,7 +80,7 @@ def test_the_manual_names_every_register_and_what_the_driver_writes(engine, desi
 
 def test_the_manual_of_the_switch_programs_it_alone(designs):
     registers = designs["switch"].registers
-    text = manual(designs["switch"], "switch")
+    text = manual(designs["switch"])
 
     recipe = text.partition("## Recipe: set up")[2].partition("## ")[0]
     rows = re.findall(r"^\| `(0x\w+)` \| `(\w+)(?:\[(\d+)\])?` \|", recipe, re.MULTILINE)

@@ -171,7 +171,7 @@ SWEEP = {"base": DESCRIPTION, "grid": {"workload.size_bytes": [1024]}}
         (lambda: fw.Table("x", ["a"], [[1]]), "columns must be Columns, not 'a'"),
         (lambda: fw.training_job("resnet50", shape=(4,)), "workload must be a Workload, as read"),
         (lambda: fw.endpoint("ace", sram_bytes="4MiB"), "sram_bytes must be an integer, not '4M"),
-        (lambda: fw.engine("ace"), "config must be an AceConfig or a SmartNicConfig, not 'ace'"),
+        (lambda: fw.engine("ace"), "config must be of AceConfig, SmartNicConfig, SwitchConfig, S"),
     ],
 )
 def test_mistake_is_one_line(call, message):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from foldwire.catalog import build
+from foldwire.handoff import ace, smartnic
 from foldwire.handoff.manual import manual
 from foldwire.handoff.pair import pair_data
 from hw.fp.ops import ReduceOp
@@ -24,7 +25,7 @@ class Stranger:
 
     def __init__(self):
         designs = {engine: build(engine, "test", {}) for engine in ("switch", "switch-dma")}
-        self.texts = {engine: manual(design, engine) for engine, design in designs.items()}
+        self.texts = {engine: manual(design) for engine, design in designs.items()}
         configs = [designs[engine].component.config for engine in ("switch", "switch-dma")]
         self.system = DmaSystem(*configs, [[(0, k)] for k in range(MEMBERS)])
 
@@ -142,7 +143,8 @@ class Pair:
 
     def __init__(self, engine):
         design = build(engine, "test", {})
-        self.text, data = manual(design, engine), pair_data(design, engine)
+        pair = {"ace": ace.PAIR, "smartnic": smartnic.PAIR}[engine]
+        self.text, data = manual(design), pair_data(design, design.component.config, pair)
         # The manual has the words of rank 0, without programs; those of rank 1 differ by its place.
         told, places = self.writes("set up"), data["set_up"]
         assert places[0][: len(told)] == told

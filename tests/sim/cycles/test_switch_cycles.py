@@ -14,7 +14,7 @@ from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.messages import MessageModel, ring_program, tree_program
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
-from sim.endpoint.hardware import behind_others, oldest_first
+from sim.endpoint.switch_hardware import behind_others, oldest_first
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.twin import Race
 

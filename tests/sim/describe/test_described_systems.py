@@ -7,7 +7,7 @@ import pytest
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import describe, parse, read
-from sim.endpoint.kinds import AceEndpoint
+from sim.endpoint.ace import AceEndpoint
 from sim.run import run
 from sim.workload.graph import CollectiveKind
 

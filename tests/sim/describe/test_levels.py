@@ -10,9 +10,9 @@ from sim.collectives.program import Source
 from sim.describe.build import build
 from sim.describe.levels import ANY, MEANINGS
 from sim.describe.reader import ConfigError
-from sim.describe.rings import engine_ring
 from sim.describe.sections import LEVELS
 from sim.describe.system import SECTIONS, parse
+from sim.engines.run import engine_ring
 from sim.workload.graph import CollectiveKind
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/levels.md"

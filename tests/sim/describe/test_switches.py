@@ -14,8 +14,8 @@ from sim.cycles.switch.hosts import COMMAND_CYCLES, SwitchHosts
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
-from sim.describe.rings import engine_ring
 from sim.describe.system import parse
+from sim.engines.run import engine_ring
 from sim.run import run
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/in_switch_cycles.toml"

@@ -17,8 +17,9 @@ from sim.describe.sections import (
     TopologySection,
 )
 from sim.describe.topologies import TOPOLOGIES
+from sim.endpoint.ace import AceEndpoint
 from sim.endpoint.background import Background
-from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Bus, IdealEndpoint, Npu
+from sim.endpoint.kinds import KINDS, BaselineEndpoint, Bus, IdealEndpoint, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from sim.collectives.plan import AlgorithmChoice
+from sim.endpoint.ace import AceEndpoint
 from sim.endpoint.kinds import KINDS as ALL_KINDS
-from sim.endpoint.kinds import AceEndpoint, BaselineEndpoint, Bus, Npu, endpoint
+from sim.endpoint.kinds import BaselineEndpoint, Bus, Npu, endpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.limits.network import call_bound

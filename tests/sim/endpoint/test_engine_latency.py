@@ -5,7 +5,7 @@ import pytest
 
 from hw.ace.config import preset
 from sim.cycles.ring import RingSettings
-from sim.endpoint.kinds import AceEndpoint
+from sim.endpoint.ace import AceEndpoint
 from sim.rtl.ace_ring import AceRing
 
 CONFIG = preset("duo")

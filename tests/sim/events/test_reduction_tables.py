@@ -16,7 +16,7 @@ from sim.cycles.script import POLL_CYCLES
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import Surroundings, SwitchModel
 from sim.describe.reader import ConfigError
-from sim.endpoint.hardware import behind_others
+from sim.endpoint.switch_hardware import behind_others
 from sim.endpoint.switch_system import held_by
 from sim.events import check, simulate
 from sim.events.kernel import constants, relays, tables

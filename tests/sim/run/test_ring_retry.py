@@ -8,8 +8,8 @@ import pytest
 from foldwire.cli import main
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
-from sim.describe.rings import engine_ring
 from sim.describe.system import describe
+from sim.engines.run import engine_ring
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.job import plan_job
 from sim.rtl.nic_ring import NicRing

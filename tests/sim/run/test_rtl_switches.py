@@ -11,8 +11,8 @@ import pytest
 from foldwire.cli import main
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
-from sim.describe.rings import engine_ring
 from sim.describe.system import describe
+from sim.engines.run import engine_ring
 from sim.rtl import run as engines
 from sim.rtl import switch_exchange, switch_sums
 from sim.rtl.exchange import PayloadError

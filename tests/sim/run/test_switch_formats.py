@@ -12,8 +12,8 @@ from hw.bfp.format import preset as block_format
 from hw.switch.packet import Format
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
-from sim.describe.rings import engine_ring
 from sim.describe.system import describe
+from sim.engines.run import engine_ring
 from sim.rtl import switch_sums
 from sim.rtl.job import plan_job
 from sim.rtl.ring import Request

@@ -9,8 +9,8 @@ import pytest
 from foldwire.cli import main
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
-from sim.describe.rings import engine_ring
 from sim.describe.system import describe
+from sim.engines.run import engine_ring
 from sim.rtl.job import plan_job
 from sim.rtl.run import draw_inputs, run_engines
 from sim.rtl.specs import PacketFault

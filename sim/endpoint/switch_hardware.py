@@ -1,209 +1,30 @@
-"""Event endpoints of the engines that exist as hardware, from the hardware's own configuration.
-
-One function per engine, so that a preset means the same in an event simulation, in a cycle model
-and in RTL.
-"""
+"""The event endpoint of switches that reduce, from the configuration of the hardware."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
-from hw.ace.config import AceConfig
-from hw.link.packet import FLIT_BYTES
-from hw.smartnic.config import SmartNicConfig
 from hw.switch.packet import REOPENING_CYCLES, STOPPED_CYCLES
-from sim.endpoint.ace_ring import AceRing
 from sim.endpoint.endpoint import Stage, Tables
 from sim.endpoint.in_switch import FirstTurn, InSwitchEndpoint, SwitchTimes
-from sim.endpoint.kinds import AceEndpoint, Bus, Npu
 from sim.endpoint.latencies import EventLatencies
-from sim.endpoint.nic_ring import NicRing, nic_link_share
-from sim.endpoint.smartnic import SmartNicEndpoint
+from sim.endpoint.memory_times import MemoryTimes
 from sim.endpoint.switch_system import SWITCH_CYCLES, SwitchSystem
 from sim.network.dimension import Dimension, DimensionKind
-from sim.units import seconds_to_cycles
 
 __all__ = [
-    "MemoryTimes",
-    "ace_endpoint",
-    "ace_wire_share",
     "behind_others",
     "longest_wait_cycles",
-    "nic_dimension",
-    "nic_endpoint",
     "oldest_first",
     "switch_dimension",
     "switch_endpoint",
 ]
 
-
 DETOUR_CYCLES = 47
 """From a partial's table to a home endpoint and back as a result, beside links and flits."""
 LOAD_CYCLES = 5
 """From a load's endpoint to where it finds an entry; taken off the barrier before it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryTimes:
-    """Latency of the memory behind an engine, in cycles of the engine.
-
-    The defaults are those of the engines' rings: memory on the same package as ACE, host memory
-    behind a bus for the NIC.
-    """
-
-    read_cycles: int = 50
-    write_cycles: int = 4
-
-    @classmethod
-    def of(
-        cls,
-        read_s: float | None,
-        write_s: float | None,
-        *,
-        clock_hz: float,
-        default: "MemoryTimes",
-    ) -> "MemoryTimes":
-        """From latencies in seconds; None for the default."""
-        return cls(
-            read_cycles=(
-                default.read_cycles if read_s is None else seconds_to_cycles(read_s, clock_hz)
-            ),
-            write_cycles=(
-                default.write_cycles if write_s is None else seconds_to_cycles(write_s, clock_hz)
-            ),
-        )
-
-
-def ace_endpoint(
-    config: AceConfig, *, npu: Npu, memory: MemoryTimes, base: AceEndpoint
-) -> AceEndpoint:
-    """*base* with everything that the engine's configuration fixes.
-
-    The memory ports set the bandwidth of the DMA, with no other bus between them and the SRAM; a
-    packet is the unit of forwarding, and the latencies of memory come on top of those of the
-    engine's blocks.
-    """
-    bus = config.memory_ports * config.bus_bytes * npu.clock_hz
-    return replace(
-        base,
-        npu=npu,
-        memory_bytes_per_s=bus,
-        bus=Bus(bytes_per_s=math.inf),
-        sram_bytes=config.sram_bytes,
-        sram_accesses=config.banks * (2 if config.bank_ports == "1r1w" else 1),
-        bus_bytes=config.bus_bytes,
-        fsms=config.fsms,
-        contexts=config.contexts,
-        alus=config.alus,
-        lanes=config.lanes,
-        message_bytes=float(config.packet_bytes),
-        read_latency_s=memory.read_cycles / npu.clock_hz,
-        store_cycles=base.store_cycles + memory.write_cycles,
-        partition="even",
-    )
-
-
-def ace_on_ring(
-    endpoint: AceEndpoint,
-    config: AceConfig,
-    dim: Dimension,
-    *,
-    memory: MemoryTimes,
-    latencies: EventLatencies | None = None,
-) -> AceEndpoint:
-    """*endpoint*, on a ring of one dimension."""
-    ring = AceRing(
-        config=config,
-        nodes=dim.size,
-        clock_hz=endpoint.npu.clock_hz,
-        read_cycles=memory.read_cycles,
-        write_cycles=memory.write_cycles,
-        hop_s=dim.hop_s,
-        packet_s=config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s,
-        latencies=EventLatencies.stored() if latencies is None else latencies,
-    )
-    return replace(endpoint, ring=ring)
-
-
-def ace_after_ready(endpoint: AceEndpoint, dimensions: Sequence[Dimension]) -> AceEndpoint:
-    """*endpoint* whose chunks begin when their data are read and the next node has sent READY."""
-    ready = EventLatencies.stored().ace_ready
-    ready_s = ready / endpoint.npu.clock_hz + max(dim.hop_s for dim in dimensions)
-    return replace(endpoint, read_latency_s=max(endpoint.read_latency_s, ready_s))
-
-
-def ace_wire_share(config: AceConfig) -> float:
-    """Payload over everything on a link: full packets and their headers."""
-    return config.packet_bytes / (config.packet_bytes + FLIT_BYTES)
-
-
-def ace_link_share(config: AceConfig, dim: Dimension, *, clock_hz: float) -> float:
-    """Payload over the capacity of a link: headers and waiting for credits take the rest.
-
-    A sender has as many packets in flight as the receive buffer has places, each for a round trip
-    and the cycles in which the receiver handles it.
-    """
-    packet_s = config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s
-    round_trip_s = 2 * dim.hop_s + EventLatencies.stored().ace_credit / clock_hz
-    under_way = min(1.0, config.rx_packets * packet_s / (round_trip_s + packet_s))
-    return ace_wire_share(config) * under_way
-
-
-def nic_endpoint(
-    config: SmartNicConfig,
-    dimensions: Sequence[Dimension],
-    *,
-    clock_hz: float,
-    memory: MemoryTimes,
-    compress: bool,
-    base: SmartNicEndpoint,
-    latencies: EventLatencies | None = None,
-) -> SmartNicEndpoint:
-    """*base* with everything that the NIC's configuration fixes; in a single dimension as a ring of
-    its engines."""
-    known = EventLatencies.stored() if latencies is None else latencies
-    ring = None
-    if len(dimensions) == 1:
-        ring = NicRing(
-            config=config,
-            nodes=dimensions[0].size,
-            clock_hz=clock_hz,
-            compress=compress,
-            read_cycles=memory.read_cycles,
-            write_cycles=memory.write_cycles,
-            hop_s=dimensions[0].hop_s,
-            frame_s=_frame_s(config, dimensions[0], compress=compress),
-            latencies=known,
-        )
-    return replace(
-        base,
-        lanes=config.engines * config.lanes,
-        clock_hz=clock_hz,
-        host_bytes_per_s=config.engines * config.bus_bytes * clock_hz,
-        codec=config.codec if compress else "none",
-        host_latency_s=memory.read_cycles / clock_hz,
-        hop_cycles=known.nic_sum + config.alu_stages + (known.nic_codec if compress else 0),
-        ring=ring,
-    )
-
-
-def _frame_s(config: SmartNicConfig, dim: Dimension, *, compress: bool) -> float:
-    """A full frame's time on an engine's link."""
-    beats = config.compressed_frame_beats if compress else config.frame_beats
-    size = beats * config.bus_bytes / nic_link_share(config, compress=compress)
-    return size * config.engines / dim.bandwidth_bytes_per_s
-
-
-def nic_dimension(config: SmartNicConfig, dim: Dimension, *, compress: bool) -> Dimension:
-    """A dimension as events see it: the ports of each engine are links of their own."""
-    return replace(
-        dim,
-        lanes=config.engines,
-        bandwidth_bytes_per_s=dim.bandwidth_bytes_per_s / config.engines,
-        efficiency=nic_link_share(config, compress=compress),
-    )
 
 
 def switch_endpoint(
@@ -453,18 +274,3 @@ def _regions(dim: Dimension) -> int:
         return 1
     links = dim.trunk_payload_bytes_per_s / dim.payload_bytes_per_s
     return min(dim.group, max(1, round(links)))
-
-
-def host_s(kind: str, clock_hz: float) -> float:
-    """Seconds that a host takes for a collective of an engine in several dimensions."""
-    known = EventLatencies.stored()
-    return {"ace": known.ace_start, "smartnic": known.nic_host}[kind] / clock_hz
-
-
-def engine_defaults(kind: str) -> tuple[str, MemoryTimes, Any]:
-    """Default preset, memory and event endpoint of an engine."""
-    if kind == "ace":
-        return "ring", MemoryTimes(), AceEndpoint()
-    if kind == "in_switch":
-        return "16-port", MemoryTimes(), InSwitchEndpoint()
-    return "100g", MemoryTimes(read_cycles=50, write_cycles=10), SmartNicEndpoint()

@@ -23,13 +23,9 @@ from sim.describe.levels import meaningless, refused_at
 from sim.describe.reader import TomlReader
 from sim.describe.sections import EngineSection, MemorySection
 from sim.endpoint.background import Background
-from sim.endpoint.hardware import (
-    MemoryTimes,
-    engine_defaults,
-    longest_wait_cycles,
-    switch_endpoint,
-)
 from sim.endpoint.in_switch import InSwitchEndpoint
+from sim.endpoint.memory_times import MemoryTimes
+from sim.endpoint.switch_hardware import longest_wait_cycles, switch_endpoint
 from sim.endpoint.switch_system import FORMATS, SwitchSystem
 from sim.fields import FieldError, not_one_of
 from sim.network.dimension import Dimension, DimensionKind
@@ -45,9 +41,10 @@ __all__ = [
     "read_switches",
     "require_switches",
     "switch_settings",
+    "systems",
 ]
 
-DEFAULT_PRESET = "16-port"
+DEFAULT_PRESET, DEFAULT_ENDPOINT = "16-port", "1-link"
 DEFAULT_FORMAT = "fp32"
 TIMEOUT_CYCLES = 4000
 MOST_RTL_ENDPOINTS, MOST_RTL_SWITCHES = 8, 4
@@ -226,20 +223,12 @@ def _endpoint(
 ) -> SwitchDmaConfig:
     """The endpoint's configuration; parameters that the switches share follow from them."""
     stated = "preset" in own
-    preset = _preset(reader, "endpoint", own, ENDPOINTS, "1-link")
+    preset = _preset(reader, "endpoint", own, ENDPOINTS, DEFAULT_ENDPOINT)
     base = ENDPOINTS[preset]
     given = {key: own[key] for key in own if key in _names(SwitchDmaConfig)}
-    derived = {
-        "payload_flits": switch.payload_flits,
-        "alu_stages": switch.alu_stages,
-        "buffer_packets": switch.credits,
-        "credits": switch.buffer_packets,
-        "endpoints": switch.endpoints,
-        "multicast_partials": switch.multicast_partials,
-        **({} if stated else {"links": planes}),
-    }
+    derived = _shared(switch) | ({} if stated else {"links": planes})
     base = replace(base, **_built_for(format))
-    made = reader.vary(replace(base, **derived), "endpoint", given)  # type: ignore[arg-type]
+    made: SwitchDmaConfig = reader.vary(replace(base, **derived), "endpoint", given)
     _check_built(reader, "endpoint", made, format)
     if made.links != planes:
         key = "links" if "links" in given else "preset"
@@ -255,6 +244,33 @@ def _endpoint(
             bound = f"{word.get(name, 'at least')} {_toml(wanted)}".strip()
             what = f"must be {bound}, as the switches have it, not {_toml(found)}"
             raise reader.error("endpoint", name, what)
+    return made
+
+
+def _shared(switch: SwitchConfig) -> dict[str, Any]:
+    """Parameters of endpoints that follow from those of the switches."""
+    return {
+        "payload_flits": switch.payload_flits,
+        "alu_stages": switch.alu_stages,
+        "buffer_packets": switch.credits,
+        "credits": switch.buffer_packets,
+        "endpoints": switch.endpoints,
+        "multicast_partials": switch.multicast_partials,
+    }
+
+
+def systems() -> dict[str, SwitchSystem]:
+    """Each preset of the switch, with endpoints of one link that fit it; they push."""
+    made = {}
+    for name, switch in SWITCHES.items():
+        base = ENDPOINTS[name if name in ENDPOINTS else DEFAULT_ENDPOINT]
+        made[name] = SwitchSystem(
+            switch=switch,
+            dma=replace(base, links=1, **_shared(switch)),
+            mode=MODES[0],
+            clock_hz=SwitchSection().clock_hz,
+            timeout_cycles=min(TIMEOUT_CYCLES, (1 << switch.timeout_bits) - 1),
+        )
     return made
 
 
@@ -284,9 +300,8 @@ def _event_endpoint(
 
 def memory_times(memory: MemorySection, clock_hz: float) -> MemoryTimes:
     """Latencies of the memory of an endpoint."""
-    _, default, _ = engine_defaults("in_switch")
     return MemoryTimes.of(
-        memory.read_latency_s, memory.write_latency_s, clock_hz=clock_hz, default=default
+        memory.read_latency_s, memory.write_latency_s, clock_hz=clock_hz, default=MemoryTimes()
     )
 
 

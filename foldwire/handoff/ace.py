@@ -1,0 +1,131 @@
+"""Hand-off of ACE: how software drives it, and a bench of two engines on a ring."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from amaranth.hdl import Shape
+
+from foldwire.catalog import Design
+from foldwire.handoff.pair import Pair, pair_bench, pair_set_up
+from foldwire.handoff.part import Handoff, HandoffBench
+from foldwire.handoff.sections import table
+from foldwire.handoff.words import PATIENCE
+from hw.ace.config import AceConfig
+from hw.ace.isa import INSTRUCTION_FIELDS, PROGRAM_ENTRY_FIELDS, Opcode
+from hw.ace.registers import CAUSES, INTERRUPTS
+from hw.common.register_map import RegisterMap
+from hw.fp.ops import ReduceOp
+from sim.collectives.fsm_program import PROGRAM_ENTRY
+from sim.cycles.ace.model import partition_of
+from sim.cycles.ring import RingSettings
+from sim.rtl import ace_writes
+from sim.rtl.ace_writes import Write
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["HANDOFF", "PAIR"]
+
+_RECIPES = """\
+## Recipe: wait for the end of a collective
+
+Wait for `irq`, or read `interrupt` until `interrupt.done` or `interrupt.failed` is set; write the
+bits back to clear them. Then read `completion` until `completion.valid` is 0: each read with
+`completion.valid` set is the record of one command (`completion.collective`); write
+`completion_taken` to go on to the next. The result is valid if every field between
+`completion.valid` and `completion.collective` is 0.
+
+## Recipe: abort and recover
+
+After `completion.disagreement` or `completion.lost`, or when `interrupt.stalled` tells that a
+collective stands still, or to give up what runs:
+
+1. on every node, write `control` with `control.abort` set and the same new `control.epoch`, other
+   than `status.epoch` is now;
+2. on every node, read `status` until `status.idle` is set and `status.aborting` is not;
+3. take all records of `completion` and clear `interrupt`;
+4. start anew. Programs, `node` and the other settings are as they were.
+
+A node that was reset alone is set up again and joins by the same steps on all nodes. To notice a
+node that never starts, `watchdog.cycles` must be more cycles than a healthy collective is ever
+still.
+"""
+
+
+class _Pair(Pair):
+    def links(self, config: AceConfig) -> list[tuple[str, str]]:
+        return [("link_0", "link_1"), ("link_1", "link_0")]
+
+    def memory_ports(self, config: AceConfig) -> int:
+        return config.memory_ports
+
+    def set_up(
+        self, config: AceConfig, registers: RegisterMap, rank: int, *, nodes: int,
+        memory_bytes: int,
+    ) -> Iterator[Write]:
+        return ace_writes.set_up_writes(
+            registers, config, rank=rank, nodes=nodes, queues=config.fsms,
+            memory_bytes=memory_bytes, watchdog_cycles=PATIENCE,
+        )
+
+    def start(
+        self, config: AceConfig, registers: RegisterMap, op: ReduceOp, elements: int, *,
+        name: int, source: int, destination: int, nodes: int,
+    ) -> Iterator[Write]:
+        part = partition_of(config, RingSettings(nodes=nodes), elements, block=None)
+        return ace_writes.start_writes(
+            registers, CollectiveKind.ALL_REDUCE, part, name=name, source=source,
+            destination=destination, op=op,
+        )
+
+
+PAIR = _Pair()
+
+
+def _config(design: Design) -> AceConfig:
+    values: dict[str, Any] = design.parameters
+    return AceConfig(**values)
+
+
+def _bench(design: Design, manifest: Mapping[str, Any]) -> HandoffBench | None:
+    """None for an engine without a second link to join."""
+    config = _config(design)
+    return None if config.ports < 2 else pair_bench(design, config, PAIR, manifest)
+
+
+def _set_up(design: Design) -> list[str]:
+    config = _config(design)
+    set_up, start = pair_set_up(design, None if config.ports < 2 else config, PAIR)
+    return [set_up, _program_format(), start]
+
+
+def _more(design: Design) -> list[str]:
+    return [table("Why a result is not valid", ("field of `completion`", ""), CAUSES.items())]
+
+
+def _program_format() -> str:
+    def rows(fields: Mapping[str, tuple[Any, str]]) -> list[str]:
+        lines, lsb = ["| bits | field | |", "|---|---|---|"], 0
+        for name, (shape, doc) in fields.items():
+            width = Shape.cast(shape).width
+            lines.append(f"| {lsb + width - 1}:{lsb} | `{name}` | {doc} |")
+            lsb += width
+        return lines
+
+    codes = [f"| `{code.value:#06b}` | `{code.name}` |" for code in Opcode]
+    places = [f"| {place} | {kind.value} |" for kind, place in PROGRAM_ENTRY.items()]
+    return "\n".join([
+        "## Programs", "",
+        ("Each FSM has a program store of 64-bit words, written through `program_address`, "
+        "`program_low` and `program_high`. Its first words are the table of programs, one word "
+        "each; `command.program` is an index into it. The programs that set-up writes above are"),
+        "", "| entry | collective |", "|---|---|", *places, "",
+        "A word of the table:", "", *rows(PROGRAM_ENTRY_FIELDS), "",
+        ("An instruction. Those that start by themselves (`SEND`) come first and are executed in "
+        "order up to `END`; the others are executed for the packet that names them."), "",
+        *rows(INSTRUCTION_FIELDS), "", "| code | `op` |", "|---|---|", *codes, "",
+        "Bit 0 of a code reduces, bit 1 stores, bit 2 sends, bit 3 waits for a packet.",
+    ])
+
+
+HANDOFF = Handoff(
+    bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up, more=_more
+)

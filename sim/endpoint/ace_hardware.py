@@ -1,0 +1,91 @@
+"""The event endpoint of ACE, from the configuration of the hardware."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hw.ace.config import AceConfig
+from hw.link.packet import FLIT_BYTES
+from sim.endpoint.ace import AceEndpoint
+from sim.endpoint.ace_ring import AceRing
+from sim.endpoint.kinds import Bus, Npu
+from sim.endpoint.latencies import EventLatencies
+from sim.endpoint.memory_times import MemoryTimes
+from sim.network.dimension import Dimension
+
+__all__ = ["ace_after_ready", "ace_endpoint", "ace_link_share", "ace_on_ring", "ace_wire_share"]
+
+
+def ace_endpoint(
+    config: AceConfig, *, npu: Npu, memory: MemoryTimes, base: AceEndpoint
+) -> AceEndpoint:
+    """*base* with everything that the engine's configuration fixes.
+
+    The memory ports set the bandwidth of the DMA, with no other bus between them and the SRAM; a
+    packet is the unit of forwarding, and the latencies of memory come on top of those of the
+    engine's blocks.
+    """
+    bus = config.memory_ports * config.bus_bytes * npu.clock_hz
+    return replace(
+        base,
+        npu=npu,
+        memory_bytes_per_s=bus,
+        bus=Bus(bytes_per_s=math.inf),
+        sram_bytes=config.sram_bytes,
+        sram_accesses=config.banks * (2 if config.bank_ports == "1r1w" else 1),
+        bus_bytes=config.bus_bytes,
+        fsms=config.fsms,
+        contexts=config.contexts,
+        alus=config.alus,
+        lanes=config.lanes,
+        message_bytes=float(config.packet_bytes),
+        read_latency_s=memory.read_cycles / npu.clock_hz,
+        store_cycles=base.store_cycles + memory.write_cycles,
+        partition="even",
+    )
+
+
+def ace_on_ring(
+    endpoint: AceEndpoint,
+    config: AceConfig,
+    dim: Dimension,
+    *,
+    memory: MemoryTimes,
+    latencies: EventLatencies | None = None,
+) -> AceEndpoint:
+    """*endpoint*, on a ring of one dimension."""
+    ring = AceRing(
+        config=config,
+        nodes=dim.size,
+        clock_hz=endpoint.npu.clock_hz,
+        read_cycles=memory.read_cycles,
+        write_cycles=memory.write_cycles,
+        hop_s=dim.hop_s,
+        packet_s=config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s,
+        latencies=EventLatencies.stored() if latencies is None else latencies,
+    )
+    return replace(endpoint, ring=ring)
+
+
+def ace_after_ready(endpoint: AceEndpoint, dimensions: Sequence[Dimension]) -> AceEndpoint:
+    """*endpoint* whose chunks begin when their data are read and the next node has sent READY."""
+    ready = EventLatencies.stored().ace_ready
+    ready_s = ready / endpoint.npu.clock_hz + max(dim.hop_s for dim in dimensions)
+    return replace(endpoint, read_latency_s=max(endpoint.read_latency_s, ready_s))
+
+
+def ace_wire_share(config: AceConfig) -> float:
+    """Payload over everything on a link: full packets and their headers."""
+    return config.packet_bytes / (config.packet_bytes + FLIT_BYTES)
+
+
+def ace_link_share(config: AceConfig, dim: Dimension, *, clock_hz: float) -> float:
+    """Payload over the capacity of a link: headers and waiting for credits take the rest.
+
+    A sender has as many packets in flight as the receive buffer has places, each for a round trip
+    and the cycles in which the receiver handles it.
+    """
+    packet_s = config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s
+    round_trip_s = 2 * dim.hop_s + EventLatencies.stored().ace_credit / clock_hz
+    under_way = min(1.0, config.rx_packets * packet_s / (round_trip_s + packet_s))
+    return ace_wire_share(config) * under_way

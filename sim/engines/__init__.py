@@ -1,0 +1,1 @@
+"""Engines that exist as hardware: a record of each, which everything that is shared asks."""

@@ -1,0 +1,138 @@
+"""ACE: the endpoint engine whose programs are rings, with an SRAM and FSMs of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sim.collectives.plan import AlgorithmChoice
+from sim.describe.sections import Description, EngineSection, MemorySection
+from sim.endpoint.ace import AceEndpoint, ace_v1
+from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.kinds import Npu
+from sim.endpoint.memory_times import MemoryTimes
+from sim.engines.engine import Blueprint, StatedEngine
+from sim.engines.ring_record import Keys, RingRecord
+from sim.engines.wires import refused
+from sim.events.scheduler import Scheduler
+from sim.network.dimension import Dimension
+
+if TYPE_CHECKING:
+    from sim.rtl.engines import EngineKind
+
+__all__ = ["ENGINE", "AceRecord"]
+
+
+class AceRecord(RingRecord):
+    name = "ace"
+    events: ClassVar[Mapping[str, Endpoint]] = {"ace": AceEndpoint()}
+    published: ClassVar[Mapping[str, Endpoint]] = {"ace_v1": ace_v1()}
+    preset = "ring"
+    own_keys = ("npu",)
+    computes = True
+
+    @cached_property
+    def blueprints(self) -> Mapping[str, Blueprint]:
+        from hw.ace.config import PRESETS, AceConfig
+        from hw.ace.engine import AceEngine
+        from hw.ace.registers import register_map
+
+        return {
+            "ace": Blueprint(
+                summary="accelerator collectives engine",
+                config=AceConfig, presets=PRESETS, component=AceEngine,
+                registers=register_map, handoff="foldwire.handoff.ace",
+            )
+        }
+
+    @cached_property
+    def kind(self) -> "EngineKind":
+        from sim.cycles.ace.model import EngineModel
+        from sim.rtl.ace_exchange import AceExchange
+        from sim.rtl.ace_ring import AceRing
+        from sim.rtl.engines import EngineKind
+
+        return EngineKind(
+            rules=AceRing, model=EngineModel, driver=AceRing, exchange=AceExchange
+        )
+
+    def read_keys(self, stated: StatedEngine, extra: dict[str, Any]) -> Keys:
+        npu: Npu = stated.reader.vary(Npu(), "endpoint.npu", extra.pop("npu", {}))
+        compress = stated.reader.convert("endpoint", "compress", extra.pop("compress", False), bool)
+        return Keys(clock_hz=npu.clock_hz, compress=compress, more={"npu": npu})
+
+    def event_endpoint(
+        self, section: EngineSection, keys: Keys, memory: MemoryTimes,
+        dimensions: Sequence[Dimension],
+    ) -> AceEndpoint:
+        from sim.endpoint.ace_hardware import ace_endpoint, ace_on_ring
+
+        made = ace_endpoint(
+            section.config, npu=keys.more["npu"], memory=memory, base=AceEndpoint()
+        )
+        if len(dimensions) == 1:
+            made = ace_on_ring(made, section.config, dimensions[0], memory=memory)
+        return made
+
+    def dimensions(
+        self, section: EngineSection, dimensions: tuple[Dimension, ...], memory: MemorySection,
+        *, level: str,
+    ) -> tuple[Dimension, ...]:
+        from sim.endpoint.ace_hardware import ace_link_share, ace_wire_share
+
+        if level != "events" or len(dimensions) == 1:  # credits are a resource there
+            share = ace_wire_share(section.config)
+            return tuple(replace(each, efficiency=share) for each in dimensions)
+        return tuple(
+            replace(
+                each, efficiency=ace_link_share(section.config, each, clock_hz=section.clock_hz)
+            )
+            for each in dimensions
+        )
+
+    def on_network(self, endpoint: Endpoint, dimensions: Sequence[Dimension]) -> Endpoint:
+        from sim.endpoint.ace_hardware import ace_after_ready
+
+        assert isinstance(endpoint, AceEndpoint)
+        return ace_after_ready(endpoint, dimensions)
+
+    def algorithm(self, section: EngineSection, dimensions: int) -> AlgorithmChoice:
+        """In one dimension a single phase, in both directions with more than one FSM."""
+        if dimensions > 1:
+            return AlgorithmChoice()
+        return AlgorithmChoice(style="baseline", rings=1 if section.config.fsms == 1 else None)
+
+    def scheduler(
+        self, section: EngineSection, dimensions: Sequence[Dimension], shards: int
+    ) -> Scheduler:
+        """A chunk, all shards of it, fills a slot; contexts bound how many are live."""
+        return Scheduler(
+            policy="fifo",
+            chunk_bytes=max(1.0, 4.0 * section.config.slot_elements / shards),
+            concurrency=None,
+        )
+
+    def host_s(self, clock_hz: float, dimensions: int) -> float:
+        from sim.endpoint.latencies import EventLatencies
+
+        return EventLatencies.stored().ace_start / clock_hz if dimensions > 1 else 0.0
+
+    def most_nodes(self, config: Any) -> int:
+        return int(config.max_nodes)
+
+    def check_torus(self, description: Description, section: EngineSection) -> None:
+        """A ring goes through a torus whose nodes collectives see as one dimension."""
+        dimensions = description.dimensions
+        if not description.topology.one_dimension:
+            raise self._several(description, ", or be a torus with one_dimension = true")
+        if any(each != replace(dimensions[0], size=each.size) for each in dimensions):
+            raise refused(description, "topology", "must have dimensions with links alike")
+        if section.config.ports < 2 * len(dimensions):
+            what = (
+                f"must be at least {2 * len(dimensions)}, two for each of the {len(dimensions)} "
+                f"dimensions of the torus, not {section.config.ports}"
+            )
+            raise refused(description, "endpoint", what, "ports")
+
+
+ENGINE = AceRecord()

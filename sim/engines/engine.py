@@ -1,0 +1,307 @@
+"""The record of an engine: all that shared code asks of one.
+
+A record answers for configurations and components, for keys of a description and what follows from
+them, for event endpoints, and for how the engine is run as cycle models and as RTL. Modules of
+records are light: hardware and models are imported where they are asked for.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sim.collectives.plan import AlgorithmChoice
+from sim.describe.build import System
+from sim.describe.reader import TomlReader
+from sim.describe.sections import Description, EngineSection, MemorySection
+from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.kinds import KINDS
+from sim.endpoint.memory_times import MemoryTimes
+from sim.engines import registry
+from sim.events.scheduler import Scheduler
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+
+if TYPE_CHECKING:
+    from amaranth.lib import wiring
+
+    from hw.common.register_map import RegisterMap
+    from sim.cycles.ring import RingSettings
+    from sim.rtl.engines import EngineKind
+
+__all__ = [
+    "Blueprint",
+    "EngineRecord",
+    "EngineRing",
+    "StatedEngine",
+    "engine_named",
+    "engine_of",
+    "register",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blueprint:
+    """A component of an engine that can be emitted.
+
+    Parameters
+    ----------
+    summary : str
+        A line for lists.
+    config : type
+        Dataclass of its parameters.
+    presets : mapping
+        Name -> configuration; the smallest comes first.
+    component, registers : callable
+        Take a configuration.
+    handoff : str
+        Module that knows what is handed over with its Verilog; its ``HANDOFF`` is a
+        :class:`foldwire.handoff.part.Handoff`.
+    """
+
+    summary: str
+    config: type
+    presets: Mapping[str, Any]
+    component: "Callable[[Any], wiring.Component]"
+    registers: "Callable[[Any], RegisterMap]"
+    handoff: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedEngine:
+    """An endpoint that is hardware, as a description states it.
+
+    Parameters
+    ----------
+    kind, level : str
+    own : dict
+        ``[endpoint]`` without kind, level and levels of single nodes. Readers take from it.
+    switch : dict
+        ``[switch]`` without level, mode and levels of single switches.
+    """
+
+    reader: TomlReader
+    kind: str
+    level: str
+    own: dict[str, Any]
+    switch: dict[str, Any]
+    memory: MemorySection
+    dimensions: Sequence[Dimension]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRing:
+    """A ring of engines, or endpoints at switches, and at which level each rank runs.
+
+    ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches, whose
+    ``levels`` are behind those of ranks. ``nodes`` has the node of each rank. ``crossed``: by rank
+    and port, the links of the network that are crossed; None: those of a ring. ``options`` are the
+    links and ports of the topology in which an RTL ring lies, where that is not a ring itself.
+    """
+
+    engine: EngineSection
+    config: Any
+    settings: "RingSettings"
+    levels: tuple[str, ...]
+    nodes: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    crossed: Callable[[int, int], Sequence[int]] | None = None
+
+
+class EngineRecord(ABC):
+    """What the rest of Foldwire asks of an engine.
+
+    Attributes
+    ----------
+    name : str
+        In descriptions, in manifests and at the door.
+    events : mapping
+        Kinds of ``[endpoint]`` that are this hardware -> event endpoint where no preset is stated.
+    published : mapping
+        Further kinds, which are event endpoints alone.
+    set_by_hardware : str
+        Field of the event endpoint that only a preset sets.
+    memory : MemoryTimes
+        Behind the engine, where a description states none.
+    takes_switch : bool
+        ``[switch]`` describes a part of it.
+    network_reduces : bool
+        The network adds up, so that its bounds are other ones.
+    computes : bool
+        Its hosts carry out computations at levels ``cycles`` and ``rtl``, and may wait for single
+        collectives; those of other engines pass computations over.
+    """
+
+    name: ClassVar[str]
+    events: ClassVar[Mapping[str, Endpoint]]
+    published: ClassVar[Mapping[str, Endpoint]] = {}
+    set_by_hardware: ClassVar[str] = "ring"
+    memory: ClassVar[MemoryTimes] = MemoryTimes()
+    takes_switch: ClassVar[bool] = False
+    network_reduces: ClassVar[bool] = False
+    computes: ClassVar[bool] = False
+
+    # ---- Hardware.
+
+    @property
+    @abstractmethod
+    def blueprints(self) -> Mapping[str, Blueprint]:
+        """Name of a design -> what it is; the first is the one of the engine's own name, if any."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> "EngineKind":
+        """How it runs, as cycle models and as RTL."""
+
+    @property
+    def presets(self) -> Mapping[str, Any]:
+        """Name -> configuration, as :meth:`component` and the levels take it."""
+        return next(iter(self.blueprints.values())).presets
+
+    def group(self, config: Any, nodes: int) -> Any:
+        """What runs of *nodes* of them take in place of a configuration."""
+        return config
+
+    def in_format(self, config: Any, format: str) -> Any:
+        """A configuration whose data travel in *format*.
+
+        Raises
+        ------
+        ValueError
+            There is none.
+        """
+        raise ValueError(f"format must be None for {self.name}, not {format!r}")
+
+    # ---- Descriptions.
+
+    def is_hardware(self, stated: StatedEngine, *, levels_of_switches: bool) -> bool:
+        """True if a description means the hardware, and not just an event endpoint."""
+        return stated.level != "events" or "preset" in stated.own
+
+    @abstractmethod
+    def read(self, stated: StatedEngine) -> tuple[Endpoint, EngineSection]:
+        """The event endpoint and the hardware.
+
+        Raises
+        ------
+        ConfigError
+        """
+
+    def dimensions(
+        self, section: EngineSection, dimensions: tuple[Dimension, ...], memory: MemorySection,
+        *, level: str,
+    ) -> tuple[Dimension, ...]:
+        """The dimensions with the share of payload that packets of the hardware leave; events know
+        of no credits, so there those are part of it."""
+        return dimensions
+
+    @property
+    def sets_efficiency(self) -> str:
+        """The key that decides on the packet format."""
+        return "endpoint.preset"
+
+    def without_hardware(
+        self, reader: TomlReader, endpoint: Endpoint, dimensions: tuple[Dimension, ...]
+    ) -> tuple[tuple[Dimension, ...], str]:
+        """The dimensions of an event endpoint alone, and which key decides on their share of
+        payload; empty for none."""
+        return dimensions, ""
+
+    def on_network(self, endpoint: Endpoint, dimensions: Sequence[Dimension]) -> Endpoint:
+        """The event endpoint, once the dimensions are final."""
+        return endpoint
+
+    def algorithm(self, section: EngineSection, dimensions: int) -> AlgorithmChoice:
+        """Algorithm of collectives where a description states none."""
+        return AlgorithmChoice()
+
+    @abstractmethod
+    def scheduler(
+        self, section: EngineSection, dimensions: Sequence[Dimension], shards: int
+    ) -> Scheduler:
+        """Chunks as the engine cuts them, in the order of its commands; a collective starts from
+        one of *shards*."""
+
+    # ---- Runs.
+
+    @abstractmethod
+    def ring(
+        self, description: Description, section: EngineSection, system: System
+    ) -> EngineRing:
+        """What runs at levels ``cycles`` and ``rtl``.
+
+        Raises
+        ------
+        ConfigError
+            The engine cannot be run on such a system.
+        """
+
+    def most_cycles(self, network: Network) -> int:
+        """Cycles that a run may take."""
+        from sim.cycles.ring import MOST_CYCLES
+
+        return MOST_CYCLES
+
+    def check_links(  # noqa: B027 - most engines take all links
+        self, description: Description, section: EngineSection, network: Network
+    ) -> None:
+        """Refuse links that a cycle model cannot have.
+
+        Raises
+        ------
+        ConfigError
+        """
+
+    def check_events(  # noqa: B027 - most engines can be built for all
+        self, description: Description, section: EngineSection, network: Network
+    ) -> None:
+        """Refuse, at level ``events``, what cannot be built.
+
+        Raises
+        ------
+        ConfigError
+        """
+
+    def host_s(self, clock_hz: float, dimensions: int) -> float:
+        """Seconds that the host takes for a collective, where the event endpoint has none of it."""
+        return 0.0
+
+    def notes(self, description: Description, section: EngineSection) -> list[str]:
+        """Notes of a run at any level."""
+        return []
+
+    def format_note(self, section: EngineSection) -> str:
+        """How data travel, if that is worth a word."""
+        return ""
+
+    def link_name(self, section: EngineSection) -> Callable[[int, int], str] | None:
+        """Name of a link, by rank and port, in figures; None: those of rings."""
+        return None
+
+
+def register(added: EngineRecord) -> None:
+    """Add an engine of one's own, under its name; all of Foldwire knows it then.
+
+    Raises
+    ------
+    ValueError
+        For the name, a kind of endpoint, or a design of another one.
+    """
+    if added.name in registry.names():
+        raise ValueError(f"engine must have a name of its own, not {added.name!r}")
+    for kind in (*added.events, *added.published):
+        if kind in KINDS:
+            raise ValueError(f"engine must have kinds of endpoints of its own, not {kind!r}")
+    registry.add(added)
+
+
+def engine_named(name: str) -> EngineRecord:
+    """The record of an engine; a ``ValueError`` says which there are."""
+    found: EngineRecord = registry.record(name)
+    return found
+
+
+def engine_of(kind: str) -> EngineRecord | None:
+    """The record whose endpoints are of that kind; None for endpoints that are no hardware."""
+    found: EngineRecord | None = registry.of_kind(kind)
+    return found

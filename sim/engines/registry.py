@@ -1,0 +1,51 @@
+"""The engines by name: the one list of them.
+
+A record is a :class:`sim.engines.engine.EngineRecord`. Its module is imported when it is first
+asked for, so a simulation without engines loads none of them.
+"""
+
+import importlib
+from typing import Any
+
+__all__ = ["add", "names", "of_kind", "record", "records"]
+
+_MODULES = {name: f"sim.engines.{name}" for name in ("ace", "smartnic", "in_switch")}
+"""Each holds its record as ``ENGINE``."""
+_added: dict[str, Any] = {}
+
+
+def names() -> list[str]:
+    """All engines, those of Foldwire first."""
+    return [*_MODULES, *_added]
+
+
+def record(name: str) -> Any:
+    """The record of an engine.
+
+    Raises
+    ------
+    ValueError
+        There is no such engine.
+    """
+    if not isinstance(name, str) or name not in names():
+        raise ValueError(f"engine must be one of {', '.join(names())}, not {name!r}")
+    if name in _added:
+        return _added[name]
+    return importlib.import_module(_MODULES[name]).ENGINE
+
+
+def records() -> list[Any]:
+    """The records of all engines."""
+    return [record(name) for name in names()]
+
+
+def of_kind(kind: Any) -> Any | None:
+    """The record whose endpoints are of that kind; None for endpoints that are no hardware."""
+    if not isinstance(kind, str):
+        return None
+    return next((each for each in records() if kind in each.events), None)
+
+
+def add(engine: Any) -> None:
+    """Add the record of another engine; see :func:`sim.engines.engine.register`."""
+    _added[engine.name] = engine

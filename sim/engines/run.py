@@ -1,0 +1,103 @@
+"""From a description at level ``cycles`` or ``rtl`` to a ring of engines, or endpoints at
+switches.
+
+What cannot be run is refused here, in one line that names the limit.
+"""
+
+from sim.describe.build import System
+from sim.describe.levels import refused_at
+from sim.describe.reader import ConfigError
+from sim.describe.sections import Description, EngineSection
+from sim.engines.engine import EngineRecord, EngineRing, engine_named
+from sim.engines.wires import refused, stated_at
+from sim.limits.bounds import LATENCY
+from sim.limits.network import call_bound
+from sim.workload.graph import TaskKind
+
+__all__ = ["engine_ring"]
+
+
+def engine_ring(description: Description, system: System) -> EngineRing:
+    """The ring that *description* describes; ``memory_bytes`` is left to the job.
+
+    Raises
+    ------
+    ConfigError
+        For a topology without a ring, links faster than the engine's bus, RTL with links that are
+        too long, or more nodes than the engine supports.
+    """
+    from sim.rtl.specs import MOST_LATENCY_CYCLES
+
+    section = description.engine
+    assert section is not None
+    record = engine_named(section.kind)
+    _check_cycles(description, record, section, system)
+    made = record.ring(description, section, system)
+    cycles = made.settings.latency_cycles
+    if "rtl" in made.levels and cycles > MOST_LATENCY_CYCLES:
+        what = f"must be at most {MOST_LATENCY_CYCLES} cycles with RTL, not {cycles}"
+        name, index = stated_at(description, "latency_s")
+        raise description.reader.error(name, "latency_s", what, index)
+    return made
+
+
+def _check_cycles(
+    description: Description, record: EngineRecord, section: EngineSection, system: System
+) -> None:
+    """Refuse a run that takes more cycles than are simulated, whatever else happens: one way
+    through the longest times of memory and links, the transfers of its links, or computations."""
+    most = record.most_cycles(system.network)
+    most_s = most / section.clock_hz
+    graphs = system.job.graphs
+    for key in ("read_latency_s", "write_latency_s"):
+        value = getattr(description.memory, key)
+        if value is not None and value > most_s:
+            raise _too_long(description, "memory", key, value, value, most)
+    calls = {task.call for graph in graphs for task in graph.tasks if task.call is not None}
+    if description.level != "rtl":  # whose links are much shorter
+        for index, each in enumerate(description.dimensions):
+            key = max("latency_s", "router_latency_s", key=lambda name: float(getattr(each, name)))
+            name, place = stated_at(description, key, index)
+            if calls and each.farthest_s > most_s:
+                value = getattr(each, key)
+                raise _too_long(description, name, key, value, each.farthest_s, most, place)
+        record.check_links(description, section, system.network)
+    needed = {
+        call: max(
+            [
+                term.seconds
+                for term in call_bound(
+                    system.network, call, network_reduces=record.network_reduces
+                ).terms
+                if term.resource != LATENCY
+            ],
+            default=0.0,
+        )
+        for call in calls
+    }
+    for graph in graphs:
+        busy_s = {"compute": 0.0, "the links of collectives": 0.0, "delays": 0.0}
+        for task in graph.tasks:
+            if task.call is not None:
+                busy_s["the links of collectives"] += needed[task.call]
+            elif not record.computes:
+                continue  # passed over
+            elif task.kind is TaskKind.COMPUTE:
+                busy_s["compute"] += task.duration_s
+            elif task.kind is TaskKind.DELAY:
+                busy_s["delays"] = max(busy_s["delays"], task.duration_s)
+        name = max(busy_s, key=lambda each: busy_s[each])
+        if busy_s[name] > most_s:
+            what = f"must end within {most_s:.3g} s ({most} cycles), not {busy_s[name]:.3g} s, "
+            raise refused(description, "workload", f"{what}for {name} alone")
+
+
+def _too_long(
+    description: Description, section: str, key: str, value: float, takes_s: float, most: int,
+    index: int = -1,
+) -> ConfigError:
+    assert description.engine is not None
+    ends = f"so that a run ends within {most} cycles ({most / description.engine.clock_hz:.3g} s)"
+    way = "" if value == takes_s else f"; the longest way takes {takes_s:g} s"
+    what = f"must be less, {ends}, not {value:g}{way}"
+    return refused_at(description.level, description.reader, section, key, what, index)
