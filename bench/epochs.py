@@ -7,7 +7,7 @@ from typing import Any
 
 from bench._cases import outcomes
 from bench._kept import Kept
-from bench.options import bench_parser, whole
+from bench.options import add_campaign, bench_parser
 from bench.random_rtl.epochs import EpochCase, draw_epoch_cases, run_epochs
 from bench.random_rtl.hoarding import HoardingSwitch
 from bench.result import result
@@ -24,10 +24,7 @@ _FAR = 20_000
 def main(argv: Sequence[str]) -> int:
     """Draw and run systems; plant the bug; explore the model."""
     parser = bench_parser("epochs", __doc__, seed="all that is drawn")
-    parser.add_argument("--runs", type=whole(), default=RUNS,
-                        help=f"drawn; fewer are short ({RUNS})")
-    parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
-    parser.add_argument("--fresh", action="store_true", help="forget what was interrupted")
+    add_campaign(parser, runs=RUNS)
     options = parser.parse_args(argv)
     kept = Kept("epochs", digest(ROOT))
     if options.fresh:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench._cases import outcomes
 from bench._kept import Kept
-from bench.options import bench_parser, whole
+from bench.options import add_campaign, bench_parser
 from bench.random_rtl.healing import (
     CABLES,
     FAULTS,
@@ -27,10 +27,7 @@ RUNS = 400
 def main(argv: Sequence[str]) -> int:
     """Draw, run, count by fault."""
     parser = bench_parser("healing", __doc__, seed="all that is drawn")
-    parser.add_argument("--runs", type=whole(), default=RUNS,
-                        help=f"drawn; fewer are short ({RUNS})")
-    parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
-    parser.add_argument("--fresh", action="store_true", help="forget what was interrupted")
+    add_campaign(parser, runs=RUNS)
     options = parser.parse_args(argv)
     kept = Kept("healing", digest(ROOT))
     if options.fresh:

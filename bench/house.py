@@ -39,15 +39,15 @@ ELSEWHERE = ("tests", "examples")
 LONG = 100
 COUNTS: dict[str, tuple[str, int, int]] = {  # title, limit, target
     "upward": ("upward imports", 0, 0),
-    "circles": ("groups of modules that import one another", 2, 0),
-    "engine_branches": ("comparisons with an engine's name", 39, 0),
-    "registries": ("registries of engines", 9, 1),
-    "shared_files": ("shared files that know an engine", 30, 4),
+    "circles": ("groups of modules that import one another", 0, 0),
+    "engine_branches": ("comparisons with an engine's name", 0, 0),
+    "registries": ("registries of engines", 1, 1),
+    "shared_files": ("shared files that know an engine", 16, 4),
     "program_files": ("files that know how ACE's programs are made", 11, 5),
     "clashes": ("names of several classes", 44, 20),
     "long_signatures": (f"more than {structure.LONGEST_SIGNATURE} parameters", 8, 0),
     "columns": ("columns by number in compiled code", 129, 0),
-    "riddles": ("docstrings that begin with What, Whether, How, Of", 744, 250),
+    "riddles": ("docstrings that begin with What, Whether, How, Of", 10, 250),
     "duplicate_runs": ("duplicate runs", 123, 105),
     "functions_over_100": (f"functions over {LONG} lines", 7, 7),
 }

@@ -4,7 +4,7 @@ import argparse
 import math
 from collections.abc import Callable
 
-__all__ = ["bench_parser", "duration", "whole"]
+__all__ = ["add_campaign", "bench_parser", "duration", "whole"]
 
 
 def whole(least: int = 1) -> Callable[[str], int]:
@@ -67,3 +67,13 @@ def bench_parser(
     if only is not None:
         made.add_argument("--only", type=int, help=f"run this many {only}, from the first on")
     return made
+
+
+def add_campaign(parser: argparse.ArgumentParser, *, runs: int | None = None) -> None:
+    """Options of a campaign that goes on where it was interrupted: ``--processes``, ``--fresh``
+    and, with the number that is enough, ``--runs``."""
+    if runs is not None:
+        parser.add_argument("--runs", type=whole(), default=runs,
+                            help=f"drawn; fewer are short ({runs})")
+    parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
+    parser.add_argument("--fresh", action="store_true", help="forget what was interrupted")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench._kept import Kept
-from bench.options import bench_parser, whole
+from bench.options import add_campaign, bench_parser
 from bench.random_rtl.rings import RINGS
 from bench.random_rtl.switches import SWITCHES
 from bench.random_rtl.trial import CLEAN, Finding, Kind, draw_cases
@@ -82,8 +82,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         "--only", nargs="+", choices=classes, metavar="CLASS",
         help=f"of these: {', '.join(classes)}",
     )
-    parser.add_argument("--fresh", action="store_true", help="forget what was interrupted")
-    parser.add_argument("--processes", type=whole(), default=2, help="at a time (default: 2)")
+    add_campaign(parser)
     return parser.parse_args(argv)
 
 

@@ -139,25 +139,27 @@ def _engine_of(module: str) -> str | None:
 
 
 def shared_files(files: Files) -> list[str]:
-    """Files of no engine that import an engine's module or hold its name as a string."""
+    """Files of no engine that import modules, or hold names, of two engines or more: another one
+    would have to be written into them. Figures of papers, which choose their engines, are not."""
     found = []
-    for path, tree in _trees(files, *_ASKED, "gen/"):
-        if _is_own(path):
+    for path, tree in _trees(files):
+        if _is_own(path) or path.startswith("experiments/figures/"):
             continue
-        where = _first_mention(tree)
-        if where is not None:
-            found.append(f"{path}:{where}")
+        if len(engines := _mentioned(tree)) > 1:
+            found.append(f"{path}: {', '.join(sorted(engines))}")
     return found
 
 
-def _first_mention(tree: ast.Module) -> int | None:
+def _mentioned(tree: ast.Module) -> set[str]:
+    engines = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in ENGINES:
-            return node.lineno
-        for name in _imported(node):
-            if _is_engines(name):
-                return node.lineno  # type: ignore[attr-defined, no-any-return]
-    return None
+            engines.add(str(node.value))
+        engines |= {
+            engine for name in _imported(node)
+            if _is_engines(name) and (engine := _engine_of(name)) is not None
+        }
+    return engines
 
 
 def _is_engines(module: str) -> bool:

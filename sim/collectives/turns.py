@@ -10,25 +10,19 @@ A message is a block of each member, so each send here is of one requester alone
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.collectives.program import Relay, RelayKind, Send, Source
-
-if TYPE_CHECKING:
-    from sim.collectives.in_switch import Hop, Sweeps
+from sim.collectives.sweeps import PARTIAL, REQUEST, RESULT, Hop, Sweeps
 
 __all__ = ["turns"]
 
 Indices = NDArray[np.int64]
 
-REQUEST, PARTIAL, RESULT = range(3)
-"""Classes of traffic, each with credits of its own."""
-
-
-def turns(sweeps: "Sweeps", block: float, prior: Source) -> tuple[Send, ...]:
+def turns(sweeps: Sweeps, block: float, prior: Source) -> tuple[Send, ...]:
     """The first sends of members: a load of the own block, and permission to answer others.
 
     Parameters
@@ -47,7 +41,7 @@ def turns(sweeps: "Sweeps", block: float, prior: Source) -> tuple[Send, ...]:
 class _Turn:
     """The block of one requester, given by its rank."""
 
-    def __init__(self, sweeps: "Sweeps", requester: int, block: float) -> None:
+    def __init__(self, sweeps: Sweeps, requester: int, block: float) -> None:
         self.s, self.block = sweeps, block
         nodes = np.arange(sweeps.network.nodes)
         self.asker = nodes[sweeps.rank == requester]
@@ -77,7 +71,7 @@ class _Turn:
     # ---- Sends of this block.
 
     def _send(
-        self, hop: "Hop", relay: Relay | None, *, only: Indices, asks: bool = False, **more: Any
+        self, hop: Hop, relay: Relay | None, *, only: Indices, asks: bool = False, **more: Any
     ) -> Send:
         if asks:
             return self.s.send(

@@ -25,13 +25,7 @@ from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
-    "KINDS",
-    "BaselineEndpoint",
-    "Bus",
-    "IdealEndpoint",
-    "Npu",
-    "endpoint",
-    "loggp",
+    "KINDS", "BaselineEndpoint", "Bus", "IdealEndpoint", "Npu", "endpoint", "loggp",
 ]
 
 

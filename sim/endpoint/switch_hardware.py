@@ -14,11 +14,7 @@ from sim.endpoint.switch_system import SWITCH_CYCLES, SwitchSystem
 from sim.network.dimension import Dimension, DimensionKind
 
 __all__ = [
-    "behind_others",
-    "longest_wait_cycles",
-    "oldest_first",
-    "switch_dimension",
-    "switch_endpoint",
+    "behind_others", "longest_wait_cycles", "oldest_first", "switch_dimension", "switch_endpoint",
 ]
 
 DETOUR_CYCLES = 47

@@ -52,9 +52,7 @@ class AceRecord(RingRecord):
         from sim.rtl.ace_ring import AceRing
         from sim.rtl.engines import EngineKind
 
-        return EngineKind(
-            rules=AceRing, model=EngineModel, driver=AceRing, exchange=AceExchange
-        )
+        return EngineKind(rules=AceRing, model=EngineModel, driver=AceRing, exchange=AceExchange)
 
     def read_keys(self, stated: StatedEngine, extra: dict[str, Any]) -> Keys:
         npu: Npu = stated.reader.vary(Npu(), "endpoint.npu", extra.pop("npu", {}))

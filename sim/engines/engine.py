@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     from sim.rtl.engines import EngineKind
 
 __all__ = [
-    "Blueprint",
-    "EngineRecord",
-    "EngineRing",
-    "StatedEngine",
-    "engine_named",
-    "engine_of",
+    "Blueprint", "EngineRecord", "EngineRing", "StatedEngine", "engine_named", "engine_of",
     "register",
 ]
 

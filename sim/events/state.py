@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.collectives.turns import PARTIAL, RESULT
+from sim.collectives.sweeps import PARTIAL, RESULT
 from sim.endpoint.endpoint import Tables
 from sim.events.kernel import constants, tables
 from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays

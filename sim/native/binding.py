@@ -16,12 +16,9 @@ from typing import Any
 import numpy as np
 
 from gen.cache import announce, kept
-from sim.native.mark import fingerprint, is_indexed_from_begin
+from sim.native.mark import ENTRY, fingerprint, is_indexed_from_begin
 
-__all__ = ["ENTRY", "bind"]
-
-ENTRY = "foldwire_entry"
-"""Symbol of kept code: (address of the table of arguments) -> result, both 64 bits."""
+__all__ = ["bind"]
 
 _loaded: dict[str, Callable[[int], int]] = {}
 _engines: list[Any] = []  # own the code of objects

@@ -16,8 +16,7 @@ from numba import cfunc, extending, from_dtype, njit, types
 from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 
-from sim.native.binding import ENTRY
-from sim.native.mark import globals_of, is_indexed_from_begin, options_of, prefetch
+from sim.native.mark import ENTRY, globals_of, is_indexed_from_begin, options_of, prefetch
 
 __all__ = ["object_code"]
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 __all__ = [
+    "ENTRY",
     "compiled",
     "fingerprint",
     "globals_of",
@@ -23,6 +24,9 @@ __all__ = [
     "options_of",
     "prefetch",
 ]
+
+ENTRY = "foldwire_entry"
+"""Symbol of kept code: (address of the table of arguments) -> result, both 64 bits."""
 
 Marked = Callable[..., Any]
 _State = TypeVar("_State", bound=type)

@@ -35,14 +35,11 @@ ALL = FEW | {
     pytest.param("icarus", ALL, marks=pytest.mark.full),
 ], indirect=["simulator"])
 def test_three_emitted_nics_behind_a_switch_pass_their_bench(simulator, tests):
+    design = NicGroup(preset("test"), nodes=NODES)
+    told = {"preset": "test", "nodes": NODES}
     results = simulate(
-        NicGroup(preset("test"), nodes=NODES),
-        "tb.smartnic.cocotb_ring",
-        top="nic_group",
-        seed=5,
-        simulator=simulator,
-        parameters={"preset": "test", "nodes": NODES},
-        tests=() if tests == ALL else tests,  # all: also one that ALL does not name
+        design, "tb.smartnic.cocotb_ring", top="nic_group", seed=5, simulator=simulator,
+        parameters=told, tests=() if tests == ALL else tests,  # all: also one not in ALL
     )
 
     assert results.ran == tests

@@ -124,16 +124,18 @@ def test_registries_are_displays_of_two_engines_by_name_or_class():
     assert structure.registries({"foldwire/a.py": text}) == ["foldwire/a.py:3", "foldwire/a.py:4"]
 
 
-def test_shared_files_know_an_engine_by_module_or_name():
+def test_shared_files_know_two_engines_by_module_or_name():
     files = {
-        "sim/run.py": "x = 1\nfrom sim.rtl.ace_ring import AceRing\n",
-        "sim/describe/a.py": 'kind = "smartnic"\n',
-        "sim/rtl/ace_ring.py": "from hw.ace.config import AceConfig\n",
-        "sim/rtl/space.py": "from sim.network.surface import f\n",
-        "gen/b.py": "import hw.switch.switch\n",
+        "sim/run.py": "from sim.rtl.ace_ring import AceRing\nx = 'in_switch'\n",
+        "bench/a.py": "import hw.switch.switch\nfrom hw.smartnic import config\n",
+        "sim/demo/b.py": "from hw.ace.config import preset\n",
+        "sim/rtl/ace_ring.py": "from hw.ace.config import A\nfrom hw.smartnic.config import B\n",
+        "sim/rtl/space.py": "from sim.network.surface import f\nimport hw.switch.switch\n",
     }
 
-    assert structure.shared_files(files) == ["gen/b.py:1", "sim/describe/a.py:1", "sim/run.py:2"]
+    assert structure.shared_files(files) == [
+        "bench/a.py: in_switch, smartnic", "sim/run.py: ace, in_switch",
+    ]
 
 
 def test_circles_count_under_type_checking_too():

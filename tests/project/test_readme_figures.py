@@ -193,7 +193,7 @@ def test_cells_that_were_mapped_before_an_interruption_are_not_mapped_again(tmp_
 
     def built(design, preset, changes):
         top = f"{design}_{preset}".replace("-", "_")
-        return Design(top=top, component=Wire(len(top)), parameters={}, registers=None)
+        return Design(top=top, component=Wire(len(top)), parameters={}, handoff="", registers=None)
 
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
     monkeypatch.setattr("gen.synth.run_yosys", yosys)
