@@ -13,7 +13,7 @@ from typing import Any
 
 from sim.collectives.execute import what_is_wrong
 from sim.collectives.plan import plan_collective
-from sim.describe.build import System, build
+from sim.describe.build import DescribedSystem, build
 from sim.describe.reader import TomlReader
 from sim.describe.system import describe
 from sim.events.record import RunRecord
@@ -72,7 +72,7 @@ def group_violations(system: Mapping[str, Any], seed: int, number: int) -> Itera
 
 
 def _overlap(
-    made: System, shape: tuple[int, ...], world: CollectiveCall, group: CollectiveCall
+    made: DescribedSystem, shape: tuple[int, ...], world: CollectiveCall, group: CollectiveCall
 ) -> Iterator[str]:
     free = replace(made, scheduler=replace(made.scheduler, concurrency=None, queues="phase"))
     one = _run(free, _job(made, None, {world: 0.0})).end_fs
@@ -94,7 +94,7 @@ def _split(rng: random.Random, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
 
 
 def _calls(
-    rng: random.Random, made: System, shape: tuple[int, ...], part: int
+    rng: random.Random, made: DescribedSystem, shape: tuple[int, ...], part: int
 ) -> tuple[CollectiveCall, CollectiveCall]:
     kinds = list(CollectiveKind)
     if any(task.call for task in made.job.graphs[0].tasks):
@@ -115,7 +115,7 @@ def _calls(
 
 
 def _job(
-    made: System, shape: tuple[int, ...] | None, calls: Mapping[CollectiveCall, float]
+    made: DescribedSystem, shape: tuple[int, ...] | None, calls: Mapping[CollectiveCall, float]
 ) -> Job:
     """A job of calls that begin at given times, in seconds."""
     builder = GraphBuilder()
@@ -127,7 +127,7 @@ def _job(
     )
 
 
-def _run(made: System, job: Job) -> RunRecord:
+def _run(made: DescribedSystem, job: Job) -> RunRecord:
     options = {**made.options, "check": True, "stragglers": {}}
     return simulate(
         made.network,

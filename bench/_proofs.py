@@ -19,7 +19,7 @@ from bench.parts import PARTS, WHOLE
 from bench.text_mutants import STRUCTURES, Mutant, draw, draw_in_structures
 from foldwire.catalog import CATALOG, build
 from gen.cache import default_cache_dir
-from gen.sv.proof import READERS, Checked, Design, check, design
+from gen.sv.proof import READERS, Checked, ProofDesign, check, design
 from gen.sv.question import Proof, Question, prove
 from gen.yosys import YosysError, YosysTimeoutError, yosys_version
 
@@ -92,12 +92,12 @@ class Planted:
         return replace(self, undecided=undecided, equivalent=equivalent)
 
 
-def component(name: str) -> Design:
+def component(name: str) -> ProofDesign:
     """One of `COMPONENTS`, elaborated."""
     return design(COMPONENTS[name])
 
 
-def preset(name: str) -> Design:
+def preset(name: str) -> ProofDesign:
     """One of `PRESETS`, elaborated."""
     kind, _, chosen = name.partition("/")
     top = build(kind, chosen, {}).top
@@ -130,8 +130,8 @@ class Prover:
         self._known_s = 0.0
 
     def judge(
-        self, made: Design, text: str | None = None, *, readers: tuple[str, ...] = tuple(READERS),
-        first: bool = False,
+        self, made: ProofDesign, text: str | None = None, *,
+        readers: tuple[str, ...] = tuple(READERS), first: bool = False,
     ) -> Judged:
         """Check *made*, or *text* in its place, against the netlist from Amaranth.
 
@@ -153,7 +153,7 @@ class Prover:
         spent = _spent() - before + self._known_s
         return Judged(checked, spent, self._asked, self._known)
 
-    def proved(self, make: Callable[[], Design]) -> Judged:
+    def proved(self, make: Callable[[], ProofDesign]) -> Judged:
         """Prove the text of a design as emitted; undecided if it cannot be read."""
         self._in_time()
         before = _spent()
@@ -162,21 +162,21 @@ class Prover:
         except YosysError as error:
             return Judged(_undecided(error), _spent() - before, 0, 0)
 
-    def planted(self, make: Callable[[], Design], count: int, seed: str) -> Planted:
+    def planted(self, make: Callable[[], ProofDesign], count: int, seed: str) -> Planted:
         """Plant *count* errors in a design, one at a time; texts that no tool reads are redrawn."""
         self._in_time()
         made = make()
         mutants = draw(made.text, 8 * count, seed)
         return self._found(made, [iter(mutants)] * count)
 
-    def planted_in_structures(self, make: Callable[[], Design], seed: str) -> Planted:
+    def planted_in_structures(self, make: Callable[[], ProofDesign], seed: str) -> Planted:
         """Plant an error in each of `STRUCTURES` that the text of a design has."""
         self._in_time()
         made = make()
         drawn = draw_in_structures(made.text, seed)
         return self._found(made, [drawn[kind] for kind in STRUCTURES])
 
-    def _found(self, made: Design, sources: list[Iterator[Mutant]]) -> Planted:
+    def _found(self, made: ProofDesign, sources: list[Iterator[Mutant]]) -> Planted:
         """Judge the first readable text of each of *sources*."""
         judged: list[Judged] = []
         equivalent, undecided = [], []

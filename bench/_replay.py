@@ -22,7 +22,7 @@ import numpy as np
 from gen.cache import kept
 from gen.compile import CompiledModel, Instance
 from gen.compiler import find_compiler
-from gen.rtlil import Port
+from gen.rtlil import DesignPort
 from gen.verilator import find_verilator, has_verilator
 from sim.rtl.ring import RingDriver
 
@@ -33,17 +33,17 @@ __all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record", "record_stepped
 class Trace:
     """Recorded ports: one row per cycle, columns in the order of the ports."""
 
-    inputs: list[Port]
-    outputs: list[Port]
+    inputs: list[DesignPort]
+    outputs: list[DesignPort]
     stimulus: np.ndarray
     response: np.ndarray
 
 
-def words_of(port: Port) -> int:
+def words_of(port: DesignPort) -> int:
     return max(1, -(-port.width // 32))
 
 
-def _columns(ports: list[Port], table: np.ndarray) -> dict[str, np.ndarray]:
+def _columns(ports: list[DesignPort], table: np.ndarray) -> dict[str, np.ndarray]:
     columns, start = {}, 0
     for port in ports:
         words = table[:, start : start + words_of(port)]
@@ -345,7 +345,7 @@ class Verilator:
         return rounds * len(self._trace.stimulus) / spent
 
 
-def _moves(ports: Sequence[Port], vector: str, into: bool) -> str:
+def _moves(ports: Sequence[DesignPort], vector: str, into: bool) -> str:
     """C++ that moves words between a vector and the ports of a Verilator model."""
     lines, start = [], 0
     for port in ports:
@@ -376,7 +376,7 @@ def _reset_rows(trace: Trace) -> int:
     return int(np.argmin(trace.stimulus[:, column]))
 
 
-def _connections(ports: list[Port], vector: str) -> str:
+def _connections(ports: list[DesignPort], vector: str) -> str:
     text, start = "", 0
     for port in ports:
         text += f",\n    .{port.name}({vector}[{start + port.width - 1}:{start}])"
@@ -384,7 +384,7 @@ def _connections(ports: list[Port], vector: str) -> str:
     return text
 
 
-def _padding(ports: list[Port]) -> str:
+def _padding(ports: list[DesignPort]) -> str:
     """Zeros between the outputs, as in the recording."""
     text, start = "", 0
     for port in ports:

@@ -34,7 +34,7 @@ from bench.result import result
 from foldwire.catalog import CATALOG, build
 from foldwire.console import say
 from gen.compile import CompiledModel, compile_model, compile_rtlil
-from gen.rtlil import Port
+from gen.rtlil import DesignPort
 from hw.bfp import format as bfp
 from hw.bfp.codec import Compressor, Decompressor
 from hw.fp.adder import FPAdder
@@ -57,7 +57,7 @@ def _blocks() -> Iterator[tuple[str, Callable[[], wiring.Component]]]:
 
 
 def models_of(
-    rtlil: str, ports: Sequence[Port], *, cache_dir: Path | None = None
+    rtlil: str, ports: Sequence[DesignPort], *, cache_dir: Path | None = None
 ) -> tuple[CompiledModel, CompiledModel]:
     """Compile a design with both generators; the native one keeps even small modules separate."""
     with mock.patch("gen.native.generate.LARGE_CELLS", 10):
@@ -65,7 +65,7 @@ def models_of(
 
 
 def _both(
-    rtlil: str, ports: Sequence[Port], cache_dir: Path | None
+    rtlil: str, ports: Sequence[DesignPort], cache_dir: Path | None
 ) -> tuple[CompiledModel, CompiledModel]:
     native, cxxrtl = (
         compile_rtlil(rtlil, ports, name="random", cache_dir=cache_dir, generator=generator)

@@ -15,7 +15,7 @@ from sim.cycles.script import Compute, Interrupt, Issue, Step
 from sim.rtl.job import plan_job
 from sim.rtl.run import EngineRun, Level, draw_inputs, run_engines
 from sim.workload.graph import CollectiveKind, Job
-from sim.workload.loops import Step as LayerStep
+from sim.workload.loops import LoopStep as LayerStep
 from sim.workload.loops import TrainingLayer
 from sim.workload.training import Parallelism, layers_job
 

@@ -17,7 +17,7 @@ from foldwire.console import say, step
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.messages import MessageModel, Program, ring_program, tree_program
+from sim.cycles.switch.messages import MessageModel, MessageProgram, ring_program, tree_program
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.units import MIB
 
@@ -181,7 +181,7 @@ def _settings(size: int, parts: int) -> list[Setting]:
 
 
 def _software(
-    size: int, setting: Setting, make: Callable[..., Program], around: Surroundings
+    size: int, setting: Setting, make: Callable[..., MessageProgram], around: Surroundings
 ) -> float:
     """GB/s of a software algorithm."""
     program = make(

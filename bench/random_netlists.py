@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.rtlil import RESET, Port
+from gen.rtlil import RESET, DesignPort
 
 __all__ = ["CELLS", "random_cells", "random_choices", "random_inputs", "random_memories",
            "random_registers", "random_tree"]
@@ -39,7 +39,7 @@ class _Text:
         self.wires: list[str] = []
         self.cells: list[str] = []
         self.nets: list[tuple[str, int]] = []
-        self.ports: list[Port] = []
+        self.ports: list[DesignPort] = []
         self.hidden = 0.0
         """Share of the results that no output shows."""
         self._input("clk", 1, shown=False)
@@ -51,7 +51,7 @@ class _Text:
     def _input(self, name: str, width: int, shown: bool = True) -> None:
         self.wires.append(f"  wire width {width} input {len(self.wires) + 1} \\{name}")
         if shown:
-            self.ports.append(Port(name=name, width=width, is_input=True))
+            self.ports.append(DesignPort(name=name, width=width, is_input=True))
 
     def operand(self, width: int) -> str:
         """A value of *width* bits from what there is."""
@@ -90,7 +90,7 @@ class _Text:
         self.nets.append((shown, width))
         self.wires.append(f"  wire width {width} output {len(self.wires) + 1} \\o{index}")
         self.cells.append(f"  connect \\o{index} {shown}")
-        self.ports.append(Port(name=f"o{index}", width=width, is_input=False))
+        self.ports.append(DesignPort(name=f"o{index}", width=width, is_input=False))
         return name
 
     def cell(self, kind: str, parameters: dict[str, int | str], ports: dict[str, str]) -> None:
@@ -161,7 +161,7 @@ def _add(text: _Text, kind: str) -> None:
 
 def random_cells(
     seed: object, kinds: Sequence[str] = CELLS, cells: int = 120, inputs: int = 8
-) -> tuple[str, tuple[Port, ...]]:
+) -> tuple[str, tuple[DesignPort, ...]]:
     """A design of *cells* cells, each of *kinds* as often as the others: RTLIL and ports."""
     text = _Text(seed, inputs)
     for index in range(cells):
@@ -169,7 +169,7 @@ def random_cells(
     return text.text(), tuple(text.ports)
 
 
-def random_choices(seed: object, cells: int = 150) -> tuple[str, tuple[Port, ...]]:
+def random_choices(seed: object, cells: int = 150) -> tuple[str, tuple[DesignPort, ...]]:
     """A design in which most results are used by few, many of them by one arm of a choice.
 
     There are six selects. Some choices are registers, so that a clock edge needs them as well.
@@ -192,7 +192,7 @@ def random_choices(seed: object, cells: int = 150) -> tuple[str, tuple[Port, ...
     return text.text(), tuple(text.ports)
 
 
-def random_registers(seed: object, registers: int = 24) -> tuple[str, tuple[Port, ...]]:
+def random_registers(seed: object, registers: int = 24) -> tuple[str, tuple[DesignPort, ...]]:
     """A design of registers that nested choices write to or leave alone, most of them with a reset.
 
     Some of the choices are read by others, too.
@@ -239,7 +239,7 @@ def random_registers(seed: object, registers: int = 24) -> tuple[str, tuple[Port
                   {"CLK": "\\clk", "D": data, "Q": register})
         text.wires.append(f"  wire width {width} output {len(text.wires) + 1} \\o{index}")
         text.cells.append(f"  connect \\o{index} {register}")
-        text.ports.append(Port(name=f"o{index}", width=width, is_input=False))
+        text.ports.append(DesignPort(name=f"o{index}", width=width, is_input=False))
     return text.text(), tuple(text.ports)
 
 
@@ -247,7 +247,7 @@ def _ones(width: int) -> str:
     return f"{width}'{'1' * width}"
 
 
-def random_memories(seed: object, memories: int = 4) -> tuple[str, tuple[Port, ...]]:
+def random_memories(seed: object, memories: int = 4) -> tuple[str, tuple[DesignPort, ...]]:
     """A design of memories with all kinds of ports: RTLIL and ports."""
     text = _Text(seed, inputs=10)
     rng = text.rng
@@ -291,11 +291,11 @@ def random_memories(seed: object, memories: int = 4) -> tuple[str, tuple[Port, .
     return text.text(), tuple(text.ports)
 
 
-def random_tree(seed: object, cells: int = 60) -> tuple[str, tuple[Port, ...]]:
+def random_tree(seed: object, cells: int = 60) -> tuple[str, tuple[DesignPort, ...]]:
     """A design of three levels in which instances have logic between inputs and outputs."""
     rng = random.Random(repr(seed))
     blocks = []
-    inner: tuple[str, tuple[Port, ...]] | None = None
+    inner: tuple[str, tuple[DesignPort, ...]] | None = None
     for level, name in enumerate(("leaf", "middle", "fw_top")):
         text = _Text((seed, level), inputs=5)
         for index in range(cells):
@@ -341,7 +341,7 @@ def _rows(rng: np.random.Generator, rows: int, widths: Sequence[int]) -> Iterato
 
 
 def random_inputs(
-    ports: Sequence[Port], rows: int, seed: int
+    ports: Sequence[DesignPort], rows: int, seed: int
 ) -> dict[str, NDArray[np.uint32] | NDArray[np.uint64]]:
     """Values for the inputs: random ones, all ones, zeros, one bit changed, and often the same."""
     rng = np.random.default_rng(seed)

@@ -43,9 +43,9 @@ from gen.native.generate import generate
 from gen.native.module import ClockError
 from gen.rtlil import (
     RESET,
+    DesignPort,
     MacroPlatform,
     OncePlatform,
-    Port,
     component_ports,
     to_rtlil,
     uncollected,
@@ -77,7 +77,7 @@ class _Source:
     rtlil: str
     instances: dict[str, int]
     macros: str
-    ports: tuple[Port, ...]
+    ports: tuple[DesignPort, ...]
     lanes: int = 1
 
 
@@ -94,10 +94,10 @@ def _source(
         raise DesignError(said) from None
     blocks = platform.blocks.values() if isinstance(platform, OncePlatform) else ()
     merged = merge_modules("\n".join([rtlil, *blocks]), top=_TOP)
-    ports = [*component_ports(component), Port(name=RESET, width=1, is_input=True)]
+    ports = [*component_ports(component), DesignPort(name=RESET, width=1, is_input=True)]
     there = {port.name for port in ports}
     added = {each.port: each.width for each in traced if each.port not in there}
-    ports += [Port(name=port, width=width, is_input=False) for port, width in added.items()]
+    ports += [DesignPort(name=port, width=width, is_input=False) for port, width in added.items()]
     macros = "\n".join(platform.sram_macros[name] for name in sorted(platform.sram_macros))
     return _Source(
         merged.text, merged.instances, macros, tuple(port for port in ports if port.width)
@@ -308,7 +308,7 @@ class CompiledModel:
             library.fw_lane_data.restype = ctypes.c_void_p
             library.fw_lane_data.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
         self.ports = tuple(
-            Port(
+            DesignPort(
                 name=library.fw_port_name(index).decode(),
                 width=library.fw_port_width(index),
                 is_input=bool(library.fw_port_is_input(index)),
@@ -355,7 +355,7 @@ class Instance(Closing):
         if getattr(self, "_handle", None) is not None:
             self.close()
 
-    def _port(self, name: str, *, is_input: bool | None = None) -> tuple[int, Port]:
+    def _port(self, name: str, *, is_input: bool | None = None) -> tuple[int, DesignPort]:
         try:
             index, port = self._index[name]
         except KeyError:
@@ -477,7 +477,7 @@ def _chunks(width: int) -> int:
     return max(1, -(-width // 32))
 
 
-def _to_words(port: Port, values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint32]:
+def _to_words(port: DesignPort, values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint32]:
     chunks = _chunks(port.width)
     if values.dtype.kind not in "bui":
         raise TypeError(f"{port.name}: values must be integers, not {values.dtype}")
@@ -499,7 +499,7 @@ def _to_words(port: Port, values: npt.NDArray[np.generic]) -> npt.NDArray[np.uin
     return table
 
 
-def _from_words(port: Port, words: npt.NDArray[np.uint32]) -> npt.NDArray[np.generic]:
+def _from_words(port: DesignPort, words: npt.NDArray[np.uint32]) -> npt.NDArray[np.generic]:
     if words.shape[1] == 1:
         return words[:, 0].copy()
     if words.shape[1] == 2:
@@ -570,7 +570,7 @@ def optimisation() -> tuple[str, ...]:
 
 def compile_rtlil(
     rtlil: str,
-    ports: Sequence[Port],
+    ports: Sequence[DesignPort],
     *,
     name: str = "model",
     cache_dir: Path | None = None,

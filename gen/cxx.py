@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gen.rtlil import RESET, Port
+from gen.rtlil import RESET, DesignPort
 
 __all__ = ["CxxSource", "prepare"]
 
@@ -69,7 +69,7 @@ class CxxSource:
     defines: tuple[str, ...]
 
 
-def prepare(header: str, source: str, ports: Sequence[Port]) -> CxxSource:
+def prepare(header: str, source: str, ports: Sequence[DesignPort]) -> CxxSource:
     """Make the files of a model with these `ports` from the output of `write_cxxrtl -header`."""
     for name in _OTHER_EDGE.findall(header):
         if name != "p_clk":

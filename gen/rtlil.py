@@ -21,9 +21,9 @@ __all__ = [
     "CLOCK",
     "RESET",
     "RESET_LOW",
+    "DesignPort",
     "MacroPlatform",
     "OncePlatform",
-    "Port",
     "component_ports",
     "to_rtlil",
     "top_ports",
@@ -92,7 +92,7 @@ class OncePlatform(MacroPlatform):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Port:
+class DesignPort:
     """One top-level port as emitted: `name`, `width` in bits, `is_input`."""
 
     name: str
@@ -133,7 +133,7 @@ def _named_parts(signature: wiring.Signature, path: Iterable[str | int]) -> Iter
         yield str(part)
 
 
-def component_ports(component: wiring.Component) -> list[Port]:
+def component_ports(component: wiring.Component) -> list[DesignPort]:
     """The ports of `component` under the names that Verilog and compiled models use.
 
     Paths are joined with one underscore (`link_0_tx_tdata`). A signature with a true attribute
@@ -141,7 +141,7 @@ def component_ports(component: wiring.Component) -> list[Port]:
     Clock and reset are not among them, nor members that are constants.
     """
     return [
-        Port(name=name, width=len(value), is_input=is_input)
+        DesignPort(name=name, width=len(value), is_input=is_input)
         for name, value, is_input in _members(component)
     ]
 

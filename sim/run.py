@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gen.arguments import typed
 from gen.extras import has_extra
-from sim.describe.build import System, build
+from sim.describe.build import DescribedSystem, build
 from sim.describe.changes import apply
 from sim.describe.endpoints import with_endpoint
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
@@ -85,7 +85,7 @@ class Run:
     """
 
     description: Description
-    system: System
+    system: DescribedSystem
     record: RunRecord
     job: Job
     data: DataCheck | None = None
@@ -347,7 +347,7 @@ def _read(
 
 
 def _run_events(
-    description: Description, system: System, report: Callable[[float], None] | None
+    description: Description, system: DescribedSystem, report: Callable[[float], None] | None
 ) -> Run:
     # Compiling takes a while the first time, loading compiled code a tenth of a second.
     from sim.events.simulate import simulate
@@ -382,7 +382,7 @@ def _run_events(
     return Run(description=description, system=system, record=record, job=system.job, data=data)
 
 
-def _at_cycles(description: Description, system: System) -> str:
+def _at_cycles(description: Description, system: DescribedSystem) -> str:
     """Note on level ``cycles`` for the same description: that it counts, or why it does not."""
     from sim.engines.run import engine_ring
 
@@ -399,7 +399,7 @@ def _at_cycles(description: Description, system: System) -> str:
         return f"there is no count of the cycles: {error}"
 
 
-def _of_computations(description: Description, system: System) -> list[str]:
+def _of_computations(description: Description, system: DescribedSystem) -> list[str]:
     """A note on the part of the NPU that the endpoint leaves to computations, and its origin."""
     taken = system.endpoint.share()
     npu = getattr(description.endpoint, "npu", Npu())
@@ -433,7 +433,7 @@ def _with_host(job: Job, host_s: float) -> Job:
     return replace(job, graphs=tuple(graphs))
 
 
-def _carry_out(description: Description, system: System) -> DataCheck:
+def _carry_out(description: Description, system: DescribedSystem) -> DataCheck:
     """Execute the plan of every different collective on real vectors and compare with numpy.
 
     Raises
@@ -471,7 +471,7 @@ def _carry_out(description: Description, system: System) -> DataCheck:
     return DataCheck(results=len(calls), wrong=wrong)
 
 
-def _shortest_s(system: System) -> float:
+def _shortest_s(system: DescribedSystem) -> float:
     """Time of an NPU's computations, or bounds of its collectives in sequence, the longest of all.
     """
     shortest = 1e-9  # a run of nothing still has one window
@@ -498,7 +498,7 @@ def _shortest_s(system: System) -> float:
 # ---- Cycle models and RTL.
 
 
-def _run_engines(description: Description, system: System) -> Run:
+def _run_engines(description: Description, system: DescribedSystem) -> Run:
     # Loads the hardware description language if an engine has to be compiled.
     from hw.fp.ops import ReduceOp
     from sim.engines.run import engine_ring
@@ -590,7 +590,7 @@ def _by_rank(job: Job, nodes: Sequence[int]) -> Job:
     return replace(job, graph_of=tuple(job.graph_of[node] for node in nodes))
 
 
-def _bucket_cycles(description: Description, system: System) -> int:
+def _bucket_cycles(description: Description, system: DescribedSystem) -> int:
     assert description.engine is not None
     clock_hz = description.engine.clock_hz
     stated = description.run.bucket_s

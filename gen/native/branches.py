@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gen.native.words import Choice, Node, Signal
+from gen.native.words import Signal, WordChoice, WordNode
 from gen.rtlil import RESET
 
-__all__ = ["Target", "statements"]
+__all__ = ["BranchTarget", "statements"]
 
 _WORTH = 5
 """Least values in the arms of a branch; fewer are cheaper to compute than to jump over."""
@@ -30,7 +30,7 @@ _DEEPEST = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class BranchTarget:
     """A *place* that a value is written to, and the value that it has before that (*held*)."""
 
     place: str
@@ -43,7 +43,7 @@ class _Block:
 
     parent: _Block | None = None
     depth: int = 0
-    items: list[Node | _Branch] = field(default_factory=list)
+    items: list[WordNode | _Branch] = field(default_factory=list)
     size: int | None = None
     """Nodes in it, once they have been counted."""
 
@@ -55,7 +55,7 @@ class _Block:
 class _Branch:
     """Choices by one select, with a block for each arm of the nodes that only this arm needs."""
 
-    nodes: list[Node]
+    nodes: list[WordNode]
     when: _Block
     other: _Block
 
@@ -75,22 +75,22 @@ def _common(left: _Block, right: _Block) -> _Block:
 class _Placement:
     """Finds a block for every node."""
 
-    def __init__(self, nodes: Sequence[Node], needed: Callable[[Signal], bool]) -> None:
+    def __init__(self, nodes: Sequence[WordNode], needed: Callable[[Signal], bool]) -> None:
         self.root = _Block()
         self._needed = needed
-        self._blocks: dict[Node, _Block] = {}
-        self._branches: dict[Node, _Branch] = {}
+        self._blocks: dict[WordNode, _Block] = {}
+        self._branches: dict[WordNode, _Branch] = {}
         mine = set(nodes)
         self._needs = {
             node: [need for need in node.needs() if need in mine] for node in nodes
         }
-        self._users: dict[Node, list[Node]] = {node: [] for node in nodes}
+        self._users: dict[WordNode, list[WordNode]] = {node: [] for node in nodes}
         for node, needs in self._needs.items():
             for need in needs:
                 self._users[need].append(node)
         self._waits = {node: len(users) for node, users in self._users.items()}
-        self._ready: list[Node] = []
-        self._choices: dict[tuple[str, _Block], list[Node]] = {}
+        self._ready: list[WordNode] = []
+        self._choices: dict[tuple[str, _Block], list[WordNode]] = {}
         self._open: dict[str, int] = {}  # choices by each select that are still to be placed
         for node in nodes:
             if node.choice is not None:
@@ -106,12 +106,12 @@ class _Placement:
             if self._choices:
                 self._branch()
 
-    def read_once(self, node: Node) -> bool:
+    def read_once(self, node: WordNode) -> bool:
         """Return True if *node* is one of ours and a single node is the only reader of it."""
         users = self._users.get(node, [])
         return len(users) == 1 and not any(map(self._needed, node.outputs))
 
-    def _enter(self, node: Node) -> None:
+    def _enter(self, node: WordNode) -> None:
         """Give *node* its block, now that all of its users have theirs."""
         block = self._home(node)
         self._blocks[node] = block
@@ -120,7 +120,7 @@ class _Placement:
         else:
             self._choices.setdefault((node.choice.select, block), []).append(node)
 
-    def _placed(self, node: Node) -> None:
+    def _placed(self, node: WordNode) -> None:
         for need in self._needs[node]:
             self._waits[need] -= 1
             if not self._waits[need]:
@@ -146,7 +146,7 @@ class _Placement:
         for node in nodes:
             self._placed(node)
 
-    def _home(self, node: Node) -> _Block:
+    def _home(self, node: WordNode) -> _Block:
         if not node.values or any(map(self._needed, node.outputs)):
             return self.root
         home: _Block | None = None
@@ -155,7 +155,7 @@ class _Placement:
                 home = block if home is None else _common(home, block)
         return self.root if home is None else home
 
-    def _uses(self, user: Node, node: Node) -> Iterator[_Block]:
+    def _uses(self, user: WordNode, node: WordNode) -> Iterator[_Block]:
         """Blocks in which *user* reads *node*."""
         choice = user.choice
         if choice is None:
@@ -190,7 +190,7 @@ class _Writer:
         self,
         placement: _Placement,
         several: bool,
-        targets: Mapping[Signal, Target],
+        targets: Mapping[Signal, BranchTarget],
     ) -> None:
         self._placement = placement
         self._several = several
@@ -199,10 +199,10 @@ class _Writer:
     def block(self, block: _Block) -> list[str]:
         lines: list[str] = []
         for item in reversed(block.items):
-            lines += self._node(item) if isinstance(item, Node) else self._branch(item)
+            lines += self._node(item) if isinstance(item, WordNode) else self._branch(item)
         return lines
 
-    def _node(self, node: Node) -> Iterator[str]:
+    def _node(self, node: WordNode) -> Iterator[str]:
         yield from node.setup
         for signal, value in zip(node.outputs, node.values, strict=False):
             target = self._targets.get(signal)
@@ -259,7 +259,7 @@ class _Writer:
         return [*lines, f"if (any({select})) {{", *when, "}",
                 f"if (!all({select})) {{", *other, "}"]
 
-    def _pass_on(self, target: Target, choice: Choice) -> None:
+    def _pass_on(self, target: BranchTarget, choice: WordChoice) -> None:
         """Let choices whose results only an arm of this one reads write to the same place."""
         arms = choice.when_uses, choice.other_uses
         for value, uses in zip((choice.when, choice.other), arms, strict=True):
@@ -277,7 +277,7 @@ class _Writer:
             ):
                 self._targets[signal] = target
 
-    def _is_there(self, uses: set[Signal], target: Target) -> bool:
+    def _is_there(self, uses: set[Signal], target: BranchTarget) -> bool:
         """Return True if the nodes that computed an arm's value have written it to *target*."""
         return len(uses) == 1 and all(self._targets.get(signal) is target for signal in uses)
 
@@ -294,7 +294,7 @@ class _Writer:
     def _size(self, block: _Block) -> int:
         if block.size is None:
             block.size = sum(
-                1 + len(item.setup) if isinstance(item, Node)
+                1 + len(item.setup) if isinstance(item, WordNode)
                 else len(item.nodes) + self._size(item.when) + self._size(item.other)
                 for item in block.items
             )
@@ -316,11 +316,11 @@ def _is_reset(branch: _Branch) -> bool:
 
 
 def statements(
-    nodes: Sequence[Node],
+    nodes: Sequence[WordNode],
     needed: Callable[[Signal], bool],
     *,
     several: bool = False,
-    targets: Mapping[Signal, Target] | None = None,
+    targets: Mapping[Signal, BranchTarget] | None = None,
 ) -> list[str]:
     """C++ that computes *nodes*, given in an order in which they can be computed.
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from gen.native.netlist import Bit, Cell
 from gen.native.words import (
     WORD,
-    Choice,
     Nets,
-    Node,
     Signal,
+    WordChoice,
+    WordNode,
     chosen,
     extended,
     literal,
@@ -64,14 +64,14 @@ class _Operation:
         parts += ["0"] * (words - len(parts))
         return f"const word {operand}_{self.label}[{words}] = {{{', '.join(parts)}}};"
 
-    def one(self, expression: str) -> list[Node]:
+    def one(self, expression: str) -> list[WordNode]:
         """The node of a result of one word; further words are zero."""
         values = [masked(expression, self.results[0].width), *["0"] * (len(self.results) - 1)]
-        return [Node(self.results, values, self.uses, source=self.cell.name)]
+        return [WordNode(self.results, values, self.uses, source=self.cell.name)]
 
-    def truth(self, expression: str) -> list[Node]:
+    def truth(self, expression: str) -> list[WordNode]:
         """The node of an expression that is 0 or 1."""
-        return [Node(self.results, [expression, *["0"] * (len(self.results) - 1)], self.uses,
+        return [WordNode(self.results, [expression, *["0"] * (len(self.results) - 1)], self.uses,
                      source=self.cell.name)]
 
     def any(self, bits: list[Bit]) -> str:
@@ -85,7 +85,7 @@ class _Operation:
         return nonzero(list(dict.fromkeys(chosen(signal, mask) for signal, mask in parts)))
 
     def called(self, function: str, operands: list[tuple[str, list[Bit]]], size: int,
-               *more: str) -> list[Node]:
+               *more: str) -> list[WordNode]:
         """The node of a *function* of `words.h` on arrays of *size* words."""
         setup = [self.array(name, bits, size) for name, bits in operands]
         setup.append(f"word y_{self.label}[{size}];")
@@ -95,7 +95,7 @@ class _Operation:
             masked(f"y_{self.label}[{index}]", signal.width)
             for index, signal in enumerate(self.results)
         ]
-        return [Node(self.results, values, self.uses, setup, source=self.cell.name)]
+        return [WordNode(self.results, values, self.uses, setup, source=self.cell.name)]
 
 
 def result_of(cell: Cell) -> str | None:
@@ -103,7 +103,7 @@ def result_of(cell: Cell) -> str | None:
     return "Y" if cell.type in _FAMILIES else None
 
 
-def nodes_of(cell: Cell, nets: Nets, results: list[Signal], label: str) -> list[Node]:
+def nodes_of(cell: Cell, nets: Nets, results: list[Signal], label: str) -> list[WordNode]:
     """The nodes that compute *results*, the words of the cell's output; *label* is unique."""
     return _FAMILIES[cell.type](_Operation(cell, nets, results, label)) if results else []
 
@@ -111,7 +111,7 @@ def nodes_of(cell: Cell, nets: Nets, results: list[Signal], label: str) -> list[
 _SIGNS = {"$and": "&", "$or": "|", "$xor": "^", "$xnor": "^"}
 
 
-def _bitwise(o: _Operation) -> list[Node]:
+def _bitwise(o: _Operation) -> list[WordNode]:
     """Word by word: each node depends only on the bits that it really needs."""
     nodes = []
     kind, start = o.cell.type, 0
@@ -124,12 +124,12 @@ def _bitwise(o: _Operation) -> list[Node]:
             value = f"({value} {_SIGNS[kind]} {o.nets.read(b[start:stop], o.uses)})"
         if kind in ("$not", "$xnor"):
             value = f"({value} ^ {literal((1 << signal.width) - 1)})"
-        nodes.append(Node([signal], [value], o.uses, source=o.cell.name))
+        nodes.append(WordNode([signal], [value], o.uses, source=o.cell.name))
         start = stop
     return nodes
 
 
-def _chosen(o: _Operation) -> list[Node]:
+def _chosen(o: _Operation) -> list[WordNode]:
     """A two-way choice for each select, word by word; the lowest select wins."""
     nodes = []
     selects = o.cell.connections["S"]
@@ -146,13 +146,13 @@ def _chosen(o: _Operation) -> list[Node]:
             when_uses: set[Signal] = set()
             select = o.nets.read([selects[index]], select_uses)
             when = o.nets.read(o.b[index * o.width :][own], when_uses)
-            choice = Choice(select, select_uses, when, when_uses, other, other_uses)
+            choice = WordChoice(select, select_uses, when, when_uses, other, other_uses)
             nodes.append(choice.node(signal, o.cell.name))
             other, other_uses = signal.name, {signal}
     return nodes
 
 
-def _reduce(o: _Operation) -> list[Node]:
+def _reduce(o: _Operation) -> list[WordNode]:
     """Reductions: the order of bits does not matter, so they stay where they are in signals."""
     if o.cell.type == "$reduce_and":
         parts, constants = o.nets.parts(o.a, o.uses)
@@ -170,7 +170,7 @@ def _reduce(o: _Operation) -> list[Node]:
     return o.truth(o.any(o.a))
 
 
-def _logic(o: _Operation) -> list[Node]:
+def _logic(o: _Operation) -> list[WordNode]:
     a = o.any(o.a)
     if o.cell.type == "$logic_not":
         return o.truth(f"({a} ^ 1)")
@@ -183,7 +183,7 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
-def _compare(o: _Operation) -> list[Node]:
+def _compare(o: _Operation) -> list[WordNode]:
     sign = _COMPARISONS[o.cell.type]
     width = max(len(o.a), len(o.b))
     if width == 1 and sign in ("==", "!="):
@@ -211,7 +211,7 @@ def _compare(o: _Operation) -> list[Node]:
     return [node]
 
 
-def _arithmetic(o: _Operation) -> list[Node]:
+def _arithmetic(o: _Operation) -> list[WordNode]:
     """Sums, differences and products: the lowest bits depend on the lowest bits only."""
     name = o.name()
     a, b = extended(o.a, o.width, o.signed), extended(o.b, o.width, o.signed)
@@ -231,14 +231,14 @@ def _arithmetic(o: _Operation) -> list[Node]:
     return o.one(f"({read(o.a)} {sign} {read(o.b)})")
 
 
-def _division(o: _Operation) -> list[Node]:
+def _division(o: _Operation) -> list[WordNode]:
     name = o.name() + ("_signed" if o.signed else "")
     size = -(-max(o.width, len(o.a), len(o.b)) // WORD)
     a, b = extended(o.a, size * WORD, o.signed), extended(o.b, size * WORD, o.signed)
     return o.called(name, [("a", a), ("b", b)], size)
 
 
-def _shift(o: _Operation) -> list[Node]:
+def _shift(o: _Operation) -> list[WordNode]:
     kind = o.name()
     both = kind in ("shift", "shiftx") and o.b_signed
     # Only an arithmetic shift moves copies of the sign in from the left.
@@ -272,7 +272,7 @@ def _amount(o: _Operation, signed: bool) -> str:
 BITWISE = frozenset(["$and", "$or", "$xor", "$xnor", "$not", "$pos", "$buf", "$mux", "$pmux"])
 """Operations in which a result bit depends on one position of the operands (and on selects)."""
 
-_FAMILIES: dict[str, Callable[[_Operation], list[Node]]] = {
+_FAMILIES: dict[str, Callable[[_Operation], list[WordNode]]] = {
     **dict.fromkeys(BITWISE - {"$mux", "$pmux"}, _bitwise),
     **dict.fromkeys(["$mux", "$pmux"], _chosen),
     **dict.fromkeys(

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gen.native.cells import UnsupportedError
-from gen.native.module import ClockError, LoopError, Module
+from gen.native.module import ClockError, LoopError, NativeModule
 from gen.native.netlist import Netlist, read_netlists
 from gen.native.text import write_model
-from gen.rtlil import Port
+from gen.rtlil import DesignPort
 from gen.yosys import Step, run_yosys
 
 __all__ = ["LARGE_CELLS", "generate"]
@@ -46,7 +46,7 @@ def _steps(top: str, dissolved: Sequence[str]) -> list[Step]:
     ]
 
 
-def generate(work: Path, top: str, ports: Sequence[Port], lanes: int = 1) -> dict[str, str]:
+def generate(work: Path, top: str, ports: Sequence[DesignPort], lanes: int = 1) -> dict[str, str]:
     """The C++ of `model.il` and `macros.v` in the folder *work*: name -> contents.
 
     The model holds *lanes* instances. A module that makes a loop because it is kept apart is
@@ -76,9 +76,9 @@ def generate(work: Path, top: str, ports: Sequence[Port], lanes: int = 1) -> dic
         return write_model(modules, top, [port for port in ports if port.name in there], lanes)
 
 
-def _modules(netlists: Mapping[str, Netlist], top: str) -> dict[str, Module]:
+def _modules(netlists: Mapping[str, Netlist], top: str) -> dict[str, NativeModule]:
     """The module *top* and all that it holds, children first."""
-    modules: dict[str, Module] = {}
+    modules: dict[str, NativeModule] = {}
 
     def visit(name: str) -> None:
         for cell in netlists[name].cells:
@@ -92,12 +92,12 @@ def _modules(netlists: Mapping[str, Netlist], top: str) -> dict[str, Module]:
     return modules
 
 
-def _module(netlist: Netlist, children: Mapping[str, Module]) -> Module:
+def _module(netlist: Netlist, children: Mapping[str, NativeModule]) -> NativeModule:
     """Build a module; cells that are in a loop as words, but maybe not as bits, are split."""
     cut: frozenset[str] = frozenset()
     while True:
         try:
-            return Module(netlist, children, cut)
+            return NativeModule(netlist, children, cut)
         except LoopError as loop:
             if not loop.cells:
                 raise

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gen.native.cells import UnsupportedError
-from gen.native.netlist import Bit, Cell, Memory, number
-from gen.native.words import WORD, Nets, Node, Signal, literal, next_state, nonzero
+from gen.native.netlist import Bit, Cell, NativeMemory, number
+from gen.native.words import WORD, Nets, Signal, WordNode, literal, next_state, nonzero
 
 __all__ = ["MemoryPorts", "checked_width"]
 
@@ -27,7 +27,7 @@ class MemoryPorts:
         Name of the array in the generated class.
     """
 
-    memory: Memory
+    memory: NativeMemory
     name: str
     writes: list[Cell] = field(default_factory=list)
     reads: list[tuple[Cell, list[Signal]]] = field(default_factory=list)
@@ -67,12 +67,12 @@ class MemoryPorts:
         """Word *index* of the row that the expression *row* gives; zero if a *test* fails."""
         return f"{self.name}.{'read' if test is None else 'checked_read'}({row}, {index})"
 
-    def asynchronous(self, cell: Cell, nets: Nets, results: list[Signal]) -> list[Node]:
+    def asynchronous(self, cell: Cell, nets: Nets, results: list[Signal]) -> list[WordNode]:
         """The node of a read without a clock."""
         uses: set[Signal] = set()
         row, test = self._address(cell.connections["ADDR"], nets, uses)
         values = [self._read(row, index, test) for index in range(len(results))]
-        return [Node(results, values, uses, source=cell.name)]
+        return [WordNode(results, values, uses, source=cell.name)]
 
     def read_at_edge(self, nets: Nets, uses: set[Signal]) -> list[str]:
         """Statements that fill the next state of the registers of reads with a clock."""
@@ -155,7 +155,7 @@ def _constant(bits: list[Bit]) -> int:
     return sum(bit << index for index, bit in enumerate(bits))
 
 
-def checked_width(memory: Memory, cell: Cell) -> None:
+def checked_width(memory: NativeMemory, cell: Cell) -> None:
     """Refuse a port that is wider than a row."""
     if number(cell.parameters["WIDTH"]) != memory.width:
         raise UnsupportedError("a memory port wider than its memory")

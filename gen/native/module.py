@@ -20,9 +20,9 @@ from typing import TypeAlias
 from gen.native.cells import BITWISE, UnsupportedError, nodes_of, result_of
 from gen.native.memories import MemoryPorts, checked_width
 from gen.native.netlist import Bit, Cell, Netlist, number
-from gen.native.words import WORD, Nets, Node, Place, Signal, literal, next_state
+from gen.native.words import WORD, Nets, Place, Signal, WordNode, literal, next_state
 
-__all__ = ["ClockError", "Group", "LoopError", "Module", "dirty_bit"]
+__all__ = ["ClockError", "ClockGroup", "LoopError", "NativeModule", "dirty_bit"]
 
 
 class ClockError(Exception):
@@ -45,16 +45,16 @@ class LoopError(Exception):
         super().__init__(f"a loop through logic in module {module}")
 
 
-_Maker: TypeAlias = "Callable[[], list[Node]]"
+_Maker: TypeAlias = "Callable[[], list[WordNode]]"
 
 
 @dataclass(eq=False)
-class Group:
+class ClockGroup:
     """A function: nodes in order, and the inputs on which they depend."""
 
     index: int
     ports: frozenset[str]
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[WordNode] = field(default_factory=list)
     after: set[int] = field(default_factory=set)
     """Groups whose results it uses."""
 
@@ -62,7 +62,7 @@ class Group:
 @dataclass
 class _Instance:
     name: str
-    module: Module
+    module: NativeModule
     connections: dict[str, list[Bit]]
 
     @property
@@ -80,7 +80,7 @@ def dirty_bit(index: int) -> tuple[int, str]:
     return index // WORD, literal(1 << index % WORD)
 
 
-class Module:
+class NativeModule:
     """A module with its signals, functions and children.
 
     Parameters
@@ -116,7 +116,8 @@ class Module:
     """
 
     def __init__(
-        self, netlist: Netlist, children: Mapping[str, Module], cut: frozenset[str] = frozenset()
+        self, netlist: Netlist, children: Mapping[str, NativeModule],
+        cut: frozenset[str] = frozenset(),
     ) -> None:
         self.netlist = netlist
         self.class_name = "M_" + re.sub(r"\W", "_", netlist.name)
@@ -132,7 +133,7 @@ class Module:
         self.signals: list[Signal] = []
         self._children, self._cut = children, cut
         self._from_children: dict[tuple[str, Signal], Signal] = {}
-        self._nodes: list[Node] = []
+        self._nodes: list[WordNode] = []
         self.clock: str | None = None
         self.clock = self._find_clock()
         self._define_inputs()
@@ -272,10 +273,10 @@ class Module:
             self._from_children[key] = signal
         return self._from_children[key]
 
-    def _instance_nodes(self, instance: _Instance) -> list[Node]:
+    def _instance_nodes(self, instance: _Instance) -> list[WordNode]:
         """One node sets each word of an input, one calls each group."""
         child, nodes = instance.module, []
-        setters: dict[str, list[Node]] = {}
+        setters: dict[str, list[WordNode]] = {}
         for port, words in child.inputs.items():
             readers = child.readers(port)
             for index, word in enumerate(words):
@@ -297,13 +298,13 @@ class Module:
                     ]
                 if lines:
                     setters.setdefault(port, []).append(
-                        Node([], [], uses, lines, source=child.netlist.name)
+                        WordNode([], [], uses, lines, source=child.netlist.name)
                     )
         nodes += [node for words_ in setters.values() for node in words_]
-        calls: list[Node] = []
+        calls: list[WordNode] = []
         for group in child.groups:
             place, mask = dirty_bit(group.index)
-            call = Node([], [], set(), source=child.netlist.name)
+            call = WordNode([], [], set(), source=child.netlist.name)
             function = f"{instance.name}.group{group.index}()"
             call.setup = [f"if ({instance.name}.dirty[{place}] & {mask}) {function};"]
             call.after = [node for port in group.ports for node in setters.get(port, [])]
@@ -331,24 +332,26 @@ class Module:
                     name = f"out_{re.sub(r'[^a-zA-Z0-9_]', '_', port.name)}_{start // WORD}"
                     copy = Signal(name, len(own), "value")
                     self.signals.append(copy)
-                    self._nodes.append(Node([copy], [value], uses, source=port.name))
+                    self._nodes.append(WordNode([copy], [value], uses, source=port.name))
                     places[start : start + WORD] = [(copy, place) for place in range(len(own))]
             self.outputs[port.name] = places
 
     # Order.
 
-    def _sorted(self) -> list[Node]:
+    def _sorted(self) -> list[WordNode]:
         """All nodes, each after those that it needs."""
         for place, node in enumerate(self._nodes):
             node.place = place
             for signal in node.outputs:
                 signal.node = node
-        order: list[Node] = []
-        state: dict[Node, bool] = {}  # False while its needs are visited
+        order: list[WordNode] = []
+        state: dict[WordNode, bool] = {}  # False while its needs are visited
         for root in self._nodes:
-            stack: list[tuple[Node, Iterator[Node]]] = []
+            stack: list[tuple[WordNode, Iterator[WordNode]]] = []
 
-            def enter(node: Node, stack: list[tuple[Node, Iterator[Node]]] = stack) -> None:
+            def enter(
+                node: WordNode, stack: list[tuple[WordNode, Iterator[WordNode]]] = stack
+            ) -> None:
                 state[node] = False
                 stack.append((node, iter(node.needs())))
 
@@ -369,7 +372,7 @@ class Module:
                     order.append(node)
         return order
 
-    def _loop(self, nodes: list[Node]) -> LoopError:
+    def _loop(self, nodes: list[WordNode]) -> LoopError:
         sources = {node.source for node in nodes}
         cells = {
             cell.name
@@ -400,9 +403,9 @@ class Module:
                 node.leads_out = True
                 stack += node.needs()
 
-    def _grouped(self) -> tuple[list[Group], list[Node]]:
-        by_ports: dict[frozenset[str], list[Node]] = {}
-        tick: list[Node] = []
+    def _grouped(self) -> tuple[list[ClockGroup], list[WordNode]]:
+        by_ports: dict[frozenset[str], list[WordNode]] = {}
+        tick: list[WordNode] = []
         for node in self.order:
             if node.leads_out:
                 by_ports.setdefault(node.ports, []).append(node)
@@ -411,7 +414,7 @@ class Module:
         # A group uses groups of fewer inputs only.
         ordered = sorted(by_ports, key=lambda ports: (len(ports), sorted(ports)))
         groups = [
-            Group(index, ports, by_ports[ports]) for index, ports in enumerate(ordered)
+            ClockGroup(index, ports, by_ports[ports]) for index, ports in enumerate(ordered)
         ]
         self._group_of = {node: group for group in groups for node in group.nodes}
         for group in groups:
@@ -509,7 +512,7 @@ class Module:
 
     def _mark_members(self) -> None:
         """Make members of outputs, and of signals read outside the function that computes them."""
-        def home(node: Node) -> Group | None:
+        def home(node: WordNode) -> ClockGroup | None:
             return self._group_of.get(node)
 
         for node in self.order:

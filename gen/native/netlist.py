@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-__all__ = ["Bit", "Cell", "Memory", "NetPort", "Netlist", "number", "read_netlists"]
+__all__ = ["Bit", "Cell", "NativeMemory", "NetPort", "Netlist", "number", "read_netlists"]
 
 Bit: TypeAlias = int
 """0 and 1 are the constants, all others name a net of the module. Undefined bits are 0."""
@@ -46,7 +46,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Memory:
+class NativeMemory:
     """*size* rows of *width* bits; the first has the address *offset*."""
 
     name: str
@@ -70,7 +70,7 @@ class Netlist:
     name: str
     ports: dict[str, NetPort]
     cells: list[Cell]
-    memories: dict[str, Memory]
+    memories: dict[str, NativeMemory]
     names: dict[Bit, tuple[str, int]] = field(default_factory=dict)
     initial: frozenset[Bit] = frozenset()
 
@@ -86,9 +86,9 @@ def _bits(values: Iterable[int | str]) -> list[Bit]:
     return [value if isinstance(value, int) else int(value == "1") for value in values]
 
 
-def _memories(module: dict[str, Any]) -> dict[str, Memory]:
+def _memories(module: dict[str, Any]) -> dict[str, NativeMemory]:
     return {
-        name: Memory(name, item["width"], item["size"], item["start_offset"])
+        name: NativeMemory(name, item["width"], item["size"], item["start_offset"])
         for name, item in module.get("memories", {}).items()
     }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gen.native.branches import Target, statements
-from gen.native.module import Module, dirty_bit
-from gen.native.words import WORD, Node, Place, Signal, joined, literal, next_state
-from gen.rtlil import Port
+from gen.native.branches import BranchTarget, statements
+from gen.native.module import NativeModule, dirty_bit
+from gen.native.words import WORD, Place, Signal, WordNode, joined, literal, next_state
+from gen.rtlil import DesignPort
 
 __all__ = ["write_model"]
 
@@ -31,7 +31,7 @@ def _comment(label: str) -> str:
 class _Class:
     """The text of one module."""
 
-    def __init__(self, module: Module, lanes: int) -> None:
+    def __init__(self, module: NativeModule, lanes: int) -> None:
         self.module = module
         self.lanes = lanes
         self.name = module.class_name
@@ -41,7 +41,7 @@ class _Class:
         self.inputs = module.tick_inputs if lanes == 1 else []
         """Inputs that are stored together and compared with those that `tick` saw last."""
         self.targets = {
-            value: Target(next_state(register), register.name)
+            value: BranchTarget(next_state(register), register.name)
             for value, register in module.direct.items()
         }
 
@@ -51,14 +51,14 @@ class _Class:
         body = "\n".join(f"\t{line}" for line in lines)
         self.bodies.append(f"{result} {self.name}::{signature}({arguments or ')'} {{\n{body}\n}}\n")
 
-    def _statements(self, nodes: Sequence[Node], needed: Callable[[Signal], bool]) -> list[str]:
+    def _statements(self, nodes: Sequence[WordNode], needed: Callable[[Signal], bool]) -> list[str]:
         return statements(nodes, needed, several=self.lanes > 1, targets=self.targets)
 
     def _function(
         self,
         name: str,
         index: int,
-        nodes: Sequence[Node],
+        nodes: Sequence[WordNode],
         end: Sequence[str] = (),
         begin: Sequence[str] = (),
         result: str = "void",
@@ -222,7 +222,7 @@ def _by_size(signal: Signal) -> int:
 class _Top(_Class):
     """The top module also moves data between its signals and the words of its ports."""
 
-    def __init__(self, module: Module, ports: Sequence[Port], lanes: int) -> None:
+    def __init__(self, module: NativeModule, ports: Sequence[DesignPort], lanes: int) -> None:
         super().__init__(module, lanes)
         self.inputs = []  # `load` compares them one by one
         self._starts: dict[str, int] = {}
@@ -294,7 +294,7 @@ _UNIT = 40_000
 
 
 def write_model(
-    modules: Mapping[str, Module], top: str, ports: Sequence[Port], lanes: int = 1
+    modules: Mapping[str, NativeModule], top: str, ports: Sequence[DesignPort], lanes: int = 1
 ) -> dict[str, str]:
     """Name -> contents of the files of a model.
 

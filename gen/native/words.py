@@ -8,8 +8,21 @@ from typing import Literal, TypeAlias
 
 from gen.native.netlist import Bit
 
-__all__ = ["WORD", "Choice", "Nets", "Node", "Place", "Signal", "chosen", "extended", "joined",
-           "literal", "masked", "next_state", "nonzero"]
+__all__ = [
+    "WORD",
+    "Nets",
+    "Place",
+    "Signal",
+    "WordChoice",
+    "WordNode",
+    "chosen",
+    "extended",
+    "joined",
+    "literal",
+    "masked",
+    "next_state",
+    "nonzero",
+]
 
 WORD = 64
 """Bits of the machine words that all values are cut into."""
@@ -41,14 +54,14 @@ class Signal:
     width: int
     kind: Literal["input", "register", "value", "child"]
     ports: frozenset[str] = frozenset()
-    node: Node | None = None
+    node: WordNode | None = None
     member: bool = False
     initial: int = 0
     label: str = ""
 
 
 @dataclass(eq=False, slots=True)
-class Choice:
+class WordChoice:
     """The value *when* if *select* is 1, else the *other*; for each the signals that it reads."""
 
     select: str
@@ -58,15 +71,15 @@ class Choice:
     other: str
     other_uses: set[Signal]
 
-    def node(self, signal: Signal, source: str) -> Node:
+    def node(self, signal: Signal, source: str) -> WordNode:
         """The node that computes *signal* by this choice."""
         uses = self.select_uses | self.when_uses | self.other_uses
         value = f"choose({self.select}, {self.when}, {self.other})"
-        return Node([signal], [value], uses, source=source, choice=self)
+        return WordNode([signal], [value], uses, source=source, choice=self)
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class WordNode:
     """A piece of code that computes signals from signals, or acts on a child.
 
     Members
@@ -96,13 +109,13 @@ class Node:
     uses: set[Signal]
     setup: list[str] = field(default_factory=list)
     source: str = ""
-    after: list[Node] = field(default_factory=list)
+    after: list[WordNode] = field(default_factory=list)
     ports: frozenset[str] = frozenset()
     leads_out: bool = False
-    choice: Choice | None = None
+    choice: WordChoice | None = None
     place: int = 0
 
-    def needs(self) -> list[Node]:
+    def needs(self) -> list[WordNode]:
         """The nodes that come before this one, each once."""
         needs = {signal.node for signal in self.uses if signal.node is not None}
         return sorted(needs.union(self.after), key=lambda node: node.place)

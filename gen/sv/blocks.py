@@ -34,7 +34,7 @@ def pruned(stmts: Iterable[ir.Stmt], keep: Keep) -> list[ir.Stmt]:
     """*stmts* reduced to assignments to the bits (variable, first, width) that *keep* accepts."""
     left: list[ir.Stmt] = []
     for stmt in stmts:
-        if isinstance(stmt, ir.Switch):
+        if isinstance(stmt, ir.CaseSwitch):
             switch = stmt.with_bodies(lambda body: pruned(body, keep))
             if any(case.body for case in switch.cases):
                 left.append(switch)
@@ -292,10 +292,10 @@ def _by_parts(group: Sequence[ir.Stmt], where: str) -> list[ir.Stmt]:
 def _cut(stmts: Iterable[ir.Stmt], cuts: dict[ir.Var, list[int]]) -> list[ir.Stmt]:
     fine: list[ir.Stmt] = []
     for stmt in stmts:
-        if isinstance(stmt, ir.Switch):
+        if isinstance(stmt, ir.CaseSwitch):
             fine.append(stmt.with_bodies(lambda body: _cut(body, cuts)))
             continue
-        if isinstance(stmt.lhs, ir.Part):
+        if isinstance(stmt.lhs, ir.PartSelect):
             fine.append(stmt)
             continue
         at = 0

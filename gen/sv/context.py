@@ -13,7 +13,7 @@ from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import pruned, reading, untangled
 from gen.sv.expressions import Printer, range_of
-from gen.sv.lists import Array, Plan, common, made_together, numbered, of_members
+from gen.sv.lists import Array, ListPlan, common, made_together, numbered, of_members
 from gen.sv.names import Names, escaped, identifier, snake
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import Statements, static_targets, zero
@@ -77,7 +77,7 @@ def _slices(stmt: ir.Stmt) -> Iterator[tuple[ir.Var, int, int]]:
     def visit(expr: ir.Expr) -> Iterator[tuple[ir.Var, int, int]]:
         if isinstance(expr, ir.Slice) and isinstance(expr.value, ir.Var):
             yield expr.value, expr.lo, expr.width
-        elif isinstance(expr, ir.Part) and isinstance(expr.value, ir.Var):
+        elif isinstance(expr, ir.PartSelect) and isinstance(expr.value, ir.Var):
             yield expr.value, 0, expr.value.width
         for inner in ir.operands(expr):
             yield from visit(inner)
@@ -92,17 +92,17 @@ def _slices(stmt: ir.Stmt) -> Iterator[tuple[ir.Var, int, int]]:
             yield from _slices(inner)
 
 
-def _leaves(name: str, lo: int, fields: Iterable[ir.Field]) -> Iterator[ir.Field]:
+def _leaves(name: str, lo: int, fields: Iterable[ir.MemberField]) -> Iterator[ir.MemberField]:
     """Fields without subfields, at positions from the start of the whole."""
     for each in fields:
         path = f"{name}_{each.name}" if name else each.name
         if each.fields:
             yield from _leaves(path, lo + each.lo, each.fields)
         else:
-            yield ir.Field(path, lo + each.lo, each.width)
+            yield ir.MemberField(path, lo + each.lo, each.width)
 
 
-def _field_at(fields: Iterable[ir.Field], lo: int, width: int) -> ir.Field | None:
+def _field_at(fields: Iterable[ir.MemberField], lo: int, width: int) -> ir.MemberField | None:
     """The field that contains the bits; None if there is none."""
     for each in fields:
         if each.lo <= lo and lo + width <= each.lo + each.width:
@@ -124,10 +124,10 @@ def _uneven(given: Mapping[tuple[str, int], str]) -> set[str]:
 
 
 def _indices(lhs: ir.Expr) -> Iterator[ir.Expr]:
-    if isinstance(lhs, ir.Part):
+    if isinstance(lhs, ir.PartSelect):
         yield lhs.offset
     for inner in ir.operands(lhs):
-        if not isinstance(lhs, ir.Part) or inner is not lhs.offset:
+        if not isinstance(lhs, ir.PartSelect) or inner is not lhs.offset:
             yield from _indices(inner)
 
 
@@ -165,7 +165,7 @@ class Context:
         types: Types,
         children: Mapping[ir.Module, tuple[str, Written]],
         reset_low: bool,
-        plan: Plan,
+        plan: ListPlan,
     ) -> None:
         self.plan = plan
         self.element: dict[ir.Var, tuple[Array, int]] = {}
@@ -224,7 +224,7 @@ class Context:
         if var.width > 1 and not var.fields:
             self.lists[name] = (var.width,)
 
-    def fields(self, var: ir.Var) -> tuple[ir.Field, ...]:
+    def fields(self, var: ir.Var) -> tuple[ir.MemberField, ...]:
         """The structure that *var* is declared with; empty for a vector."""
         if self.top and var in self.scope.top_ports:
             return ()
@@ -452,7 +452,7 @@ class Context:
                 reads[var].add((lo, width))
         written = assigned(self.comb).keys()
         hard = {var for stmt in self.sync for var in _sliced(stmt)}
-        named: dict[ir.Var, list[tuple[ir.Field, ir.Var]]] = defaultdict(list)
+        named: dict[ir.Var, list[tuple[ir.MemberField, ir.Var]]] = defaultdict(list)
         copies: list[ir.Stmt] = []
         for name, dims, elements in found:
             fields = tuple(_leaves("", 0, elements[0].fields))

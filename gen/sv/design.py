@@ -221,7 +221,7 @@ class _Reader:
             ir.Case(patterns, tuple(self._statements(body)), where)
             for patterns, body, where in statement.cases
         ]
-        return ir.Switch(self._value(statement.test), tuple(cases), loc)
+        return ir.CaseSwitch(self._value(statement.test), tuple(cases), loc)
 
     # Values
 
@@ -240,7 +240,7 @@ class _Reader:
             key: tuple[Any, ...] = ("slice", inner, value.start, value.stop, loc)
         elif isinstance(value, ast.Part):
             inner, offset = self._value(value.value), self._value(value.offset)
-            made = ir.Part(inner, offset, value.width, value.stride, loc)
+            made = ir.PartSelect(inner, offset, value.width, value.stride, loc)
             key = ("part", inner, offset, value.width, value.stride, loc)
         elif isinstance(value, ast.Concat):
             parts = tuple(self._value(part) for part in value.parts)
@@ -324,7 +324,7 @@ def _folded(op: str, args: list[ir.Expr], shape: Any) -> ir.Expr | None:
     return None
 
 
-def _chosen(stmt: ir.Switch, bits: str) -> tuple[ir.Stmt, ...]:
+def _chosen(stmt: ir.CaseSwitch, bits: str) -> tuple[ir.Stmt, ...]:
     """The body that remains of *stmt*, whose test is a constant (a feature that is on or off)."""
     for case in stmt.cases:
         if _fits(bits, case.patterns):
@@ -361,11 +361,12 @@ def _span(value: Any) -> tuple[int, int] | None:
     return None
 
 
-def _field(name: str, form: Any, base: int, width: int) -> ir.Field:
+def _field(name: str, form: Any, base: int, width: int) -> ir.MemberField:
     """The field, with its parts, that *form*, Amaranth's format for printing it, describes."""
-    whole = ir.Field(name, base, width)
+    whole = ir.MemberField(name, base, width)
     if isinstance(form, ast.Format.Enum):
-        return ir.Field(name, base, width, enum=ir.Enum(form._name or "", dict(form._variants)))
+        made = ir.Enum(form._name or "", dict(form._variants))
+        return ir.MemberField(name, base, width, enum=made)
     if not isinstance(form, ast.Format.Struct):
         return whole
     start = _span(form._value)
@@ -385,8 +386,8 @@ def _field(name: str, form: Any, base: int, width: int) -> ir.Field:
     if end != width:
         return whole
     if len(fields) == 1:  # a structure of one part is that part
-        return ir.Field(name, base, width, fields[0].fields, fields[0].enum)
-    return ir.Field(name, base, width, tuple(fields))
+        return ir.MemberField(name, base, width, fields[0].fields, fields[0].enum)
+    return ir.MemberField(name, base, width, tuple(fields))
 
 
 def _underlying(form: Any) -> Any:

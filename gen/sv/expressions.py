@@ -98,7 +98,7 @@ class Printer:
     def __init__(
         self,
         name: Callable[[ir.Var], str],
-        fields: Callable[[ir.Var], tuple[ir.Field, ...]],
+        fields: Callable[[ir.Var], tuple[ir.MemberField, ...]],
         enum_name: Callable[[ir.Enum, int, int], str | None],
         wire: Callable[[str, int, ir.Expr], str],
         lists: Mapping[str, tuple[int, ...]],
@@ -161,9 +161,9 @@ class Printer:
         """Bits of *var* under the names of their fields."""
         return self._name(var) + self._within(var, lo, width)
 
-    def _smallest(self, var: ir.Var, lo: int, width: int) -> tuple[str, int, ir.Field]:
+    def _smallest(self, var: ir.Var, lo: int, width: int) -> tuple[str, int, ir.MemberField]:
         """The smallest field of *var* that holds these bits: its path, their start in it."""
-        path, field = "", ir.Field("", 0, var.width, self._fields(var))
+        path, field = "", ir.MemberField("", 0, var.width, self._fields(var))
         while (lo, width) != (0, field.width):
             holds = [f for f in field.fields if f.lo <= lo and lo + width <= f.lo + f.width]
             if not holds:
@@ -188,7 +188,7 @@ class Printer:
     def _look(self, value: ir.Expr, lo: int, width: int) -> None:
         self.seen[value] = self.seen.get(value, 0) | ((1 << width) - 1) << lo
 
-    def is_element(self, part: ir.Part) -> bool:
+    def is_element(self, part: ir.PartSelect) -> bool:
         """Return True if *part* is of a variable or a field of it, and always within that."""
         found = self._base(part)
         if found is None or part.value.width == 1:
@@ -196,7 +196,7 @@ class Printer:
         path, start, field = self._smallest(*found)
         return (start, found[2]) == (0, field.width) and not (path and field.fields)
 
-    def _base(self, part: ir.Part) -> tuple[ir.Var, int, int] | None:
+    def _base(self, part: ir.PartSelect) -> tuple[ir.Var, int, int] | None:
         value = part.value
         while isinstance(value, ir.Cast) and value.width == value.value.width:
             value = value.value
@@ -208,7 +208,7 @@ class Printer:
             return None
         return inner, lo, value.width
 
-    def element(self, part: ir.Part) -> str:
+    def element(self, part: ir.PartSelect) -> str:
         """``rows[8*index +: 8]``, if `is_element`."""
         found = self._base(part)
         assert found is not None
@@ -216,7 +216,7 @@ class Printer:
         index = self._scaled(part)[0]
         return f"{base}[{index}]" if part.width == 1 else f"{base}[{index} +: {part.width}]"
 
-    def _scaled(self, part: ir.Part) -> Text:
+    def _scaled(self, part: ir.PartSelect) -> Text:
         """The bit at which *part* begins."""
         offset, width = part.offset, part.offset.width
         if part.stride == 1:
@@ -289,7 +289,7 @@ class Printer:
             return self._cast(value, width, enum)
         if isinstance(value, ir.Slice):
             return self._slice(value, width)
-        if isinstance(value, ir.Part):
+        if isinstance(value, ir.PartSelect):
             return self._part(value, width)
         if isinstance(value, ir.Choice):
             return self._choice(value, width, enum)
@@ -356,10 +356,11 @@ class Printer:
                 return ir.Cat([kept, ir.Const(0, width - kept.width)])
         return None
 
-    def _part(self, value: ir.Part, width: int) -> Text:
+    def _part(self, value: ir.PartSelect, width: int) -> Text:
         own, inner = value.width, value.value
         if width < own:
-            return self._part(ir.Part(inner, value.offset, width, value.stride, value.loc), width)
+            part = ir.PartSelect(inner, value.offset, width, value.stride, value.loc)
+            return self._part(part, width)
         if self.is_element(value):
             element = self.element(value)
             for var, mask in ir.variables(inner).items():

@@ -14,7 +14,7 @@ _SMALL = 4  # most operators of an expression that is written in place of a sign
 
 
 def _size(expr: ir.Expr) -> int:
-    own = isinstance(expr, ir.Op | ir.Part) or (
+    own = isinstance(expr, ir.Op | ir.PartSelect) or (
         isinstance(expr, ir.Choice) and len(expr.cases)
     )
     return int(own) + sum(_size(inner) for inner in ir.operands(expr))
@@ -28,7 +28,7 @@ def fold(c: Context) -> None:
     def visit(expr: ir.Expr) -> None:
         if isinstance(expr, ir.Var):
             reads[expr] += 1
-        elif isinstance(expr, ir.Slice | ir.Part) and isinstance(expr.value, ir.Var):
+        elif isinstance(expr, ir.Slice | ir.PartSelect) and isinstance(expr.value, ir.Var):
             sliced.add(expr.value)
         for inner in ir.operands(expr):
             visit(inner)
@@ -171,7 +171,7 @@ def share(c: Context) -> None:
             visit(root)
     for expr in order:
         often = count[expr] > 1 and _size(expr) >= 3
-        if not isinstance(expr, ir.Op | ir.Choice | ir.Part) or not (often or expr in cut):
+        if not isinstance(expr, ir.Op | ir.Choice | ir.PartSelect) or not (often or expr in cut):
             continue
         if source.name_of(expr.loc) is None:
             continue

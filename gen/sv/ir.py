@@ -12,9 +12,35 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 __all__ = [
-    "Assign", "Box", "Case", "Cast", "Cat", "Choice", "Const", "Enum", "Expr", "Field", "Location",
-    "Memory", "Module", "Op", "Part", "Patterns", "ReadPort", "Slice", "Stmt", "Switch", "Var",
-    "WritePort", "operands", "reads", "replaced", "slice_of", "targets", "variables", "writes",
+    "Assign",
+    "Box",
+    "Case",
+    "CaseSwitch",
+    "Cast",
+    "Cat",
+    "Choice",
+    "Const",
+    "Enum",
+    "Expr",
+    "Location",
+    "MemberField",
+    "Memory",
+    "Module",
+    "Op",
+    "PartSelect",
+    "Patterns",
+    "ReadPort",
+    "Slice",
+    "Stmt",
+    "Var",
+    "WritePort",
+    "operands",
+    "reads",
+    "replaced",
+    "slice_of",
+    "targets",
+    "variables",
+    "writes",
 ]
 
 Location: TypeAlias = tuple[str, int]
@@ -33,13 +59,13 @@ class Enum:
 
 
 @dataclass(frozen=True)
-class Field:
+class MemberField:
     """A part of a structure: `lo` counts from the start of the structure that it is in."""
 
     name: str
     lo: int
     width: int
-    fields: tuple[Field, ...] = ()
+    fields: tuple[MemberField, ...] = ()
     enum: Enum | None = None
 
     def key(self) -> tuple[Any, ...]:
@@ -83,7 +109,7 @@ class Var(Expr):
         *,
         init: int,
         reset_less: bool,
-        fields: tuple[Field, ...] = (),
+        fields: tuple[MemberField, ...] = (),
         enum: Enum | None = None,
         loc: Location | None = None,
         serial: int = -1,
@@ -128,7 +154,7 @@ class Slice(Expr):
         self.value, self.lo = value, lo
 
 
-class Part(Expr):
+class PartSelect(Expr):
     """The `width` bits of `value` from bit ``offset * stride`` on."""
 
     __slots__ = ("offset", "stride", "value")
@@ -195,20 +221,20 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False)
-class Switch:
+class CaseSwitch:
     """Executes the body of the first case that fits."""
 
     test: Expr
     cases: tuple[Case, ...]
     loc: Location | None = None
 
-    def with_bodies(self, new: Callable[[tuple[Stmt, ...]], Iterable[Stmt]]) -> Switch:
+    def with_bodies(self, new: Callable[[tuple[Stmt, ...]], Iterable[Stmt]]) -> CaseSwitch:
         """The same switch with *new* applied to each body."""
         cases = (Case(case.patterns, tuple(new(case.body)), case.loc) for case in self.cases)
-        return Switch(self.test, tuple(cases), self.loc)
+        return CaseSwitch(self.test, tuple(cases), self.loc)
 
 
-Stmt: TypeAlias = Assign | Switch
+Stmt: TypeAlias = Assign | CaseSwitch
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +335,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
         return expr.args
     if isinstance(expr, Slice | Cast):
         return (expr.value,)
-    if isinstance(expr, Part):
+    if isinstance(expr, PartSelect):
         return (expr.value, expr.offset)
     if isinstance(expr, Choice):
         return (expr.test, *(value for _, value in expr.cases))
@@ -352,7 +378,7 @@ def targets(lhs: Expr) -> Iterator[tuple[Var, int, int]]:
             yield inner, lhs.lo, lhs.width
         else:
             yield from targets(inner)
-    elif isinstance(lhs, Part):
+    elif isinstance(lhs, PartSelect):
         yield from targets(lhs.value)
     elif isinstance(lhs, Cast):
         yield from targets(lhs.value)
@@ -368,7 +394,7 @@ def targets(lhs: Expr) -> Iterator[tuple[Var, int, int]]:
 
 def lhs_reads(lhs: Expr, into: dict[Var, int]) -> None:
     """Add the bits that select the target of an assignment to *lhs*."""
-    if isinstance(lhs, Part):
+    if isinstance(lhs, PartSelect):
         reads(lhs.offset, into)
         lhs_reads(lhs.value, into)
     elif isinstance(lhs, Choice):
@@ -415,9 +441,9 @@ def replaced(expr: Expr, new: Callable[[Expr], Expr | None], done: dict[Expr, Ex
             made = Cast(inner(expr.value), expr.width, expr.signed)
         elif isinstance(expr, Slice):
             made = slice_of(inner(expr.value), expr.lo, expr.width, expr.loc)
-        elif isinstance(expr, Part):
+        elif isinstance(expr, PartSelect):
             value, offset = inner(expr.value), inner(expr.offset)
-            made = Part(value, offset, expr.width, expr.stride, expr.loc)
+            made = PartSelect(value, offset, expr.width, expr.stride, expr.loc)
         elif isinstance(expr, Choice):
             cases = [(patterns, inner(value)) for patterns, value in expr.cases]
             made = Choice(inner(expr.test), cases, expr.width, expr.signed, expr.loc)

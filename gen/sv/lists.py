@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from gen.sv import ir
 
-__all__ = ["Array", "Plan", "common", "compressed", "made_together", "numbered",
+__all__ = ["Array", "ListPlan", "common", "compressed", "made_together", "numbered",
            "of_members", "ranges"]
 
 _ELEMENT = re.compile(r"(\w+?)((?:\[\d+\])+)$")
@@ -48,7 +48,7 @@ class Array:
 
 
 @dataclass
-class Plan:
+class ListPlan:
     """Findings of earlier attempts at a module.
 
     Attributes

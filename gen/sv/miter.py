@@ -12,7 +12,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gen.sv.netlists import Bits, Cell, Constant, Module, Slice, joined, part_of, said, width_of
+from gen.sv.netlists import (
+    Bits,
+    Constant,
+    NetlistCell,
+    NetlistModule,
+    NetlistSlice,
+    joined,
+    part_of,
+    said,
+    width_of,
+)
 
 __all__ = ["PREPARE", "Miter", "MiterError", "miter"]
 
@@ -65,7 +75,7 @@ class _Cut:
         Initial values of the bits of wires.
     """
 
-    module: Module
+    module: NetlistModule
     lines: list[str]
     widths: list[int] = field(default_factory=list)
     states: dict[str, list[tuple[int, int, int, int]]] = field(
@@ -98,7 +108,7 @@ class _Cut:
                        for n in range(width))
 
 
-def _cut(module: Module) -> _Cut:
+def _cut(module: NetlistModule) -> _Cut:
     """*module* with ports in place of registers and memories."""
     made = _Cut(module, list(module.logic))
     for cell in module.state:
@@ -112,8 +122,8 @@ def _cut(module: Module) -> _Cut:
         size = module.wires[wire].width
         value = _bits_of(start).rjust(size, "0")[::-1]
         at = 0
-        for piece in module.source((Slice(wire, 0, size),)):
-            if isinstance(piece, Slice):
+        for piece in module.source((NetlistSlice(wire, 0, size),)):
+            if isinstance(piece, NetlistSlice):
                 for low, width, register, first in made.states.get(piece.wire, ()):
                     end = min(low + width, piece.low + piece.width)
                     for bit in range(max(low, piece.low), end):
@@ -124,7 +134,7 @@ def _cut(module: Module) -> _Cut:
     return made
 
 
-def _cut_register(made: _Cut, cell: Cell) -> None:
+def _cut_register(made: _Cut, cell: NetlistCell) -> None:
     number = len(made.widths)
     q = made.module.bits(cell.connections["\\Q"])
     width = width_of(q)
@@ -134,7 +144,7 @@ def _cut_register(made: _Cut, cell: Cell) -> None:
         raise MiterError(f"{cell.name[1:]} has a falling clock")
     at = 0
     for piece in q:
-        if isinstance(piece, Slice):
+        if isinstance(piece, NetlistSlice):
             made.states[piece.wire].append((piece.low, piece.width, number, at))
         at += piece.width
     made.lines += [
@@ -145,7 +155,7 @@ def _cut_register(made: _Cut, cell: Cell) -> None:
     ]
 
 
-def _cut_memory(made: _Cut, cell: Cell) -> None:
+def _cut_memory(made: _Cut, cell: NetlistCell) -> None:
     name = next(p for p in cell.parameters if p.startswith("\\MEMID")).split('"')[1].lstrip("\\")
     reads, writes = _parameter(cell, "RD_PORTS"), _parameter(cell, "WR_PORTS")
     size, width = _parameter(cell, "SIZE"), _parameter(cell, "WIDTH")
@@ -183,7 +193,7 @@ def _cut_memory(made: _Cut, cell: Cell) -> None:
                               else f"  connect {own} {connected}")
 
 
-def _clocked_read(made: _Cut, cell: Cell, name: str, number: int, value: Bits) -> int:
+def _clocked_read(made: _Cut, cell: NetlistCell, name: str, number: int, value: Bits) -> int:
     """Cut a read port whose register holds *value*; returns the number of the register."""
     if not _flag(cell, "RD_CLK_POLARITY", number):
         raise MiterError(f"{name} has a falling clock")
@@ -196,7 +206,7 @@ def _clocked_read(made: _Cut, cell: Cell, name: str, number: int, value: Bits) -
     start = _bits(cell, "RD_INIT_VALUE")[::-1][number * width_of(value) :]
     at = 0
     for piece in value:
-        if isinstance(piece, Slice):
+        if isinstance(piece, NetlistSlice):
             made.states[piece.wire].append((piece.low, piece.width, register, at))
         at += piece.width
     for bit, one in enumerate(start[: width_of(value)]):
@@ -205,15 +215,15 @@ def _clocked_read(made: _Cut, cell: Cell, name: str, number: int, value: Bits) -
     return register
 
 
-def _of(made: _Cut, cell: Cell, port: str, number: int) -> Bits:
+def _of(made: _Cut, cell: NetlistCell, port: str, number: int) -> Bits:
     return part_of(made.module.bits(cell.connections[f"\\{port}"]), number, 1)
 
 
-def _flag(cell: Cell, name: str, number: int) -> bool:
+def _flag(cell: NetlistCell, name: str, number: int) -> bool:
     return _bits(cell, name)[::-1][number : number + 1] == "1"
 
 
-def _bits(cell: Cell, name: str) -> str:
+def _bits(cell: NetlistCell, name: str) -> str:
     """A parameter, the highest bit first."""
     for parameter in cell.parameters:
         word, *_, value = parameter.split()
@@ -222,7 +232,7 @@ def _bits(cell: Cell, name: str) -> str:
     raise MiterError(f"{cell.name[1:]} has no {name}")
 
 
-def _parameter(cell: Cell, name: str) -> int:
+def _parameter(cell: NetlistCell, name: str) -> int:
     return int(_bits(cell, name), 2)
 
 
@@ -279,7 +289,7 @@ class _Top:
         self._given: dict[str, Bits] = {}
         self._next: dict[tuple[str, int], Bits] = {}
         self._assumed: list[Bits] = []
-        self._holds: Bits = (Slice(self._wire(1), 0, 1),)
+        self._holds: Bits = (NetlistSlice(self._wire(1), 0, 1),)
 
     def assume(self, bit: Bits) -> None:
         """Compare only where this is 1."""
@@ -301,7 +311,7 @@ class _Top:
 
     def unknown(self, width: int) -> Bits:
         """A free input of *width* bits."""
-        return (Slice(self._wire(width, "input 0 "), 0, width),)
+        return (NetlistSlice(self._wire(width, "input 0 "), 0, width),)
 
     def _wire(self, width: int, way: str = "") -> str:
         self._count += 1
@@ -310,7 +320,7 @@ class _Top:
 
     def cell(self, kind: str, out: int, **ports: Bits) -> Bits:
         """Add a cell of logic; returns its output."""
-        y = (Slice(self._wire(out), 0, out),)
+        y = (NetlistSlice(self._wire(out), 0, out),)
         self._count += 1
         self._lines.append(f"  cell ${kind} $c{self._count}")
         if kind == "mux":
@@ -327,22 +337,22 @@ class _Top:
 
     def seen(self, bits: Bits) -> Bits:
         """Bits of the netlist's module as the top has them."""
-        made: list[Slice | Constant] = []
+        made: list[NetlistSlice | Constant] = []
         for piece in bits:
             if isinstance(piece, Constant):
                 made.append(piece)
             elif self.gold_ports.get(piece.wire, (0, ""))[1]:
-                made.append(Slice(f"\\gold.{piece.wire[1:]}", piece.low, piece.width))
+                made.append(NetlistSlice(f"\\gold.{piece.wire[1:]}", piece.low, piece.width))
             else:
                 # By number: `\x` and `$x` are two wires.
                 number = self._shown.setdefault(piece.wire, len(self._shown))
-                made.append(Slice(f"\\gold.out:{number}", piece.low, piece.width))
+                made.append(NetlistSlice(f"\\gold.out:{number}", piece.low, piece.width))
         return tuple(made)
 
     def port(self, side: str, name: str) -> Bits:
         """All bits of a port of one of the two."""
         width, _ = (self.gold_ports if side == "gold" else self.gate_ports)[name]
-        return (Slice(f"\\{side}.{name[1:]}", 0, width),)
+        return (NetlistSlice(f"\\{side}.{name[1:]}", 0, width),)
 
     def give(self, port: str, bits: Bits) -> None:
         """Connect an input of the text."""
@@ -404,8 +414,9 @@ def _numbered(lines: Iterable[str]) -> list[str]:
 
 
 def miter(
-    gold: Module, gate: Module, *, inputs: Iterable[tuple[str, tuple[Bits | int, ...]]],
-    same: Iterable[tuple[Bits, str, int]], registers: Iterable[tuple[Slice, Slice]],
+    gold: NetlistModule, gate: NetlistModule, *,
+    inputs: Iterable[tuple[str, tuple[Bits | int, ...]]],
+    same: Iterable[tuple[Bits, str, int]], registers: Iterable[tuple[NetlistSlice, NetlistSlice]],
     memories: Iterable[tuple[str, str]],
 ) -> Miter:
     """Compare *gate*, a module of a text, with *gold*; both are prepared, the rest is as in
@@ -443,7 +454,7 @@ def _gate_clock(top: _Top, bits: Bits) -> Bits:
     return part_of(top.value(piece.wire), piece.low, piece.width)
 
 
-def _same_registers(top: _Top, registers: Iterable[tuple[Slice, Slice]]) -> int:
+def _same_registers(top: _Top, registers: Iterable[tuple[NetlistSlice, NetlistSlice]]) -> int:
     gold, gate = top.gold, top.gate
     values: dict[int, dict[int, tuple[Bits, int]]] = defaultdict(dict)
     count = 0
@@ -460,7 +471,7 @@ def _same_registers(top: _Top, registers: Iterable[tuple[Slice, Slice]]) -> int:
             if first in values[register]:
                 raise MiterError(f"{name} is two registers")
             values[register][first] = part_of(bits, at, width), width
-            nexts: list[Slice | Constant] = []
+            nexts: list[NetlistSlice | Constant] = []
             starts = ""
             low = 0
             for number, start, size in held:
@@ -475,7 +486,7 @@ def _same_registers(top: _Top, registers: Iterable[tuple[Slice, Slice]]) -> int:
             top.same(tuple(nexts), part_of(top.next("gate", register), first, width), name)
             at += width
     for register, width in enumerate(gate.widths):
-        made: list[Slice | Constant] = []
+        made: list[NetlistSlice | Constant] = []
         at = 0
         for first, (bits, size) in sorted(values[register].items()):
             if first < at:
@@ -487,11 +498,11 @@ def _same_registers(top: _Top, registers: Iterable[tuple[Slice, Slice]]) -> int:
     return count
 
 
-def _whole(module: Module, piece: Slice) -> Slice:
+def _whole(module: NetlistModule, piece: NetlistSlice) -> NetlistSlice:
     if piece.wire not in module.wires:
         raise MiterError(f"registers not found: {piece.wire[1:]}")
     width = module.wires[piece.wire].width if piece.width < 0 else piece.width
-    return Slice(piece.wire, piece.low, width)
+    return NetlistSlice(piece.wire, piece.low, width)
 
 
 def _same_memories(top: _Top, memories: Iterable[tuple[str, str]]) -> int:
@@ -532,7 +543,7 @@ def _same_memories(top: _Top, memories: Iterable[tuple[str, str]]) -> int:
                 apart = top.cell("ne", 1, a=address, b=before)
                 top.assume(top.cell("or", 1, a=apart, b=top.cell("eq", 1, a=value, b=known)))
             reads.append((address, value))
-        data: list[Slice | Constant] = []
+        data: list[NetlistSlice | Constant] = []
         for number in range(other.reads):
             address = _address(top, "gate", name, "RD_ADDR", other, number, bits)
             data += _read(top, address, reads, one.width, number)

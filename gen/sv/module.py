@@ -22,7 +22,7 @@ from gen.sv.header import (
 )
 from gen.sv.instances import instance_lines
 from gen.sv.layout import enclosed, fits, row, wrapped
-from gen.sv.lists import Plan, compressed, ranges
+from gen.sv.lists import ListPlan, compressed, ranges
 from gen.sv.loops import Item, aligned, looped, parsed, rolled
 from gen.sv.memories import memory_lines
 from gen.sv.scope import Scope, assigned, decides
@@ -45,16 +45,16 @@ def write_module(
 
     With *reset_low* its reset is the active-low port `RESET_LOW`.
     """
-    made = _attempt(module, scope, types, children, reset_low, Plan())
+    made = _attempt(module, scope, types, children, reset_low, ListPlan())
     if module is not scope.top:
         return made
-    flat = _attempt(module, scope, types, children, reset_low, Plan(flat=True))
+    flat = _attempt(module, scope, types, children, reset_low, ListPlan(flat=True))
     return min(made, flat, key=lambda each: len(list(wrapped(each.lines))))
 
 
 def _attempt(
     module: ir.Module, scope: Scope, types: Types,
-    children: Mapping[ir.Module, tuple[str, Written]], reset_low: bool, plan: Plan,
+    children: Mapping[ir.Module, tuple[str, Written]], reset_low: bool, plan: ListPlan,
 ) -> Written:
     while True:
         try:
@@ -282,7 +282,7 @@ def _by_field(c: Context, block: Block) -> list[str]:
 def _as_choice(c: Context, block: Block) -> list[str]:
     """A conditional assignment, where one condition decides one signal and it fits on a line."""
     stmt = block.stmts[0]
-    if len(block.stmts) > 1 or len(block.vars) > 1 or not isinstance(stmt, ir.Switch):
+    if len(block.stmts) > 1 or len(block.vars) > 1 or not isinstance(stmt, ir.CaseSwitch):
         return []
     bodies = [case.body for case in stmt.cases]
     test = stmt.test
@@ -328,7 +328,7 @@ def _registers(c: Context) -> list[str]:
         registers.update(dict.fromkeys(ir.writes(stmt)))
         text = c.statements.lines(stmt, "    ", clocked=True)
         at = source.where(stmt.loc)
-        if isinstance(stmt, ir.Switch) and at and len(text) > 1:
+        if isinstance(stmt, ir.CaseSwitch) and at and len(text) > 1:
             first = next(i for i, line in enumerate(text) if not line.strip().startswith("//"))
             text[first] += f"  // {at}"
         parts.append(text)
@@ -398,7 +398,7 @@ def _unconditional(stmts: Iterable[ir.Stmt]) -> dict[ir.Var, int]:
     """The bits that are assigned whatever happens."""
     covered: dict[ir.Var, int] = {}
     for stmt in stmts:
-        if isinstance(stmt, ir.Assign) and not isinstance(stmt.lhs, ir.Part):
+        if isinstance(stmt, ir.Assign) and not isinstance(stmt.lhs, ir.PartSelect):
             for var, mask in ir.writes(stmt).items():
                 covered[var] = covered.get(var, 0) | mask
     return covered

@@ -14,8 +14,20 @@ from functools import cached_property
 from typing import TypeAlias
 
 __all__ = [
-    "Bits", "Cell", "Constant", "Module", "OpenError", "Port", "Slice", "joined", "part_of",
-    "ported", "read_modules", "said", "through", "width_of",
+    "Bits",
+    "Constant",
+    "NetlistCell",
+    "NetlistModule",
+    "NetlistPort",
+    "NetlistSlice",
+    "OpenError",
+    "joined",
+    "part_of",
+    "ported",
+    "read_modules",
+    "said",
+    "through",
+    "width_of",
 ]
 
 
@@ -24,7 +36,7 @@ class OpenError(Exception):
 
 
 @dataclass(frozen=True)
-class Slice:
+class NetlistSlice:
     """*width* bits of a wire from bit *low* on."""
 
     wire: str
@@ -44,12 +56,12 @@ class Constant:
         return len(self.bits)
 
 
-Bits: TypeAlias = tuple[Slice | Constant, ...]
+Bits: TypeAlias = tuple[NetlistSlice | Constant, ...]
 """Bits of a module side by side, the lowest first."""
 
 
 @dataclass(frozen=True)
-class Port:
+class NetlistPort:
     """A port of a module: its width, and which way it goes (``input`` or ``output``)."""
 
     width: int
@@ -57,7 +69,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Cell:
+class NetlistCell:
     """An instance: its type, its name, what is connected to its ports, and its parameters."""
 
     type: str
@@ -70,9 +82,9 @@ class Cell:
 class _Parts:
     """Contents of a module; `rest` are the lines outside of the cells in `cells` and `state`."""
 
-    wires: dict[str, Port]
-    cells: list[Cell]
-    state: list[tuple[Cell, list[str]]]
+    wires: dict[str, NetlistPort]
+    cells: list[NetlistCell]
+    state: list[tuple[NetlistCell, list[str]]]
     connects: list[tuple[str, str]]
     starts: dict[str, str]
     rest: list[str]
@@ -91,7 +103,7 @@ def ported(instance: str, port: str) -> str:
     return f"\\{instance[1:]}:{port[1:]}"
 
 
-class Module:
+class NetlistModule:
     """A module of a file of RTLIL, names as they stand there, with ``\\`` or ``$`` before them."""
 
     def __init__(self, name: str, lines: list[str]) -> None:
@@ -110,7 +122,7 @@ class Module:
             if line.startswith("  wire "):
                 name = line.rpartition(" ")[2]
                 width, way = _WIDTH.search(line), _WAY.search(line)
-                wires[name] = Port(int(width[1]) if width else 1, way[1] if way else "")
+                wires[name] = NetlistPort(int(width[1]) if width else 1, way[1] if way else "")
                 if start:
                     parts.starts[name] = start
                 start = ""
@@ -131,7 +143,7 @@ class Module:
                         inside[port] = value
                     elif word == "parameter":
                         parameters.append(said)
-                cell = Cell(kind, name, inside, tuple(parameters))
+                cell = NetlistCell(kind, name, inside, tuple(parameters))
                 if _INSTANCE.match(line):
                     cells.append(cell)
                 else:
@@ -144,22 +156,22 @@ class Module:
         return parts
 
     @property
-    def wires(self) -> Mapping[str, Port]:
+    def wires(self) -> Mapping[str, NetlistPort]:
         """All wires; those that are no ports have an empty `way`."""
         return self._parts.wires
 
     @cached_property
-    def ports(self) -> Mapping[str, Port]:
+    def ports(self) -> Mapping[str, NetlistPort]:
         """Those wires that are ports."""
         return {name: wire for name, wire in self.wires.items() if wire.way}
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[NetlistCell]:
         """Instances of other modules."""
         return self._parts.cells
 
     @property
-    def state(self) -> list[Cell]:
+    def state(self) -> list[NetlistCell]:
         """Registers, latches and memories."""
         return [cell for cell, _ in self._parts.state]
 
@@ -181,7 +193,7 @@ class Module:
             value = self.bits(right)
             at = 0
             for piece in self.bits(left):
-                if isinstance(piece, Slice):
+                if isinstance(piece, NetlistSlice):
                     part = part_of(value, at, piece.width)
                     found[piece.wire].append((piece.low, piece.width, part))
                 at += piece.width
@@ -189,15 +201,15 @@ class Module:
 
     def bits(self, text: str) -> Bits:
         """The bits that *text* stands for."""
-        pieces: list[Slice | Constant] = []
+        pieces: list[NetlistSlice | Constant] = []
         words = text.replace("{", " ").replace("}", " ").split() if text[0] == "{" else text.split()
         for word in words:
             if word[0] == "[" and pieces:
                 whole = pieces[-1]
-                assert isinstance(whole, Slice)
+                assert isinstance(whole, NetlistSlice)
                 high, _, low = word[1:-1].partition(":")
                 first = int(low or high)
-                pieces[-1] = Slice(whole.wire, first, int(high) - first + 1)
+                pieces[-1] = NetlistSlice(whole.wire, first, int(high) - first + 1)
             elif "'" in word and word[0].isdigit():
                 width, _, value = word.partition("'")
                 pieces.append(Constant(value.rjust(int(width), value[:1] if value[:1] in "xz"
@@ -205,12 +217,12 @@ class Module:
             elif word.lstrip("-").isdigit():
                 pieces.append(Constant(format(int(word) & 0xFFFFFFFF, "032b")))
             else:
-                pieces.append(Slice(word, 0, self.wires[word].width))
+                pieces.append(NetlistSlice(word, 0, self.wires[word].width))
         return tuple(reversed(pieces))
 
     def source(self, bits: Bits) -> Bits:
         """The sources of *bits*, found through the connections of the module."""
-        made: list[Slice | Constant] = []
+        made: list[NetlistSlice | Constant] = []
         for piece in bits:
             if isinstance(piece, Constant):
                 made.append(piece)
@@ -227,7 +239,7 @@ class Module:
                     if at < low < stop:
                         stop = low
                 if found is None:
-                    made.append(Slice(piece.wire, at, stop - at))
+                    made.append(NetlistSlice(piece.wire, at, stop - at))
                 else:
                     made += self.source(found)
                 at = stop
@@ -239,14 +251,14 @@ class Module:
         found: dict[str, list[tuple[int, int, str, int]]] = defaultdict(list)
         for port, wire in self.ports.items():
             at = 0
-            for piece in self.source((Slice(port, 0, wire.width),)):
-                if isinstance(piece, Slice):
+            for piece in self.source((NetlistSlice(port, 0, wire.width),)):
+                if isinstance(piece, NetlistSlice):
                     found[piece.wire].append((piece.low, piece.width, port, at))
                 at += piece.width
         return found
 
     def opened(
-        self, known: Callable[[Cell], Mapping[str, Port] | None]
+        self, known: Callable[[NetlistCell], Mapping[str, NetlistPort] | None]
     ) -> list[str]:
         """Lines of the module, with ports in place of its instances; *known* returns the ports of
         an instance. Names that a tool made are renumbered in the order of their appearance.
@@ -302,38 +314,40 @@ def said(bits: Bits) -> str:
 
 def part_of(bits: Bits, start: int, width: int) -> Bits:
     """*width* of *bits* from bit *start* on."""
-    made: list[Slice | Constant] = []
+    made: list[NetlistSlice | Constant] = []
     at = 0
     for piece in bits:
         low, high = max(start - at, 0), min(start + width - at, piece.width)
         if low < high:
-            if isinstance(piece, Slice):
-                made.append(Slice(piece.wire, piece.low + low, high - low))
+            if isinstance(piece, NetlistSlice):
+                made.append(NetlistSlice(piece.wire, piece.low + low, high - low))
             else:
                 made.append(Constant(piece.bits[piece.width - high : piece.width - low]))
         at += piece.width
     return tuple(made)
 
 
-def joined(bits: Iterable[Slice | Constant]) -> Bits:
+def joined(bits: Iterable[NetlistSlice | Constant]) -> Bits:
     """*bits* with adjacent pieces merged."""
-    made: list[Slice | Constant] = []
+    made: list[NetlistSlice | Constant] = []
     for piece in bits:
         last = made[-1] if made else None
         if isinstance(last, Constant) and isinstance(piece, Constant):
             made[-1] = Constant(piece.bits + last.bits)
-        elif isinstance(last, Slice) and isinstance(piece, Slice) and (
+        elif isinstance(last, NetlistSlice) and isinstance(piece, NetlistSlice) and (
             last.wire == piece.wire and last.low + last.width == piece.low
         ):
-            made[-1] = Slice(last.wire, last.low, last.width + piece.width)
+            made[-1] = NetlistSlice(last.wire, last.low, last.width + piece.width)
         else:
             made.append(piece)
     return tuple(made)
 
 
-def through(inner: Module, cell: Cell, outer: Module, bits: Bits) -> Bits | None:
+def through(
+    inner: NetlistModule, cell: NetlistCell, outer: NetlistModule, bits: Bits
+) -> Bits | None:
     """*bits* of *inner* as *outer*, whose *cell* it is, sees them; None if it does not."""
-    made: list[Slice | Constant] = []
+    made: list[NetlistSlice | Constant] = []
     for piece in inner.source(bits):
         if isinstance(piece, Constant):
             made.append(piece)
@@ -407,16 +421,16 @@ def _canonical(lines: list[str]) -> list[str]:
     return made
 
 
-def read_modules(text: str) -> dict[str, Module]:
+def read_modules(text: str) -> dict[str, NetlistModule]:
     """The modules of a file, by name."""
-    found: dict[str, Module] = {}
+    found: dict[str, NetlistModule] = {}
     name = ""
     lines: list[str] = []
     for line in text.split("\n"):
         if line.startswith("module "):
             name, lines = line[7:], []
         elif line == "end":
-            found[name] = Module(name, lines)
+            found[name] = NetlistModule(name, lines)
             name = ""
         elif name and line:
             lines.append(f"  {line}" if line.startswith("connect ") else line)

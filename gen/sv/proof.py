@@ -29,23 +29,23 @@ from amaranth.lib import wiring
 from gen.rtlil import MacroPlatform, to_rtlil
 from gen.sv.netlists import (
     Bits,
-    Cell,
     Constant,
-    Module,
+    NetlistCell,
+    NetlistModule,
+    NetlistPort,
+    NetlistSlice,
     OpenError,
-    Port,
-    Slice,
     ported,
     read_modules,
     through,
 )
 from gen.sv.question import Proof, Question, prove
-from gen.sv.record import Names, Part
+from gen.sv.record import Names, RecordPart
 from gen.sv.writer import write_design
 from gen.yosys import run_yosys
 
 __all__ = [
-    "READERS", "Checked", "Design", "Reading", "check", "design", "loops", "questions", "read",
+    "READERS", "Checked", "ProofDesign", "Reading", "check", "design", "loops", "questions", "read",
 ]
 
 READERS: Mapping[str, tuple[str, ...]] = {
@@ -56,16 +56,16 @@ READERS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Design:
+class ProofDesign:
     """Amaranth's netlist of a component, its text with the bodies of macros, and the record."""
 
     top: str
     netlist: str
     text: str
-    record: Part
+    record: RecordPart
 
     @cached_property
-    def modules(self) -> dict[str, Module]:
+    def modules(self) -> dict[str, NetlistModule]:
         """The modules of the netlist."""
         return read_modules(self.netlist)
 
@@ -127,16 +127,18 @@ class Reading:
     wrong: list[str] = field(default_factory=list)
 
 
-def design(make: Callable[[], wiring.Component], top: str = "top") -> Design:
+def design(make: Callable[[], wiring.Component], top: str = "top") -> ProofDesign:
     """Netlist and text of the component that *make* returns; it is called once for each."""
     platform = MacroPlatform()
     text = write_design(make(), name=top, platform=platform)
     macros = [body.rstrip() + "\n" for _, body in sorted(platform.sram_macros.items())]
     netlist = to_rtlil(make(), name=top, platform=MacroPlatform())
-    return Design(top, netlist, "\n".join([text.text, *macros]), text.record)
+    return ProofDesign(top, netlist, "\n".join([text.text, *macros]), text.record)
 
 
-def read(text: str, top: str, reader: str, *, timeout: float | None = None) -> dict[str, Module]:
+def read(
+    text: str, top: str, reader: str, *, timeout: float | None = None
+) -> dict[str, NetlistModule]:
     """The modules of *text* as *reader* takes them, with parameters and loops resolved.
 
     Raises
@@ -164,7 +166,7 @@ def loops(text: str, top: str, *, timeout: float | None = None) -> list[str]:
 
 
 def check(
-    made: Design, text: str | None = None, *, readers: Iterable[str] = READERS,
+    made: ProofDesign, text: str | None = None, *, readers: Iterable[str] = READERS,
     decide: Callable[[Question], Proof] | None = None, timeout: float | None = None,
     first: bool = False,
 ) -> Checked:
@@ -217,7 +219,8 @@ def check(
 
 
 def questions(
-    netlist: Mapping[str, Module], text: Mapping[str, Module], top: str, record: Part
+    netlist: Mapping[str, NetlistModule], text: Mapping[str, NetlistModule], top: str,
+    record: RecordPart,
 ) -> Reading:
     """The questions about *text*, as a reader takes it, and *netlist*."""
     reading = Reading()
@@ -229,21 +232,24 @@ def questions(
 class _Side:
     """A module of the netlist, its parent, and the instance of the module there."""
 
-    module: Module
-    outer: Module | None
-    cell: Cell | None
+    module: NetlistModule
+    outer: NetlistModule | None
+    cell: NetlistCell | None
 
 
 class _Walk:
     def __init__(
-        self, netlist: Mapping[str, Module], text: Mapping[str, Module], reading: Reading
+        self, netlist: Mapping[str, NetlistModule], text: Mapping[str, NetlistModule],
+        reading: Reading,
     ) -> None:
         self._netlist, self._text, self._reading = netlist, text, reading
         self._met: set[str] = set()
         self._golds: dict[str, str] = {}
         self._gates: dict[str, str] = {}
 
-    def visit(self, part: Part, kind: str, around: tuple[Part, Module] | None) -> None:
+    def visit(
+        self, part: RecordPart, kind: str, around: tuple[RecordPart, NetlistModule] | None
+    ) -> None:
         """Ask about *part*, which is an instance of *kind* in the text, and about its children."""
         path = ".".join(part.path)
         gate = self._text[kind]
@@ -276,7 +282,7 @@ class _Walk:
         for child in part.children:
             self.visit(child, kinds["\\" + child.name], (part, gold))
 
-    def _visit_wires(self, part: Part, kind: str, outer: Module) -> None:
+    def _visit_wires(self, part: RecordPart, kind: str, outer: NetlistModule) -> None:
         """Ask about a part of only wires, which Amaranth leaves out; its parent has the wires."""
         gate = self._text[kind]
         path = ".".join(part.path)
@@ -313,7 +319,7 @@ class _Walk:
         self._reading.places.setdefault(key, (kind[1:], path))
         self._reading.times[key] += 1
 
-    def _question(self, part: Part, gate: Module, side: _Side) -> Question:
+    def _question(self, part: RecordPart, gate: NetlistModule, side: _Side) -> Question:
         gold = side.module
         self._check_instances(part, gate)
         ports = self._ports(part, gate, side)
@@ -357,18 +363,18 @@ class _Walk:
             tuple(sorted(part.memories.items())),
         )
 
-    def _check_instances(self, part: Part, gate: Module) -> None:
+    def _check_instances(self, part: RecordPart, gate: NetlistModule) -> None:
         """Check that the instances of the text are those of the record, each once."""
         found = sorted(cell.name[1:] for cell in gate.cells)
         meant = sorted([*(child.name for child in part.children), *part.boxes.values()])
         if found != meant:
             raise _WrongError(f"instances {set(found) ^ set(meant) or found} are not as recorded")
 
-    def _kind(self, gate: Module, instance: str) -> Module:
+    def _kind(self, gate: NetlistModule, instance: str) -> NetlistModule:
         return self._text[next(c.type for c in gate.cells if c.name == "\\" + instance)]
 
     def _ports(
-        self, part: Part, gate: Module, side: _Side
+        self, part: RecordPart, gate: NetlistModule, side: _Side
     ) -> dict[str, list[tuple[Bits | None, int]]]:
         """Bits of the netlist for each port of a module of the text; None where it has none."""
         made = {}
@@ -389,7 +395,9 @@ class _Walk:
             made[port] = values
         return made
 
-    def _port_of_top(self, gold: Module, port: str, wire: Port) -> tuple[Bits | None, int]:
+    def _port_of_top(
+        self, gold: NetlistModule, port: str, wire: NetlistPort
+    ) -> tuple[Bits | None, int]:
         """Bits of a port of the top: the port of the netlist with its name."""
         own = gold.ports.get("\\" + port)
         if own is None and wire.way == "input":  # a clock that nothing in the netlist needs
@@ -397,15 +405,15 @@ class _Walk:
         if own != wire:
             is_ = f"{own.way} of {own.width} bits" if own else "nothing"
             raise _WrongError(f"port {port} is {wire.way} of {wire.width} bits, not {is_}")
-        return (Slice("\\" + port, 0, wire.width),), wire.width
+        return (NetlistSlice("\\" + port, 0, wire.width),), wire.width
 
-    def _bits(self, module: Module, name: str | None, width: int) -> Bits | None:
+    def _bits(self, module: NetlistModule, name: str | None, width: int) -> Bits | None:
         if name is None or "\\" + name not in module.wires:
             return None
         if module.wires["\\" + name].width != width:
             raise _WrongError(f"{name} has {module.wires[chr(92) + name].width} bits in the "
                               f"netlist, not {width}")
-        return (Slice("\\" + name, 0, width),)
+        return (NetlistSlice("\\" + name, 0, width),)
 
     def _seen_from_inside(
         self, side: _Side, name: str | None, far: str | None, width: int, into: bool
@@ -419,8 +427,8 @@ class _Walk:
         return self._constant(side.outer, outside, f"{far} comes from nowhere"), width
 
     def _seen_from_outside(
-        self, outer: Module, name: str | None, inner: Module | None, cell: Cell | None,
-        own: str | None, width: int, into: bool,
+        self, outer: NetlistModule, name: str | None, inner: NetlistModule | None,
+        cell: NetlistCell | None, own: str | None, width: int, into: bool,
     ) -> tuple[Bits | None, int]:
         """Bits of the netlist for a signal at a port of an instance, as seen in its parent."""
         bits = self._bits(outer, name, width)
@@ -435,7 +443,7 @@ class _Walk:
                 raise _WrongError(f"{name} is not {own} of {inner.name[1:]}")
         return bits, width
 
-    def _constant(self, module: Module, bits: Bits | None, why: str) -> Bits | None:
+    def _constant(self, module: NetlistModule, bits: Bits | None, why: str) -> Bits | None:
         if bits is None:
             return None
         found = module.source(bits)
@@ -444,7 +452,7 @@ class _Walk:
         return found
 
     def _box(
-        self, gold: Module, gate: Module, reference: str, name: str,
+        self, gold: NetlistModule, gate: NetlistModule, reference: str, name: str,
         connect: Callable[[str, bool, list[tuple[Bits | None, int]]], None],
     ) -> None:
         """Ask about an instance of a macro: of one type on both sides, port by port."""
@@ -458,11 +466,11 @@ class _Walk:
             odd = set(one.connections) ^ set(kind.ports)
             raise _WrongError(f"ports {sorted(odd)} of {name} are not connected on both sides")
         for port, wire in kind.ports.items():
-            bits = (Slice(ported(one.name, port), 0, wire.width),)
+            bits = (NetlistSlice(ported(one.name, port), 0, wire.width),)
             connect(ported(other.name, port), wire.way == "output", [(bits, wire.width)])
 
-    def _netlist_of(self, gold: Module) -> str:
-        def known(cell: Cell) -> Mapping[str, Port] | None:
+    def _netlist_of(self, gold: NetlistModule) -> str:
+        def known(cell: NetlistCell) -> Mapping[str, NetlistPort] | None:
             if cell.type in self._netlist:
                 return self._netlist[cell.type].ports
             macros = (m for kind, m in self._text.items() if _plain(kind) == _plain(cell.type))
@@ -474,9 +482,9 @@ class _Walk:
             self._golds[gold.name] = "\n".join(["module \\gold", *lines, "end", ""])
         return self._golds[gold.name]
 
-    def _text_of(self, gate: Module) -> str:
+    def _text_of(self, gate: NetlistModule) -> str:
         if gate.name not in self._gates:
-            def known(cell: Cell) -> Mapping[str, Port] | None:
+            def known(cell: NetlistCell) -> Mapping[str, NetlistPort] | None:
                 inner = self._text.get(cell.type)
                 return inner.ports if inner else None
 
@@ -484,12 +492,12 @@ class _Walk:
             self._gates[gate.name] = "\n".join(["module \\gate", *lines, "end", ""])
         return self._gates[gate.name]
 
-    def _registers(self, part: Part) -> Iterator[tuple[Slice, Slice]]:
+    def _registers(self, part: RecordPart) -> Iterator[tuple[NetlistSlice, NetlistSlice]]:
         for register in part.registers:
             low, width = register.part or (0, -1)
             start, size = register.bits or register.part or (0, -1)
-            yield (Slice("\\" + register.reference, low, width),
-                   Slice("\\" + register.name, start, size))
+            yield (NetlistSlice("\\" + register.reference, low, width),
+                   NetlistSlice("\\" + register.name, start, size))
 
 
 class _WrongError(Exception):

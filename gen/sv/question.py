@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from gen.sv.miter import PREPARE, Miter, MiterError, miter
-from gen.sv.netlists import Bits, Slice, read_modules
+from gen.sv.netlists import Bits, NetlistSlice, read_modules
 from gen.yosys import Step, run_yosys
 
 __all__ = ["Proof", "Question", "prove"]
@@ -40,7 +40,7 @@ class Question:
     gate: str
     inputs: tuple[tuple[str, tuple[Bits | int, ...]], ...]
     same: tuple[tuple[Bits, str, int], ...]
-    registers: tuple[tuple[Slice, Slice], ...]
+    registers: tuple[tuple[NetlistSlice, NetlistSlice], ...]
     memories: tuple[tuple[str, str], ...]
 
     def key(self) -> str:

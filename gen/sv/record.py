@@ -16,7 +16,7 @@ from gen.sv.names import plain
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import unused_bits
 
-__all__ = ["Names", "Part", "Register", "recorded"]
+__all__ = ["Names", "RecordPart", "RecordedRegister", "recorded"]
 
 Names = tuple[tuple[str | None, int], ...]
 """The signals of a port, the first one in the lowest bits: name in a module of the netlist (None if
@@ -25,7 +25,7 @@ it has none there) and width.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Register:
+class RecordedRegister:
     """A register: its name in the module of the netlist and in that of the text.
 
     `part` has first bit and width of the register bits in a signal that has other bits too;
@@ -39,7 +39,7 @@ class Register:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class RecordPart:
     """A module of the netlist, and the instance that the text has of it.
 
     Attributes
@@ -63,13 +63,13 @@ class Part:
     name: str
     ports: Mapping[str, Names]
     outside: Mapping[str, Names]
-    registers: tuple[Register, ...]
+    registers: tuple[RecordedRegister, ...]
     memories: Mapping[str, str]
     boxes: Mapping[str, str]
     state: int
-    children: tuple[Part, ...]
+    children: tuple[RecordPart, ...]
 
-    def all(self) -> Iterator[Part]:
+    def all(self) -> Iterator[RecordPart]:
         """This part, then those inside of it."""
         yield self
         for child in self.children:
@@ -78,10 +78,10 @@ class Part:
 
 def recorded(
     top: ir.Module, written: Mapping[ir.Module, Written], scope: Scope, *, reset_low: bool = False
-) -> Part:
+) -> RecordPart:
     """The record of a design; *written* has the modules that the text has."""
 
-    def part(module: ir.Module, name: str) -> Part:
+    def part(module: ir.Module, name: str) -> RecordPart:
         own = written[module]
         ports = _ports(module, own)
         outer = module.parent
@@ -90,7 +90,7 @@ def recorded(
         if module is top and reset_low and RESET in inside:
             del inside[RESET]
             inside[RESET_LOW] = ((RESET_LOW, 1),)
-        return Part(
+        return RecordPart(
             path=module.path, name=name, ports=inside,
             outside={port: _names(outer, signals) for port, signals in ports.items()}
             if outer is not None else {},
@@ -121,7 +121,7 @@ def _names(module: ir.Module, signals: tuple[ir.Var, ...]) -> Names:
     return tuple((module.reference_names.get(var), var.width) for var in signals)
 
 
-def _registers(module: ir.Module, own: Written) -> Iterator[Register]:
+def _registers(module: ir.Module, own: Written) -> Iterator[RecordedRegister]:
     for var, (written, start) in own.registers.items():
         name = plain(written)
         reference = module.reference_names.get(var)
@@ -130,7 +130,7 @@ def _registers(module: ir.Module, own: Written) -> Iterator[Register]:
         clocked = own.clocked_bits.get(var)
         if clocked is not None:
             for part in unused_bits(var, ~clocked):
-                yield Register(reference=reference, name=name, part=part)
+                yield RecordedRegister(reference=reference, name=name, part=part)
         else:
             bits = None if start is None else (start, var.width)
-            yield Register(reference=reference, name=name, bits=bits)
+            yield RecordedRegister(reference=reference, name=name, bits=bits)

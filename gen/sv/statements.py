@@ -22,7 +22,7 @@ def static_targets(stmts: Iterable[ir.Stmt], printer: Printer) -> list[ir.Stmt]:
     """*stmts* with a case statement for each target that is selected and cannot be indexed."""
     made: list[ir.Stmt] = []
     for stmt in stmts:
-        if isinstance(stmt, ir.Switch):
+        if isinstance(stmt, ir.CaseSwitch):
             made.append(stmt.with_bodies(lambda body: static_targets(body, printer)))
         else:
             made += _static(stmt.lhs, stmt.rhs, stmt.loc, printer)
@@ -48,7 +48,7 @@ def _static(
         return made
     if isinstance(lhs, ir.Choice):
         return [
-            ir.Switch(
+            ir.CaseSwitch(
                 lhs.test,
                 tuple(
                     ir.Case(
@@ -67,7 +67,7 @@ def _static(
                 loc,
             )
         ]
-    if isinstance(lhs, ir.Part):
+    if isinstance(lhs, ir.PartSelect):
         if printer.is_element(lhs):
             return [ir.Assign(lhs, rhs, loc)]
         return [_by_offset(lhs, 0, lhs.width, rhs, loc, printer)]
@@ -81,7 +81,7 @@ def _static(
             ]
             choice = ir.Choice(inner.test, cases, lhs.width, False, loc)
             return _static(choice, rhs, loc, printer)
-        if isinstance(inner, ir.Part):
+        if isinstance(inner, ir.PartSelect):
             return [_by_offset(inner, lhs.lo, lhs.width, rhs, loc, printer)]
         return _static(ir.slice_of(inner, lhs.lo, lhs.width), rhs, loc, printer)
     return [ir.Assign(lhs, rhs, loc)]
@@ -92,8 +92,9 @@ def _plain(lhs: ir.Expr) -> bool:
 
 
 def _by_offset(
-    part: ir.Part, lo: int, width: int, rhs: ir.Expr, loc: ir.Location | None, printer: Printer
-) -> ir.Switch:
+    part: ir.PartSelect, lo: int, width: int, rhs: ir.Expr, loc: ir.Location | None,
+    printer: Printer,
+) -> ir.CaseSwitch:
     """A case for each offset: bits *lo* and up of *part* get *rhs*."""
     cases = []
     for index in range(1 << part.offset.width):
@@ -106,7 +107,7 @@ def _by_offset(
         body = _static(target, ir.slice_of(rhs, 0, kept, loc), loc, printer)
         pattern = format(index, f"0{part.offset.width}b") if part.offset.width else ""
         cases.append(ir.Case((pattern,), tuple(body), loc))
-    return ir.Switch(part.offset, tuple(cases), loc)
+    return ir.CaseSwitch(part.offset, tuple(cases), loc)
 
 
 class Statements:
@@ -143,7 +144,7 @@ class Statements:
             parts = [self.target(part, clocked) for part in reversed(lhs.parts)]
             words = compressed(parts, self._lists)
             return words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
-        if isinstance(lhs, ir.Part):
+        if isinstance(lhs, ir.PartSelect):
             element = self._printer.element(lhs)
             base = next(var for var, _, _ in ir.targets(lhs))
             return self._registered(base, element) if clocked else element
@@ -183,7 +184,7 @@ class Statements:
         """Statements that follow one another, with loops where they repeat."""
         return statements(parts, self._lists, self._taken)
 
-    def _as_conditions(self, stmt: ir.Switch) -> list[str | None] | None:
+    def _as_conditions(self, stmt: ir.CaseSwitch) -> list[str | None] | None:
         """The conditions of a chain of if and else; None if the statement is a case."""
         test = stmt.test
         parts = test.parts if isinstance(test, ir.Cat) and test.width > 1 else (test,)
@@ -206,7 +207,7 @@ class Statements:
             ]
         return None
 
-    def _case(self, stmt: ir.Switch, bodies: list[list[str]], indent: str) -> list[str]:
+    def _case(self, stmt: ir.CaseSwitch, bodies: list[list[str]], indent: str) -> list[str]:
         test, enum = stmt.test, self._printer.enum_of(stmt.test)
         if test.width == 0:
             return [line[2:] for line in bodies[0]] if bodies else []
@@ -292,7 +293,7 @@ def _only_bit(patterns: ir.Patterns) -> int | None:
     return None
 
 
-def _overlapping(stmt: ir.Switch) -> bool:
+def _overlapping(stmt: ir.CaseSwitch) -> bool:
     """Return True if a value may fit two cases, of which linters warn."""
     seen: list[str] = []
     for case in stmt.cases:

@@ -53,7 +53,7 @@ class Types:
             self._hints.setdefault(key, hint)
 
     def _weak(
-        self, weak: dict[tuple[object, ...], str], fields: tuple[ir.Field, ...], hint: str
+        self, weak: dict[tuple[object, ...], str], fields: tuple[ir.MemberField, ...], hint: str
     ) -> None:
         if not fields:
             return
@@ -61,7 +61,7 @@ class Types:
         for field in fields:
             self._weak(weak, field.fields, field.name)
 
-    def name(self, fields: tuple[ir.Field, ...]) -> str:
+    def name(self, fields: tuple[ir.MemberField, ...]) -> str:
         """The type of a structure of *fields*, declared on first use."""
         key = _key(fields)
         if key in self._names:
@@ -79,5 +79,5 @@ class Types:
         return name
 
 
-def _key(fields: tuple[ir.Field, ...]) -> tuple[object, ...]:
+def _key(fields: tuple[ir.MemberField, ...]) -> tuple[object, ...]:
     return tuple((field.name, field.width, field.key()) for field in fields)

@@ -17,7 +17,7 @@ from gen.sv.header import NAME
 from gen.sv.layout import wrapped
 from gen.sv.module import write_module
 from gen.sv.names import Names, snake
-from gen.sv.record import Part, recorded
+from gen.sv.record import RecordPart, recorded
 from gen.sv.scope import Scope
 from gen.sv.types import Types
 
@@ -34,7 +34,7 @@ class Text:
 
     text: str
     instances: dict[str, int]
-    record: Part
+    record: RecordPart
     names: list[tuple[str, str, int]]
 
 

@@ -14,7 +14,7 @@ from sim.describe.sections import Description, EngineSection
 from sim.learning.training import TrainingRun
 from sim.results.figures import loss_figure, utilisation_figure
 from sim.results.links import LinkSeries
-from sim.results.page import Fact, Page, PageFigure, Part, write_page
+from sim.results.page import Fact, Page, PageFigure, PageSection, write_page
 from sim.results.training_figures import division_figure
 from sim.units import FS_PER_S, seconds_to_cycles
 
@@ -176,7 +176,7 @@ def write_report(results: DemoResults, folder: Path) -> Path:
         version=results.version,
         facts=_facts(results),
         parts=[
-            Part(
+            PageSection(
                 title="Training with gradients reduced by RTL",
                 text=(
                     f"{len(training.by_rtl.weights)} workers train one network on the handwritten "
@@ -188,7 +188,7 @@ def write_report(results: DemoResults, folder: Path) -> Path:
                 figures=[PageFigure.read(loss, "Two curves, one on top of the other.")],
                 tables=[training_table(training)],
             ),
-            Part(
+            PageSection(
                 title="ResNet-50's gradients, layer by layer",
                 text=_ring_text(results.system),
                 figures=[
@@ -201,7 +201,7 @@ def write_report(results: DemoResults, folder: Path) -> Path:
                 tables=[layers],
                 files=["resnet50.csv", "utilisation.png"],
             ),
-            Part(
+            PageSection(
                 title="What an engine is worth: 64 NPUs, five kinds of endpoint",
                 text=(
                     "The system simulator runs whole training jobs. Here the NPUs of a 4 x 4 x 4 "
@@ -272,9 +272,9 @@ def _ring_text(system: Description) -> str:
     )
 
 
-def _hardware_part(hardware: Hardware, folder: Path) -> Part:
+def _hardware_part(hardware: Hardware, folder: Path) -> PageSection:
     files = [Path(os.path.relpath(file, folder)).as_posix() for file in hardware.verilog]
-    return Part(
+    return PageSection(
         title=f"The hardware: {hardware.top}",
         text=(
             f"The emitted SystemVerilog has {_grouped(hardware.lines)} lines in "

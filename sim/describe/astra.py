@@ -14,7 +14,7 @@ from typing import Any
 
 from sim.describe.astra_analytical import read_analytical
 from sim.describe.astra_files import read_network, read_system
-from sim.describe.astra_tables import AstraTables, Entry, has_topology
+from sim.describe.astra_tables import AstraTables, TableEntry, has_topology
 from sim.describe.astra_text import Stated, merge, parse_table, read_files
 from sim.describe.changes import OPTION
 from sim.describe.reader import TomlReader
@@ -73,13 +73,13 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     inline = parse_table(own, place=lambda key: reader.place("astra", key))
     source = AstraTables(merge([*stated, *inline]), clock_hz, release)
 
-    entries: list[Entry] = []
+    entries: list[TableEntry] = []
     if links is not None:
         source.refuse(OF_LINKS, "have no effect beside a network file that describes the links")
         dimensions, places = links(files["network"])
         for index, values in enumerate(dimensions):
             place = places.get("units-count") or places["npus_count"]
-            entries += [Entry("dimension", k, v, place, index) for k, v in values.items()]
+            entries += [TableEntry("dimension", k, v, place, index) for k, v in values.items()]
     elif source.parameters.num_npus is not None and not has_topology(tables):
         entries += source.dimensions()
     else:
@@ -130,13 +130,13 @@ def _release(astra: Mapping[str, Any], files: Mapping[str, Path], reader: TomlRe
     return release
 
 
-def _workload(tables: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Any]:
+def _workload(tables: Mapping[str, Any], entries: Iterable[TableEntry]) -> dict[str, Any]:
     """``[workload]`` with the *entries* that belong to it."""
     own = {entry.key: entry.value for entry in entries if entry.section == "workload"}
     return own | dict(tables.get("workload", {}))
 
 
-def _count(tables: Mapping[str, Any], entries: Iterable[Entry]) -> int:
+def _count(tables: Mapping[str, Any], entries: Iterable[TableEntry]) -> int:
     """Number of dimensions."""
     own = 1 + max((entry.index for entry in entries), default=-1)
     shape = tables.get("topology", {}).get("shape", [0])
@@ -145,7 +145,7 @@ def _count(tables: Mapping[str, Any], entries: Iterable[Entry]) -> int:
 
 
 def _merged(
-    tables: Mapping[str, Any], entries: Iterable[Entry], reader: TomlReader
+    tables: Mapping[str, Any], entries: Iterable[TableEntry], reader: TomlReader
 ) -> dict[str, Any]:
     """*tables* with *entries* added; a stated entry may not be in *tables* as well."""
     merged = {name: table for name, table in tables.items() if name not in ("astra", "dimension")}

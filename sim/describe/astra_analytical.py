@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.describe.reader import ConfigError, Place, read_text, unknown_key
+from sim.describe.reader import ConfigError, FilePlace, read_text, unknown_key
 from sim.units import GIB
 
 __all__ = ["read_analytical"]
@@ -35,7 +35,7 @@ LISTS = {
 REQUIRED = ("topologies-per-dim", "units-count", "links-count", "link-latency", "link-bandwidth")
 
 
-def read_analytical(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Place]]:
+def read_analytical(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, FilePlace]]:
     """The fields of each dimension, and the place of each key.
 
     ``dimension-type`` only labels dimensions and has no effect. ``nic-latency`` and a memory model
@@ -52,7 +52,7 @@ def read_analytical(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, P
         document = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         line = getattr(error, "lineno", None)
-        raise Place(str(path), line, "").error(f"not valid JSON: {error}") from error
+        raise FilePlace(str(path), line, "").error(f"not valid JSON: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: must be an object with named values, not {document!r}")
     reader = _Reader(str(path), text)
@@ -79,11 +79,11 @@ class _Reader:
         self._source = source
         self._lines = text.splitlines()
 
-    def place(self, key: str) -> Place:
+    def place(self, key: str) -> FilePlace:
         for number, line in enumerate(self._lines, start=1):
             if re.search(rf'"{re.escape(key)}"\s*:', line):
-                return Place(self._source, number, key)
-        return Place(self._source, None, key)
+                return FilePlace(self._source, number, key)
+        return FilePlace(self._source, None, key)
 
     def list_of(self, key: str, value: Any, count: int) -> list[Any]:
         kind = LISTS[key]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.describe.astra_text import REFUSED, Stated, state
-from sim.describe.reader import Place, read_text, unknown_key
+from sim.describe.reader import FilePlace, read_text, unknown_key
 from sim.units import GIB
 
 __all__ = ["read_network", "read_system"]
@@ -38,15 +38,16 @@ def read_system(path: str | Path) -> list[Stated]:
         document = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         line = getattr(error, "lineno", None)
-        raise Place(source, line, "").error(f"not valid JSON: {error}") from error
+        raise FilePlace(source, line, "").error(f"not valid JSON: {error}") from error
     if not isinstance(document, dict):
-        raise Place(source, None, "").error(f"must be an object with named values, not {document}")
+        place = FilePlace(source, None, "")
+        raise place.error(f"must be an object with named values, not {document}")
     lines = text.splitlines()
     found = []
     for key, value in document.items():
         mark = re.compile(rf'"{re.escape(key)}"\s*:')
         number = next((n for n, line in enumerate(lines, start=1) if mark.search(line)), None)
-        place = Place(source, number, key)
+        place = FilePlace(source, number, key)
         if key in OF_REPORTS:
             continue
         if key in SWITCHES:
@@ -60,7 +61,7 @@ def read_system(path: str | Path) -> list[Stated]:
     return found
 
 
-def read_network(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Place]]:
+def read_network(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, FilePlace]]:
     """The fields of each dimension, and the place of each key.
 
     Bandwidths are in units of 2^30 bytes a second of one link in one direction, latencies in ns.
@@ -74,7 +75,7 @@ def read_network(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Plac
     values, places = _lists(read_text(path), source)
     for key in KEYS:
         if key not in values:
-            raise Place(source, None, key).error("is missing")
+            raise FilePlace(source, None, key).error("is missing")
     count = len(values["topology"])
     for key in KEYS:
         if len(values[key]) != count:
@@ -96,9 +97,9 @@ def read_network(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Plac
     return dimensions, places
 
 
-def _lists(text: str, source: str) -> tuple[dict[str, list[str]], dict[str, Place]]:
+def _lists(text: str, source: str) -> tuple[dict[str, list[str]], dict[str, FilePlace]]:
     values: dict[str, list[str]] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, FilePlace] = {}
     current = ""
     for number, line in enumerate(text.splitlines(), start=1):
         bare = line.split("#", 1)[0].rstrip()
@@ -108,11 +109,11 @@ def _lists(text: str, source: str) -> tuple[dict[str, list[str]], dict[str, Plac
         if match is None:
             if not current or not bare.lstrip().startswith("-"):
                 what = f"must be of the form 'key: [value, ...]', not {bare.strip()!r}"
-                raise Place(source, number, "").error(what)
+                raise FilePlace(source, number, "").error(what)
             values[current].append(_text(bare.lstrip()[1:]))
             continue
         current, rest = match[1], match[2].strip()
-        places[current] = Place(source, number, current)
+        places[current] = FilePlace(source, number, current)
         if current not in KEYS:
             raise places[current].error(unknown_key(current, KEYS))
         if current in values:
@@ -129,7 +130,7 @@ def _text(part: str) -> str:
 
 def _number(
     values: dict[str, list[str]],
-    places: dict[str, Place],
+    places: dict[str, FilePlace],
     key: str,
     index: int,
     *,

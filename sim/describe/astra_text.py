@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from sim.describe.astra_params import IMPLEMENTATIONS, AstraExtras, AstraParameters
-from sim.describe.reader import ConfigError, Place, read_text, unknown_key
+from sim.describe.reader import ConfigError, FilePlace, read_text, unknown_key
 
 __all__ = [
     "REFUSED",
@@ -48,7 +48,7 @@ class Stated:
 
     field: str
     value: Any
-    place: Place
+    place: FilePlace
 
 
 _OWNERS = {
@@ -72,21 +72,21 @@ def parse_text(text: str, *, source: str) -> list[Stated]:
             continue
         match = _LINE.match(line)
         if match is None:
-            raise Place(source, number, "").error(
+            raise FilePlace(source, number, "").error(
                 f"must be of the form 'key: value', not {line.strip()!r}"
             )
-        found.append(state(Place(source, number, match[1]), match[2]))
+        found.append(state(FilePlace(source, number, match[1]), match[2]))
     return found
 
 
-def state(place: Place, text: str) -> Stated:
+def state(place: FilePlace, text: str) -> Stated:
     """The value that a file spells as *text* at *place*, which names the key."""
     each = _field(place)
     return Stated(field=each.name, value=_from_text(each, text, place), place=place)
 
 
 def parse_table(
-    table: Mapping[str, Any], *, place: Callable[[str], Place] | None = None
+    table: Mapping[str, Any], *, place: Callable[[str], FilePlace] | None = None
 ) -> list[Stated]:
     """All values of a TOML table or of a dictionary, with the keys of text files.
 
@@ -94,8 +94,8 @@ def parse_table(
     """
     found = []
     for key, value in table.items():
-        where = place(key) if place else Place("parameters", None, key)
-        each = _field(Place(where.source, where.line, key))
+        where = place(key) if place else FilePlace("parameters", None, key)
+        each = _field(FilePlace(where.source, where.line, key))
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise where.error(f"must be {_kind_words(each)}, not {value!r}")
         taken = _from_text(each, str(value), where)
@@ -154,7 +154,7 @@ def construct(kind: type[T], stated: Mapping[str, Stated]) -> T:
     return made
 
 
-def _field(place: Place) -> Field[Any]:
+def _field(place: FilePlace) -> Field[Any]:
     if place.key in REFUSED:
         raise place.error(f"is not supported: {REFUSED[place.key]}")
     if place.key not in _FIELDS:
@@ -162,7 +162,7 @@ def _field(place: Place) -> Field[Any]:
     return _FIELDS[place.key]
 
 
-def _from_text(each: Field[Any], text: str, place: Place) -> Any:
+def _from_text(each: Field[Any], text: str, place: FilePlace) -> Any:
     """The value of a field that a file spells as *text*; ranges are checked later."""
     if each.metadata["choices"] is not None:
         choices = each.metadata["choices"]

@@ -23,14 +23,14 @@ from sim.network.wiring import links_of, wire
 from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job
 
-__all__ = ["System", "build"]
+__all__ = ["DescribedSystem", "build"]
 
 
 MOST_CHUNKS = (1 << 21) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class System:
+class DescribedSystem:
     """Arguments of :func:`sim.events.simulate.simulate`; ``options`` are its keywords."""
 
     network: Network
@@ -41,7 +41,7 @@ class System:
     options: Mapping[str, Any]
 
 
-def build(description: Description) -> System:
+def build(description: Description) -> DescribedSystem:
     """The system that *description* describes.
 
     Raises
@@ -76,7 +76,7 @@ def build(description: Description) -> System:
         },
     )
     run = description.run
-    return System(
+    return DescribedSystem(
         network=network if job.shape is None else network.split(job.shape),
         job=job,
         endpoint=description.endpoint,

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from sim.describe.reader import ConfigError, Place, TomlReader
+from sim.describe.reader import ConfigError, FilePlace, TomlReader
 
 __all__ = ["OPTION", "apply", "changed", "parse_change"]
 
@@ -27,7 +27,7 @@ def parse_change(text: str) -> tuple[str, Any]:
     """
     key, equals, value = text.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
-        place = Place(OPTION, None, "")
+        place = FilePlace(OPTION, None, "")
         raise place.error(f"must be KEY=VALUE, as scheduler.concurrency=16, not {text!r}")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
@@ -51,7 +51,7 @@ def apply(config: Config, changes: Mapping[str, Any], reader: TomlReader) -> Non
         parts = key.split(".")
         index = int(parts[1]) if len(parts) > 2 and parts[1].isdecimal() else -1
         section = ".".join(part for part in parts[:-1] if not part.isdecimal())
-        reader.origins[section, index, parts[-1]] = Place(OPTION, None, key)
+        reader.origins[section, index, parts[-1]] = FilePlace(OPTION, None, key)
 
 
 def changed(config: Config, key: str, value: Any) -> None:

@@ -21,7 +21,7 @@ from sim.opened import opening
 
 __all__ = [
     "ConfigError",
-    "Place",
+    "FilePlace",
     "TomlReader",
     "load_toml",
     "read_text",
@@ -36,7 +36,7 @@ class ConfigError(ValueError):
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePlace:
     """Place of a value: the file (or a name in its stead), the line if known, the key."""
 
     source: str
@@ -100,7 +100,7 @@ class TomlReader:
 
     def __init__(self, source: str, text: str = "") -> None:
         self.source = source
-        self.origins: dict[tuple[str, int, str], Place] = {}
+        self.origins: dict[tuple[str, int, str], FilePlace] = {}
         self._lines = text.splitlines()
 
     def build(self, kind: type[T], section: str, table: Mapping[str, Any], index: int = -1) -> T:
@@ -236,13 +236,13 @@ class TomlReader:
         """An error at *key* of *section*, or at the whole section where *key* is empty."""
         return self.place(section, key, index).error(what)
 
-    def place(self, section: str, key: str, index: int = -1) -> Place:
+    def place(self, section: str, key: str, index: int = -1) -> FilePlace:
         """Place of a key, or else of its section."""
         if (section, index, key) in self.origins:
             return self.origins[section, index, key]
         part = f"{section}[{index}]" if index >= 0 else section
         name = f"{part}.{key}" if part and key else part or key
-        return Place(self.source, self._line(section, key, index), name)
+        return FilePlace(self.source, self._line(section, key, index), name)
 
     def _line(self, section: str, key: str, index: int) -> int | None:
         """The line of a key, or else of its section; None when the file has neither."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hw.ace.config import AceConfig
 from hw.link.packet import FLIT_BYTES
 from sim.endpoint.ace import AceEndpoint
-from sim.endpoint.ace_ring import AceRing
+from sim.endpoint.ace_ring import AceRingTimes
 from sim.endpoint.kinds import Bus, Npu
 from sim.endpoint.latencies import EventLatencies
 from sim.endpoint.memory_times import MemoryTimes
@@ -54,7 +54,7 @@ def ace_on_ring(
     latencies: EventLatencies | None = None,
 ) -> AceEndpoint:
     """*endpoint*, on a ring of one dimension."""
-    ring = AceRing(
+    ring = AceRingTimes(
         config=config,
         nodes=dim.size,
         clock_hz=endpoint.npu.clock_hz,

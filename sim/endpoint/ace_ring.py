@@ -21,7 +21,7 @@ from sim.endpoint.endpoint import EndpointModel, HardwareRing, Room, Stage, Unit
 from sim.endpoint.latencies import EventLatencies
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["AceRing"]
+__all__ = ["AceRingTimes"]
 
 SAMPLE = 1024
 """Most chunks whose bursts are counted; their mean holds for all."""
@@ -37,7 +37,7 @@ _ALL_GATHER, _REDUCE_SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_
 
 
 @dataclass(frozen=True, kw_only=True)
-class AceRing(HardwareRing):
+class AceRingTimes(HardwareRing):
     """Engines of one configuration on a ring.
 
     Parameters

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hw.smartnic.config import SmartNicConfig
 from sim.endpoint.latencies import EventLatencies
 from sim.endpoint.memory_times import MemoryTimes
-from sim.endpoint.nic_ring import NicRing, nic_link_share
+from sim.endpoint.nic_ring import NicRingTimes, nic_link_share
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.network.dimension import Dimension
 
@@ -28,7 +28,7 @@ def nic_endpoint(
     known = EventLatencies.stored() if latencies is None else latencies
     ring = None
     if len(dimensions) == 1:
-        ring = NicRing(
+        ring = NicRingTimes(
             config=config,
             nodes=dimensions[0].size,
             clock_hz=clock_hz,

@@ -18,7 +18,7 @@ from sim.endpoint.endpoint import EndpointModel, HardwareRing, Stage, Unit
 from sim.endpoint.latencies import EventLatencies
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["NicRing", "nic_frame_beats", "nic_link_share", "nic_wire_share"]
+__all__ = ["NicRingTimes", "nic_frame_beats", "nic_link_share", "nic_wire_share"]
 
 
 def nic_frame_beats(config: SmartNicConfig, *, compress: bool) -> float:
@@ -72,7 +72,7 @@ class _Port:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NicRing(HardwareRing):
+class NicRingTimes(HardwareRing):
     """NICs of one configuration on a ring.
 
     Parameters

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sim.collectives.plan import AlgorithmChoice
-from sim.describe.build import System
+from sim.describe.build import DescribedSystem
 from sim.describe.reader import TomlReader
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
@@ -221,7 +221,7 @@ class EngineRecord(ABC):
 
     @abstractmethod
     def ring(
-        self, description: Description, section: EngineSection, system: System
+        self, description: Description, section: EngineSection, system: DescribedSystem
     ) -> EngineRing:
         """What runs at levels ``cycles`` and ``rtl``.
 

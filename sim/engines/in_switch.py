@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sim.describe.build import System
+from sim.describe.build import DescribedSystem
 from sim.describe.reader import TomlReader
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
@@ -157,7 +157,7 @@ class InSwitchRecord(EngineRecord):
             assembly(description.reader, description.level, section, network)
 
     def ring(
-        self, description: Description, section: EngineSection, system: System
+        self, description: Description, section: EngineSection, system: DescribedSystem
     ) -> EngineRing:
         from sim.engines.switches import (
             assembly,

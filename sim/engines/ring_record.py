@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from sim.describe.build import System
+from sim.describe.build import DescribedSystem
 from sim.describe.levels import meaningless
 from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection, MemorySection
@@ -125,7 +125,7 @@ class RingRecord(EngineRecord):
         return 256
 
     def ring(
-        self, description: Description, section: EngineSection, system: System
+        self, description: Description, section: EngineSection, system: DescribedSystem
     ) -> EngineRing:
         from hw.link.packet import FLIT_BYTES, link_flits
         from hw.link.retry_beats import frame_beats

@@ -4,7 +4,7 @@ switches.
 What cannot be run is refused here, in one line that names the limit.
 """
 
-from sim.describe.build import System
+from sim.describe.build import DescribedSystem
 from sim.describe.levels import refused_at
 from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection
@@ -17,7 +17,7 @@ from sim.workload.graph import TaskKind
 __all__ = ["engine_ring"]
 
 
-def engine_ring(description: Description, system: System) -> EngineRing:
+def engine_ring(description: Description, system: DescribedSystem) -> EngineRing:
     """The ring that *description* describes; ``memory_bytes`` is left to the job.
 
     Raises
@@ -42,7 +42,7 @@ def engine_ring(description: Description, system: System) -> EngineRing:
 
 
 def _check_cycles(
-    description: Description, record: EngineRecord, section: EngineSection, system: System
+    description: Description, record: EngineRecord, section: EngineSection, system: DescribedSystem
 ) -> None:
     """Refuse a run that takes more cycles than are simulated, whatever else happens: one way
     through the longest times of memory and links, the transfers of its links, or computations."""

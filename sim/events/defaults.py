@@ -43,7 +43,7 @@ from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.units import FS_PER_S
 
-__all__ = ["PhaseTimes", "Step", "Use", "chunk_bytes", "chunk_size", "places", "times_of"]
+__all__ = ["PhaseTimes", "RoomUse", "Step", "chunk_bytes", "chunk_size", "places", "times_of"]
 
 MOST_CHUNKS = 4096
 """Chunks of a collective; more take longer to simulate, and change nothing that can be seen."""
@@ -132,7 +132,7 @@ class PhaseTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Use:
+class RoomUse:
     """``chunks`` of ``size_bytes`` that each pass a phase, the ``index``-th of its variant (and the
     ``last`` one, if so), each send in so many ``messages``, through a queue of ``group``; queues of
     a group share places."""
@@ -258,7 +258,7 @@ def _units(sends: Sequence[Send], model: EndpointModel) -> tuple[tuple[str, floa
 # ---- Places.
 
 
-def places(uses: Sequence[Use], model: EndpointModel) -> int:
+def places(uses: Sequence[RoomUse], model: EndpointModel) -> int:
     """Places of each queue, for a collective with these *uses* of phases."""
     # Loading chunks and storing them are phases, too.
     one_phase = not (model.load or model.store or any(each.index for each in uses))
@@ -273,7 +273,7 @@ def places(uses: Sequence[Use], model: EndpointModel) -> int:
     return max(LEAST_PLACES, min(chosen, _most(uses, model)))
 
 
-def _chunks_at(uses: Sequence[Use]) -> Counter[tuple[int, int]]:
+def _chunks_at(uses: Sequence[RoomUse]) -> Counter[tuple[int, int]]:
     """Chunks by group of queues and phase."""
     found: Counter[tuple[int, int]] = Counter()
     for each in uses:
@@ -281,12 +281,12 @@ def _chunks_at(uses: Sequence[Use]) -> Counter[tuple[int, int]]:
     return found
 
 
-def _ring(use: Use) -> tuple[int, int]:
+def _ring(use: RoomUse) -> tuple[int, int]:
     """The ring whose links a phase uses; phases of a ring may have queues of their own."""
     return use.phase.dimension, use.phase.ring
 
 
-def _links_decide(uses: Sequence[Use], model: EndpointModel) -> bool:
+def _links_decide(uses: Sequence[RoomUse], model: EndpointModel) -> bool:
     """True if no unit of the endpoint has more to do than the busiest links."""
     links: dict[int, float] = {}
     units: dict[str, float] = {}
@@ -307,7 +307,7 @@ def _links_decide(uses: Sequence[Use], model: EndpointModel) -> bool:
 
 
 def _fewest(
-    uses: Sequence[Use], model: EndpointModel, least: int, *, share: float
+    uses: Sequence[RoomUse], model: EndpointModel, least: int, *, share: float
 ) -> int:
     """Fewest places, from *least* on, with which links and units idle for at most `IDLE`."""
     needs = []
@@ -336,7 +336,7 @@ def _fewest(
     return low
 
 
-def _most(uses: Sequence[Use], model: EndpointModel) -> int:
+def _most(uses: Sequence[RoomUse], model: EndpointModel) -> int:
     """Places of a queue in the contexts and buffers that it shares with others."""
     most = math.inf
     for use in uses if model.contexts is not None or model.rooms else ():

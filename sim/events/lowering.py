@@ -285,7 +285,7 @@ class Lowering(SendTables):
             return float(own(self.network.dimensions))
         return defaults.chunk_bytes(size_bytes, calls, plan, self.models[id(plan)])
 
-    def places(self, plan: Plan, uses: Sequence[defaults.Use]) -> int:
+    def places(self, plan: Plan, uses: Sequence[defaults.RoomUse]) -> int:
         """Chunks of a call that may be in a queue at a time: as stated, or as many as the endpoint
         has in flight, or by the rule."""
         by_endpoint = (
@@ -317,7 +317,7 @@ class Lowering(SendTables):
         if said:
             self.notes.append(f"chosen: {', '.join(said)}")
 
-    def uses(self, plan: Plan, of_each: Sequence[tuple[float, int]]) -> list[defaults.Use]:
+    def uses(self, plan: Plan, of_each: Sequence[tuple[float, int]]) -> list[defaults.RoomUse]:
         """The phases of all chunks of a call, and the queues before them. *of_each*: size and
         number of the chunks of each variant."""
         model = self.models[id(plan)]
@@ -330,7 +330,7 @@ class Lowering(SendTables):
                         self.views[id(plan)], phase, model, software=self.software
                     )
                 found.append(
-                    defaults.Use(
+                    defaults.RoomUse(
                         group=self.queue_group[self._queue(index, phase, plan)],
                         index=index,
                         last=index + 1 == len(variant.phases),
@@ -343,7 +343,7 @@ class Lowering(SendTables):
                 )
         return found
 
-    def means_of(self, uses: Sequence[defaults.Use]) -> tuple[list[float], list[float]]:
+    def means_of(self, uses: Sequence[defaults.RoomUse]) -> tuple[list[float], list[float]]:
         """Means over the chunks of a call: by column of its phases, the link latency on the way of
         a message, and by buffer the bytes that a chunk takes."""
         latency_s, messages = [0.0] * self.columns, [0.0] * self.columns

@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
-from sim.network.ports import Port, Ports
+from sim.network.ports import NetworkPort, Ports
 
 __all__ = ["RingPlace", "embedding", "hamiltonian_cycle", "ring_through"]
 
@@ -46,14 +46,14 @@ def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
         raise ValueError(f"order must not hold a node twice: {order!r}")
     next_port: dict[int, int] = {}
     previous_port: dict[int, int] = {}
-    used: set[Port] = set()
+    used: set[NetworkPort] = set()
     for node, following in pairwise([*order, order[0]]):
         for port, end in ports.neighbours(node).items():
-            if end.node == following and Port(node, port) not in used:
+            if end.node == following and NetworkPort(node, port) not in used:
                 break
         else:
             raise ValueError(f"node {node} has no unused link to node {following}")
-        used |= {Port(node, port), end}
+        used |= {NetworkPort(node, port), end}
         next_port[node] = port
         previous_port[following] = end.port
     return [

@@ -15,7 +15,7 @@ from sim.network.dimension import Dimension, DimensionKind
 from sim.network.grid import Grid, Indices
 from sim.network.link import Link, LinkFault
 from sim.network.routes import Router
-from sim.network.shapes import Part, coarsest, parts_within, split_into
+from sim.network.shapes import ShapePart, coarsest, parts_within, split_into
 from sim.network.wiring import wire, with_faults
 from sim.units import fs_per_byte
 
@@ -227,7 +227,7 @@ class Network:
         return self.shape != self.physical_shape or self.placement is not None
 
     @cached_property
-    def _parts(self) -> tuple[Part | None, ...]:
+    def _parts(self) -> tuple[ShapePart | None, ...]:
         if self.placement is not None:
             return (None,) * len(self.shape)
         return parts_within(self.shape, self.physical_shape)

@@ -10,10 +10,10 @@ from sim.network.grid import Indices
 from sim.network.link import Link
 from sim.network.network import Network
 
-__all__ = ["Port", "Ports"]
+__all__ = ["NetworkPort", "Ports"]
 
 
-class Port(NamedTuple):
+class NetworkPort(NamedTuple):
     """One port of one node."""
 
     node: int
@@ -59,26 +59,26 @@ class Ports:
         """The link that leaves *node* through *port*."""
         return self.network.link(self._number(node, port))
 
-    def peer(self, node: int, port: int) -> Port | None:
+    def peer(self, node: int, port: int) -> NetworkPort | None:
         """The port at the other end; None where the link is down, one way or the other."""
         number = self._number(node, port)
-        end = Port(int(self.network.link_target[number]), int(self._opposite_port[port]))
+        end = NetworkPort(int(self.network.link_target[number]), int(self._opposite_port[port]))
         down = self.network.wiring.down
         return None if down[number] or down[self._link[end]] else end
 
-    def neighbours(self, node: int) -> dict[int, Port]:
+    def neighbours(self, node: int) -> dict[int, NetworkPort]:
         """For each of the node's ports whose link is not down, the port at the other end."""
         ends = {port: self.peer(node, port) for port in range(self.per_node)}
         return {port: end for port, end in ends.items() if end is not None}
 
-    def pairs(self) -> Iterator[tuple[Port, Port]]:
+    def pairs(self) -> Iterator[tuple[NetworkPort, NetworkPort]]:
         """The ends of every full-duplex link that is not down, once: by dimension and node, in
         rings from the port + to the port -."""
         for index, dim in enumerate(self.network.dimensions):
             first = self._first[index]
             for node in range(self.nodes):
                 for port in range(first, first + dim.links_per_node):
-                    here, end = Port(node, port), self.peer(node, port)
+                    here, end = NetworkPort(node, port), self.peer(node, port)
                     if end is not None and (here.port, here.node) < (end.port, end.node):
                         yield here, end
 

@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 
-__all__ = ["Part", "coarsest", "parts_within", "split_into"]
+__all__ = ["ShapePart", "coarsest", "parts_within", "split_into"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ShapePart:
     """A part of dimension ``within``; ``whole``: all of it."""
 
     within: int
@@ -65,12 +65,12 @@ def coarsest(
     return tuple(shape), tuple(origins), tuple(inside)
 
 
-def parts_within(split: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Part | None, ...]:
+def parts_within(split: tuple[int, ...], shape: tuple[int, ...]) -> tuple[ShapePart | None, ...]:
     """For each dimension of *split*, the dimension of *shape* that it is a part of, if its members
     are equally spaced in one; sizes multiply to the same number."""
     if split == shape:
-        return tuple(Part(within=each, whole=True) for each in range(len(shape)))
-    found: list[Part | None] = []
+        return tuple(ShapePart(within=each, whole=True) for each in range(len(shape)))
+    found: list[ShapePart | None] = []
     stride = 1
     for size in split:
         part = None
@@ -79,7 +79,7 @@ def parts_within(split: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Part |
             above = below * whole
             fits = stride % below == 0 and above % (stride * size) == 0
             if size > 1 and fits and below <= stride and stride * size <= above:
-                part = Part(within=within, whole=size == whole)
+                part = ShapePart(within=within, whole=size == whole)
             below = above
         found.append(part)
         stride *= size

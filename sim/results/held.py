@@ -32,7 +32,7 @@ import numpy as np
 
 from sim.events.record import CallPhases, RunRecord
 
-__all__ = ["Held", "held"]
+__all__ = ["HeldBy", "held"]
 
 BUSY = 0.9
 PART = 0.5
@@ -40,7 +40,7 @@ PART = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class HeldBy:
     """``by``: a word, ``why``: the figures behind it."""
 
     by: str
@@ -52,7 +52,7 @@ class Held:
 
 def held(
     record: RunRecord, reached: float, in_progress_fs: float, *, calls: Sequence[int] | None = None
-) -> Held | None:
+) -> HeldBy | None:
     """The reason why a run's collectives got only to the share *reached* of their bound in the time
     in which at least one was in progress; None if nothing explains it, or the level of the run does
     not record it. With *calls*, numbers in ``record.calls``: the reason for these alone."""
@@ -67,7 +67,7 @@ def held(
     late = _late(record, range(len(record.calls)) if calls is None else calls)
     if late >= lost:
         why = f"others waited for them for {_percent(late)} of the time of collectives"
-        return Held(by="late nodes", why=why)
+        return HeldBy(by="late nodes", why=why)
     parts, life = _parts(record, of, lost)
     if not life:
         return None
@@ -80,16 +80,16 @@ def held(
     once = _once(record, of) / in_progress_fs
     if once >= lost:
         why = f"a message in each phase, with nothing beside it, takes {_percent(once)} of the time"
-        return Held(by="latency", why=why)
+        return HeldBy(by="latency", why=why)
     if shares["links"] >= max(lost, shares["transfer"]):
         if calls is None:
             return _phases(record, in_progress_fs)
         why = f"chunks waited for them for {_percent(shares['links'])} of their time in phases"
-        return Held(by="links", why=why)
+        return HeldBy(by="links", why=why)
     return _part(record, of, "transfer", shares["transfer"]) if shares["transfer"] >= lost else None
 
 
-def _busiest(record: RunRecord, time_fs: float) -> Held | None:
+def _busiest(record: RunRecord, time_fs: float) -> HeldBy | None:
     """The resource that was busy for `BUSY` of the time, if there is one."""
     found = []
     if len(record.link_busy_fs):
@@ -100,7 +100,7 @@ def _busiest(record: RunRecord, time_fs: float) -> Held | None:
     busy_fs, name = max(found, default=(0.0, ""))
     if busy_fs < BUSY * time_fs:
         return None
-    return Held(by=name, why=f"busy for {_percent(busy_fs / time_fs)} of the time")
+    return HeldBy(by=name, why=f"busy for {_percent(busy_fs / time_fs)} of the time")
 
 
 def _late(record: RunRecord, calls: Sequence[int]) -> float:
@@ -155,7 +155,7 @@ def _parts(
     return times, float(spent.sum())
 
 
-def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> Held:
+def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> HeldBy:
     """The limit on chunks that was fullest on average, with the chunks of all calls; *waiters* are
     the calls whose waiting is reported."""
     of, bounds = record.phases, record.admission
@@ -187,7 +187,7 @@ def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> Held:
     what = max(full, default=(0.0, "nothing that is known"))[1]
     waited, spent = float(waiters.queue_delay_fs.sum()), float(waiters.time_fs.sum())
     share = _percent(waited / (waited + spent))
-    return Held(by="admission", why=f"chunks waited for {share} of their time: {what}")
+    return HeldBy(by="admission", why=f"chunks waited for {share} of their time: {what}")
 
 
 def _once(record: RunRecord, of: CallPhases) -> float:
@@ -197,7 +197,7 @@ def _once(record: RunRecord, of: CallPhases) -> float:
     return float((beside / sent).sum())
 
 
-def _phases(record: RunRecord, time_fs: float) -> Held | None:
+def _phases(record: RunRecord, time_fs: float) -> HeldBy | None:
     busy = record.link_busy_fs.astype(np.float64) / time_fs
     owner = np.array([link.dimension for link in record.links])
     of_each = [float(busy[owner == each].max()) for each in np.unique(owner)]
@@ -205,10 +205,10 @@ def _phases(record: RunRecord, time_fs: float) -> Held | None:
         return None
     shares = ", ".join(_percent(each) for each in of_each)
     why = f"chunks waited for links, which were busy for {shares} of the time by dimension"
-    return Held(by="phases", why=why)
+    return HeldBy(by="phases", why=why)
 
 
-def _part(record: RunRecord, of: CallPhases, by: str, share: float) -> Held:
+def _part(record: RunRecord, of: CallPhases, by: str, share: float) -> HeldBy:
     """A part of the time in phases as the reason, with the figures behind it."""
     messages = max(1, int(of.messages.sum()))
     if by == "endpoint":
@@ -217,14 +217,14 @@ def _part(record: RunRecord, of: CallPhases, by: str, share: float) -> Held:
         why = f"{mean_us:.3g} us for a message, {_percent(share)} of the time of chunks"
         if unit:
             why += f"; {unit} is busiest"
-        return Held(by=by, why=why)
+        return HeldBy(by=by, why=why)
     if by == "latency":
         mean_us = float(of.latency_fs.sum()) / messages / 1e9
         why = f"{mean_us:.3g} us on the way of a message, {_percent(share)} of the time of chunks"
-        return Held(by=by, why=f"{why}, of which few waited to be admitted")
+        return HeldBy(by=by, why=f"{why}, of which few waited to be admitted")
     size_bytes = float(record.link_bytes.sum()) / messages
     why = f"messages, with {size_bytes:.0f} bytes on links each, are passed on whole"
-    return Held(by="messages", why=f"{why}, {_percent(share)} of the time of chunks")
+    return HeldBy(by="messages", why=f"{why}, {_percent(share)} of the time of chunks")
 
 
 def _s(number: int) -> str:

@@ -9,7 +9,7 @@ from sim.events.record import RunRecord
 from sim.limits.bounds import LATENCY, Bound
 from sim.limits.network import call_bound
 from sim.network.network import Network
-from sim.results.held import Held, held
+from sim.results.held import HeldBy, held
 from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 
@@ -137,7 +137,7 @@ def _own_held_by(record: RunRecord, same: Sequence[_Done]) -> str | None:
     return None if found is None else found.by
 
 
-def _held(record: RunRecord, done: Sequence[_Done]) -> Held | None:
+def _held(record: RunRecord, done: Sequence[_Done]) -> HeldBy | None:
     share, busy_s = _reached(done)
     return held(record, share, busy_s * FS_PER_S)
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from gen.table import Table
 
-__all__ = ["Fact", "Page", "PageFigure", "Part", "write_page"]
+__all__ = ["Fact", "Page", "PageFigure", "PageSection", "write_page"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class PageFigure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class PageSection:
     """A section: a paragraph, figures, tables, links to files relative to the page."""
 
     title: str
@@ -62,7 +62,7 @@ class Page:
     lead: str
     version: str
     facts: Sequence[Fact]
-    parts: Sequence[Part]
+    parts: Sequence[PageSection]
 
 
 def write_page(path: Path, page: Page) -> None:

@@ -12,14 +12,14 @@ from sim.cycles.ace.model import EngineModel, Note
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_payload import Boundary
 from sim.rtl.ace_ring import AceRing
-from sim.rtl.exchange import Exchange, Port, Vectors, beat_tokens
+from sim.rtl.exchange import ExchangePort, MixedExchange, Vectors, beat_tokens
 
 __all__ = ["AceExchange"]
 
 _NAMES = 128  # collectives that packets of the model can tell apart
 
 
-class _AcePort(Port):
+class _AcePort(ExchangePort):
     """A port of an engine; the other end is a port of *peer*."""
 
     def __init__(
@@ -99,7 +99,7 @@ class _AcePort(Port):
         return beat_tokens(rows)
 
 
-class AceExchange(Exchange):
+class AceExchange(MixedExchange):
     """A ring of ACE engines of which some ranks are RTL."""
 
     driver = AceRing
@@ -108,7 +108,7 @@ class AceExchange(Exchange):
 
     def ports(
         self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
-    ) -> list[Port]:
+    ) -> list[ExchangePort]:
         if len(commands) > _NAMES:
             raise ValueError(
                 f"commands must be at most {_NAMES} among RTL and models, not {len(commands)}"

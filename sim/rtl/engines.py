@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sim.cycles.ring import CycleModel
 from sim.engines import registry
-from sim.rtl.exchange import Exchange
+from sim.rtl.exchange import MixedExchange
 from sim.rtl.ring import RingDriver
 from sim.rtl.rules import EngineRules
 
@@ -25,13 +25,13 @@ class EngineKind:
     driver : type of RingDriver or None
         Runs it in RTL; None: it is run at level ``cycles`` only.
     exchange : callable or None
-        Makes the :class:`sim.rtl.exchange.Exchange` in which some nodes are RTL and others models.
+        Makes the :class:`sim.rtl.exchange.MixedExchange` of a system with RTL and models.
     """
 
     rules: type[EngineRules]
     model: Callable[..., CycleModel]
     driver: type[RingDriver] | None = None
-    exchange: Callable[..., Exchange] | None = None
+    exchange: Callable[..., MixedExchange] | None = None
 
 
 def engine_kind(name: str) -> EngineKind:

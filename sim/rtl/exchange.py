@@ -14,7 +14,7 @@ from sim.rtl.library import TOKEN
 from sim.rtl.ring import RingDriver
 from sim.rtl.system import MAX_WINDOW_CYCLES, Node
 
-__all__ = ["Exchange", "PayloadError", "Port", "Vectors", "beat_tokens"]
+__all__ = ["ExchangePort", "MixedExchange", "PayloadError", "Vectors", "beat_tokens"]
 
 Vectors = Sequence[Sequence[NDArray[Any]]]
 """For each command, a vector per rank."""
@@ -26,7 +26,7 @@ class PayloadError(RuntimeError):
     """An engine sent a packet that differs from the golden model."""
 
 
-class Port(ABC):
+class ExchangePort(ABC):
     """A port of an RTL node whose other end is a model."""
 
     def __init__(self, node: int, port: int) -> None:
@@ -57,7 +57,7 @@ def beat_tokens(rows: Sequence[tuple[int, int, int, int, bytes]]) -> NDArray[np.
     return tokens
 
 
-class Exchange(ABC):
+class MixedExchange(ABC):
     """A ring of which some ranks are compiled engines and the others models.
 
     Parameters
@@ -126,7 +126,7 @@ class Exchange(ABC):
     @abstractmethod
     def ports(
         self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
-    ) -> list[Port]:
+    ) -> list[ExchangePort]:
         """The ports of the engines that lead to ranks of the model."""
 
     @abstractmethod

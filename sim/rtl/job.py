@@ -23,13 +23,13 @@ from sim.cycles.script import Compute, Issue, Reached, Step
 from sim.rtl.engines import engine_kind
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job, TaskGraph, TaskKind
 
-__all__ = ["JobPlan", "TaskTimes", "Wait", "plan_job"]
+__all__ = ["HostTimes", "JobPlan", "Wait", "plan_job"]
 
 Wait = Literal["all", "each"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskTimes:
+class HostTimes:
     """Start and end of each task of an NPU, in cycles; -1 where there was none.
 
     A collective starts with its command and ends when its host has noticed that it is complete.
@@ -59,7 +59,7 @@ class JobPlan:
         """The script of every NPU."""
         return [self.scripts[graph] for graph in self.graph_of]
 
-    def times(self, npu: int, steps: Sequence[int], *, begin: int) -> TaskTimes:
+    def times(self, npu: int, steps: Sequence[int], *, begin: int) -> HostTimes:
         """Start and end of the tasks of an NPU whose steps ended in the cycles *steps*.
 
         Parameters
@@ -79,7 +79,7 @@ class JobPlan:
             begins = ends[first] if with_step else ends[first - 1] + 1
             start[task] = begins - begin if ends[first] >= 0 else -1
             end[task] = ends[last] + 1 - begin if last >= 0 and ends[last] >= 0 else -1
-        return TaskTimes(start=start, end=end)
+        return HostTimes(start=start, end=end)
 
 
 def plan_job(

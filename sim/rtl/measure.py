@@ -19,13 +19,13 @@ from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, S
 from sim.rtl.ace_ring import AceRing
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["PATHS", "Run", "Scenario", "fit", "on_model", "on_rtl"]
+__all__ = ["PATHS", "MeasuredRun", "Scenario", "fit", "on_model", "on_rtl"]
 
 _ROUNDS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class MeasuredRun:
     """Events of node 0, in cycles from the start of the scripts: the end of each step, the beats
     sent on both ports, the last beat read from memory and the last one written."""
 
@@ -44,7 +44,7 @@ class Scenario:
 
     collective: CollectiveKind
     elements: int
-    cycles: Callable[[Run], int]
+    cycles: Callable[[MeasuredRun], int]
     nodes: int = 2
     block: int | None = None
     fsms: int = 1
@@ -132,7 +132,7 @@ def _ring(path: Scenario) -> tuple[RingSettings, list[Command]]:
     return ring, [command] * path.commands
 
 
-def on_rtl(path: Scenario) -> Run:
+def on_rtl(path: Scenario) -> MeasuredRun:
     """The run of a path on compiled engines."""
     config = _config(path)
     ring, commands = _ring(path)
@@ -145,7 +145,7 @@ def on_rtl(path: Scenario) -> Run:
     beats = [system.link_activity(0, port).beat_cycles for port in range(2)]
     reads = [np.flatnonzero(m.read_bytes_per_bucket) for m in memory]
     writes = [np.flatnonzero(m.written_bytes_per_bucket) for m in memory]
-    return Run(
+    return MeasuredRun(
         steps=[ticket.cycle - begin for ticket in tickets[0]],
         beats=(
             (beats[0][beats[0] >= begin] - begin).tolist(),
@@ -156,7 +156,7 @@ def on_rtl(path: Scenario) -> Run:
     )
 
 
-def on_model(path: Scenario, table: Latencies) -> Run:
+def on_model(path: Scenario, table: Latencies) -> MeasuredRun:
     """The run of a path on the model."""
     ring, commands = _ring(path)
     model = EngineModel(
@@ -164,7 +164,7 @@ def on_model(path: Scenario, table: Latencies) -> Run:
     )
     model.run()
     beats = [model.link_activity(0, port).beat_cycles.tolist() for port in range(2)]
-    return Run(
+    return MeasuredRun(
         steps=model.steps(0).tolist(),
         beats=(beats[0], beats[1]),
         last_load=int(model.state.loader["arrives"][0].max()),

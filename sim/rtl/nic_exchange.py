@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.smartnic.model import Beat, NicModel
 from sim.cycles.smartnic.words import HEADER, TAIL
-from sim.rtl.exchange import Exchange, Port, Vectors, beat_tokens
+from sim.rtl.exchange import ExchangePort, MixedExchange, Vectors, beat_tokens
 from sim.rtl.nic_payload import Frames, Golden
 from sim.rtl.nic_ring import NicRing
 
 __all__ = ["NicExchange"]
 
 
-class _NicPort(Port):
+class _NicPort(ExchangePort):
     """One link of an engine, to the next rank (0) or to the previous one (1), which is a model."""
 
     def __init__(
@@ -68,7 +68,7 @@ class _NicPort(Port):
         return beat_tokens(rows)
 
 
-class NicExchange(Exchange):
+class NicExchange(MixedExchange):
     """A ring of smart NICs of which some ranks are RTL. Every frame of theirs is compared."""
 
     driver = NicRing
@@ -77,7 +77,7 @@ class NicExchange(Exchange):
 
     def ports(
         self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
-    ) -> list[Port]:
+    ) -> list[ExchangePort]:
         golden = Golden(config, ring, commands, inputs)
         self._ends: dict[tuple[int, int, int], _NicPort] = {}
         for number, rank, step in self.crossings():

@@ -14,7 +14,7 @@ from sim.cycles.activity import LinkActivity, MemoryActivity
 from sim.cycles.ring import Command, CycleModel, RingSettings
 from sim.cycles.script import Interrupt, Reached, Step, check_scripts
 from sim.rtl.engines import EngineKind, engine_kind
-from sim.rtl.exchange import Exchange
+from sim.rtl.exchange import MixedExchange
 from sim.rtl.host import Ticket
 from sim.rtl.ring import Progress, RingDriver
 from sim.rtl.signals import SignalTrace
@@ -261,7 +261,7 @@ def _make(
     trace: bool,
     window_cycles: int | None,
     **options: Any,
-) -> tuple[RingDriver | None, CycleModel | None, Exchange | None]:
+) -> tuple[RingDriver | None, CycleModel | None, MixedExchange | None]:
     """Parts to run: a driver, a model, or both and the exchange between them."""
     options |= {
         "bucket_cycles": bucket_cycles, "window_cycles": window_cycles, "record_beats": trace,
@@ -284,7 +284,7 @@ def _make(
 def _run(
     driver: RingDriver | None,
     model: CycleModel | None,
-    exchange: Exchange | None,
+    exchange: MixedExchange | None,
     max_cycles: int,
     progress: Progress | None,
 ) -> float:

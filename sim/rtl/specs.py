@@ -13,7 +13,7 @@ from sim.cycles.ring import RingSettings, check_wire
 from sim.network.embedding import hamiltonian_cycle, ring_through
 from sim.network.link import Link
 from sim.network.network import Network
-from sim.network.ports import Port, Ports
+from sim.network.ports import NetworkPort, Ports
 from sim.units import FS_PER_S, beats_per_cycle, seconds_to_cycles
 
 __all__ = [
@@ -341,7 +341,7 @@ def topology_links(
     _check_at_least("bus_bytes", bus_bytes, 1)
     ports = Ports(network)
 
-    def direction(end: Port) -> LinkDirection:
+    def direction(end: NetworkPort) -> LinkDirection:
         link = ports.link(*end)
         return link_direction(
             link,

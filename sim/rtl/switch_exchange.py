@@ -29,7 +29,7 @@ from sim.cycles.switch.words import (
     kind_of,
     number_of,
 )
-from sim.rtl.exchange import Exchange, PayloadError, Port, Vectors
+from sim.rtl.exchange import ExchangePort, MixedExchange, PayloadError, Vectors
 from sim.rtl.switch_fabric import SwitchFabric
 from sim.rtl.switch_orders import Added, Part, note_home, note_table
 from sim.rtl.switch_sums import REGION, Sums, planes_of
@@ -159,7 +159,7 @@ class _Contents:
         return f"endpoint {part}" if part < self._first else f"switch {part - self._first}"
 
 
-class _SwitchPort(Port):
+class _SwitchPort(ExchangePort):
     """A port of a switch or endpoint; the other end is that of a model.
 
     Parameters
@@ -211,7 +211,7 @@ class _SwitchPort(Port):
         return self._end.tokens(before + self._latency, credits_before=before + _CREDIT + 1)
 
 
-class SwitchExchange(Exchange):
+class SwitchExchange(MixedExchange):
     """Switches and their endpoints of which some are RTL. Every packet of these that goes to a
     model is compared; models send the sums of operands in the order in which they were added."""
 
@@ -222,7 +222,7 @@ class SwitchExchange(Exchange):
 
     def ports(
         self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
-    ) -> list[Port]:
+    ) -> list[ExchangePort]:
         fabric, model = config.fabric, self.model.model
         sums = Sums(config, commands, inputs, self.cluster.log)
         most = 1 << config.system.dma.number_bits

@@ -23,7 +23,7 @@ from sim.workload.reach import Dimensions
 __all__ = [
     "HIGHEST",
     "Loop",
-    "Step",
+    "LoopStep",
     "TrainingLayer",
     "data_parallel",
     "dlrm",
@@ -38,7 +38,7 @@ HIGHEST = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class LoopStep:
     """One pass through one layer: a computation, then perhaps a collective.
 
     `memory_bytes`: traffic of the computation to and from memory. `dimensions` is the reach of
@@ -68,12 +68,12 @@ class TrainingLayer:
     """A layer as the loops see it. `update_s` passes after each of its collectives."""
 
     name: str
-    forward: Step
-    input_gradient: Step
-    weight_gradient: Step
+    forward: LoopStep
+    input_gradient: LoopStep
+    weight_gradient: LoopStep
     update_s: float = 0.0
 
-    def step(self, phase: TrainingPhase) -> Step:
+    def step(self, phase: TrainingPhase) -> LoopStep:
         if phase is TrainingPhase.FORWARD:
             return self.forward
         if phase is TrainingPhase.INPUT_GRADIENT:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sim.workload.astra_text import Layer, TrainingPass, Workload
 from sim.workload.compute_model import ComputeModel
 from sim.workload.graph import CollectiveKind, Job
-from sim.workload.loops import Step, TrainingLayer
+from sim.workload.loops import LoopStep, TrainingLayer
 from sim.workload.training import Parallelism, SideThread, layers_job
 from sim.workload.work import Work
 
@@ -159,8 +159,8 @@ def text_workload(table: ModelTable, compute: ComputeModel, *, cycle_s: float = 
 
 
 def _timed(layer: ModelLayer, compute: ComputeModel) -> TrainingLayer:
-    def step(each: LayerPass) -> Step:
-        return Step(
+    def step(each: LayerPass) -> LoopStep:
+        return LoopStep(
             duration_s=compute.time_s(each.work),
             collective=each.collective,
             size_bytes=each.size_bytes,

@@ -19,7 +19,7 @@ from sim.workload.astra_text import (
 from sim.workload.graph import Job
 from sim.workload.loops import (
     Loop,
-    Step,
+    LoopStep,
     TrainingLayer,
     data_parallel,
     dlrm,
@@ -147,8 +147,8 @@ def training_job(
             raise ValueError(f"{name} must be positive, not {factor!r}")
     scheme = _parallelism(workload, parallelism, model_parallel_npus, last_bottom)
 
-    def step(each: TrainingPass) -> Step:
-        return Step(
+    def step(each: TrainingPass) -> LoopStep:
+        return LoopStep(
             duration_s=int(each.compute_cycles * compute_scale) * cycle_s,
             collective=each.collective,
             size_bytes=int(each.size_bytes * comm_scale),

@@ -27,7 +27,7 @@ from gen.native import generate as generating
 from gen.native.cells import result_of
 from gen.native.generate import LARGE_CELLS
 from gen.native.netlist import Cell
-from gen.rtlil import Port, component_ports
+from gen.rtlil import DesignPort, component_ports
 from gen.yosys import run_yosys
 
 ROWS = 400
@@ -103,8 +103,8 @@ def test_quotients_and_remainders_are_rounded_down_before_they_are_cut(
           for kind, out in (("$divfloor", "q"), ("$modfloor", "r"))),
         "end\n",
     ])
-    ports = [*(Port(name=name, width=size, is_input=True) for name, size in sizes.items()),
-             *(Port(name=name, width=width, is_input=False) for name in "qr")]
+    ports = [*(DesignPort(name=name, width=size, is_input=True) for name, size in sizes.items()),
+             *(DesignPort(name=name, width=width, is_input=False) for name in "qr")]
     model = compile_rtlil(text, ports, name="floor", cache_dir=cache, generator="native")
 
     rng = random.Random(width)
@@ -161,7 +161,7 @@ def _crossing():
         "end\n",
     ])
     ports = [
-        Port(name=name, width=width, is_input=name == "a")
+        DesignPort(name=name, width=width, is_input=name == "a")
         for name, width in (("a", 1), ("o", 2), ("large", 8))
     ]
     return f"{top}\n{inner}\n", ports
@@ -208,8 +208,8 @@ def test_a_long_chain_of_choices_is_not_nested_without_end(quickly_compiled, cac
     text = "\n".join(["attribute \\top 1\nmodule \\fw_top",
                       f"  wire width {count} input 1 \\select\n  wire width 16 output 2 \\o",
                       *wires, *cells, f"  connect \\v{count} 16'0", "  connect \\o \\v0", "end\n"])
-    ports = [Port(name="select", width=count, is_input=True),
-             Port(name="o", width=16, is_input=False)]
+    ports = [DesignPort(name="select", width=count, is_input=True),
+             DesignPort(name="o", width=16, is_input=False)]
 
     model = compile_rtlil(text, ports, name="chain", cache_dir=cache, generator="native")
 
@@ -247,8 +247,8 @@ end
 
 def test_a_real_loop_is_left_to_cxxrtl_with_a_message(quickly_compiled, cache, told):
     ports = [
-        Port(name="a", width=1, is_input=True),
-        Port(name="o", width=1, is_input=False),
+        DesignPort(name="a", width=1, is_input=True),
+        DesignPort(name="o", width=1, is_input=False),
     ]
     model = compile_rtlil(LOOP, ports, name="held", cache_dir=cache, generator="native")
     assert model.generator == "cxxrtl" and not model.single_pass

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 
 from bench.text_mutants import STRUCTURES, draw_in_structures
 from gen.sv import loops as sv_loops
-from gen.sv.netlists import Slice
+from gen.sv.netlists import NetlistSlice
 from gen.sv.proof import READERS, check, design, loops, questions, read
 from gen.sv.question import Question, prove
 from gen.yosys import YosysError
@@ -276,11 +276,11 @@ def test_wires_that_differ_in_the_mark_of_their_name_only_are_two():
     gate = "module \\gate\n  wire input 1 \\i\n  wire output 2 \\p\n  wire output 3 \\q\n"
     gold += inverse.format("\\a", "\\x") + "end\n"
     gate += "  connect \\q \\i\n" + inverse.format("\\i", "\\p") + "end\n"
-    inputs = (("\\i", ((Slice("\\a", 0, 1),),)),)
+    inputs = (("\\i", ((NetlistSlice("\\a", 0, 1),),)),)
 
     def proved(*ports):
         same = tuple(
-            ((Slice(wire, 0, 1),), port, 0)
+            ((NetlistSlice(wire, 0, 1),), port, 0)
             for wire, port in zip(("\\x", "$x"), ports, strict=True)
         )
         return prove(Question(gold, gate, inputs, same, (), ())).proved

@@ -5,7 +5,7 @@ import numpy as np
 from gen.table import Column, Table
 from sim.results.figures import loss_figure, utilisation_figure
 from sim.results.links import LinkSeries
-from sim.results.page import Fact, Page, PageFigure, Part, write_page
+from sim.results.page import Fact, Page, PageFigure, PageSection, write_page
 
 
 def table():
@@ -37,7 +37,7 @@ def test_page_is_self_contained_escaped_and_has_unique_ids(tmp_path):
         lead="L",
         version="0",
         facts=[Fact(value="97 %", label="accuracy", good=True)],
-        parts=[Part(title="P", figures=figures, tables=[table()], files=["use.svg"])],
+        parts=[PageSection(title="P", figures=figures, tables=[table()], files=["use.svg"])],
     )
 
     write_page(tmp_path / "index.html", page)

@@ -16,7 +16,7 @@ __all__ = [
     "OP_DELAY",
     "OP_IRQ",
     "OP_WRITE",
-    "State",
+    "AceState",
     "allocate",
 ]
 
@@ -186,7 +186,7 @@ _LOG = np.dtype([(n, np.int64) for n in ("kind", "node", "port", "cycle", "value
 _PROGRESS = np.dtype([("left", np.int64), ("done", np.int64)])
 
 
-class State(NamedTuple):
+class AceState(NamedTuple):
     """All arrays of a model, as the compiled code sees them. First axis of most: nodes."""
 
     c: NDArray[Any]  # (1,) settings
@@ -212,14 +212,14 @@ class State(NamedTuple):
 
 def allocate(
     config: AceConfig, nodes: int, *, commands: int, operations: int, log: int = 1
-) -> State:
+) -> AceState:
     """Arrays of a model at rest."""
     c = config
     ports, fsms, contexts, masters = c.ports, c.fsms, c.contexts, c.memory_ports
     parked = contexts * 2 * max(c.slot_beats // c.packet_beats, c.max_nodes)
     # Every packet and every credit on a link is an event, and packets hold the credits.
     live = 64 + 24 * (ports + fsms + masters) + ports * c.rx_packets
-    s = State(
+    s = AceState(
         c=np.zeros(1, _SETTINGS),
         heap=np.zeros(nodes * live + 1024, np.int64),
         registers=np.zeros(4, np.int64),

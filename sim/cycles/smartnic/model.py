@@ -28,7 +28,7 @@ from sim.cycles.smartnic.state import (
     OP_IRQ,
     OP_WRITE,
     WIRE,
-    State,
+    NicState,
     allocate,
 )
 from sim.cycles.stalls import HOST, LINK, MEMORY, pace_of, stall_key, threshold
@@ -127,7 +127,7 @@ class NicModel:
         self._external = bool(external)
         self._sent: list[NDArray[np.void]] = []
 
-    def _connect(self, s: State, external: set[int], trace: bool) -> None:
+    def _connect(self, s: NicState, external: set[int], trace: bool) -> None:
         """Neighbours, and the keys of all random draws."""
         nodes, engines = self.ring.nodes, self.config.engines
         seed = self.ring.seed
@@ -143,7 +143,7 @@ class NicModel:
         s.engine["watched"] = np.where(outside, OUTSIDE, TRACED * trace)
 
     def _scripts(
-        self, s: State, scripts: Sequence[Sequence[tuple[int, int]]], start_cycle: int
+        self, s: NicState, scripts: Sequence[Sequence[tuple[int, int]]], start_cycle: int
     ) -> None:
         ends = np.cumsum([0, *map(len, scripts)])
         s.node["op"], s.node["op_end"] = ends[:-1], ends[1:]

@@ -13,7 +13,7 @@ from hw.smartnic.store import BLOCKS_OPEN
 from hw.smartnic.wire_codec import BLOCKS_INSIDE
 from sim.cycles.queues import NEVER
 
-__all__ = ["OP_COMMAND", "OP_COUNT", "OP_DELAY", "OP_IRQ", "OP_WRITE", "State", "allocate"]
+__all__ = ["OP_COMMAND", "OP_COUNT", "OP_DELAY", "OP_IRQ", "OP_WRITE", "NicState", "allocate"]
 
 OP_WRITE, OP_COMMAND, OP_DELAY, OP_IRQ, OP_COUNT = range(5)
 """Operations of a host: a number of register writes, the write of a command, and waiting."""
@@ -116,7 +116,7 @@ _COMMAND = np.dtype(_integers("compress", "beats", "rounds", "rest", "source", "
 _LOG = np.dtype(_integers("engine", "link", "cycle", "token"))
 
 
-class State(NamedTuple):
+class NicState(NamedTuple):
     """All arrays of a model, as the compiled code sees them."""
 
     c: NDArray[Any]  # (1,) settings
@@ -163,12 +163,12 @@ def _depths(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
 
 def allocate(
     config: SmartNicConfig, nodes: int, *, latency: int, commands: int, operations: int, log: int
-) -> State:
+) -> NicState:
     """Arrays of a model at rest, for links of *latency* cycles."""
     units = nodes * config.engines
     depths, latencies = np.array(_depths(config, latency)).T
     rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
-    s = State(
+    s = NicState(
         c=np.zeros(1, _SETTINGS),
         node=np.zeros(nodes, _NODE),
         engine=np.zeros(units, _ENGINE),

@@ -15,7 +15,7 @@ from sim.cycles.switch.words import MESSAGE, STORE
 from sim.endpoint.background import Background
 
 if TYPE_CHECKING:
-    from sim.cycles.switch.state import State
+    from sim.cycles.switch.state import SwitchState
 
 __all__ = ["prepare"]
 
@@ -23,7 +23,7 @@ _KINDS = {"store": STORE, "message": MESSAGE}
 _WHEN, _WHERE = 0, 1  # channels that are drawn from
 
 
-def prepare(s: "State", given: Background, packet_cycles: int) -> None:
+def prepare(s: "SwitchState", given: Background, packet_cycles: int) -> None:
     """Set up packets from the first simulated cycle on; each takes *packet_cycles* of a link."""
     c, source = s.c[0], s.source
     endpoint, link = s.lane["endpoint"], s.lane["link"]

@@ -9,13 +9,13 @@ from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.collectives.tree import binary_trees
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.model import Network, Surroundings
+from sim.cycles.switch.model import Surroundings, SwitchNetwork
 
-__all__ = ["MessageModel", "Program", "ring_program", "tree_program"]
+__all__ = ["MessageModel", "MessageProgram", "ring_program", "tree_program"]
 
 
 @dataclass(kw_only=True)
-class Program:
+class MessageProgram:
     """Messages of an all-reduce: who sends which to whom, and after which others.
 
     ``sizes`` in bytes; ``after`` are pairs of a message and one that waits for it, which the target
@@ -43,10 +43,12 @@ def _pieces(size: int, most: int) -> list[int]:
     return [size // count + (k < size % count) for k in range(count)]
 
 
-def ring_program(endpoints: int, size_bytes: int, *, channels: int, chunk_bytes: int) -> Program:
+def ring_program(
+    endpoints: int, size_bytes: int, *, channels: int, chunk_bytes: int
+) -> MessageProgram:
     """Ring all-reduce: each channel has its part of the vector, and goes over it in rounds of
     *endpoints* chunks of at most *chunk_bytes*."""
-    p, program = endpoints, Program()
+    p, program = endpoints, MessageProgram()
     for part in _pieces(size_bytes, -(-size_bytes // channels)):
         last: list[int] = []  # by target: the message that ends its round
         for piece in _pieces(part, p * chunk_bytes):
@@ -60,10 +62,10 @@ def ring_program(endpoints: int, size_bytes: int, *, channels: int, chunk_bytes:
 
 def tree_program(
     endpoints: int, size_bytes: int, *, channels: int, chunk_bytes: int
-) -> Program:
+) -> MessageProgram:
     """Double binary tree: chunks up and down one of two trees by turns. A leaf has at most
     *channels* chunks under way in each tree."""
-    program = Program()
+    program = MessageProgram()
     shapes = []
     for parent, left, right in binary_trees(endpoints):
         children = [[each for each in pair if each >= 0] for pair in zip(left, right)]
@@ -91,7 +93,7 @@ def tree_program(
     return program
 
 
-class MessageModel(Network):
+class MessageModel(SwitchNetwork):
     """Endpoints whose software sends messages through the switches; cycles only.
 
     Packets go from endpoint to endpoint in the class of partials. A message's packets are dealt out
@@ -100,7 +102,7 @@ class MessageModel(Network):
     Parameters
     ----------
     switch, dma, fabric, around
-        See `Network`.
+        See `SwitchNetwork`.
     program : Program
     fence : bool
         Data, then a flag that is sent when all data were acknowledged; else data bring their flag.
@@ -112,7 +114,7 @@ class MessageModel(Network):
 
     def __init__(
         self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings,
-        program: Program, *, fence: bool = True, share: float = 1.0, work_cycles: int = 0,
+        program: MessageProgram, *, fence: bool = True, share: float = 1.0, work_cycles: int = 0,
     ) -> None:
         members = len(fabric.places)
         source, target = np.array(program.source), np.array(program.target)

@@ -22,14 +22,14 @@ from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.background import prepare
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.notes import NOTE_WORDS
-from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
+from sim.cycles.switch.state import COUNTED, EVENTS, SwitchState, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, SUBTOTAL, after
 from sim.endpoint.background import Background
 from sim.endpoint.switch_system import held_by
 from sim.native.binding import bind
 
-__all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel", "Transit"]
+__all__ = ["MODES", "AllReduceJob", "Surroundings", "SwitchModel", "SwitchNetwork", "Transit"]
 
 MODES = ("push", "pull", "whole")
 """Modes of reduction; ``whole``: pull for which own operands travel, too."""
@@ -146,7 +146,7 @@ class Transit:
     queued: float
 
 
-class Network(ABC):
+class SwitchNetwork(ABC):
     """Switches of one configuration with the links of endpoints: the base of all their models.
 
     Parameters
@@ -195,7 +195,7 @@ class Network(ABC):
     _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT, SUBTOTAL, STORE, MESSAGE)
     """Kinds of packets beside which an acknowledgement goes."""
 
-    def _pools(self, s: State) -> None:
+    def _pools(self, s: SwitchState) -> None:
         """Credits and room, all there at first."""
         switch, held = self.switch, held_by(self.switch, self.dma)
         units, lanes = len(s.unit), len(s.lane)
@@ -223,7 +223,7 @@ class Network(ABC):
             s.pool["watched"][s.output["pool"][:units] + traffic.value] = 1
         s.pool["watched"][s.output["pool"][units : 2 * units]] = 1
 
-    def _program(self, s: State) -> None:
+    def _program(self, s: SwitchState) -> None:
         """Write the tables of the switches."""
         fabric = self.fabric
         behind = fabric.behind()
@@ -240,7 +240,7 @@ class Network(ABC):
             for w, _ in spots:
                 s.local[w, endpoint] = 1
 
-    def _connect(self, s: State) -> None:
+    def _connect(self, s: SwitchState) -> None:
         """Connect the links."""
         ports, links = self.switch.ports, self.dma.links
         c = s.c[0]
@@ -361,7 +361,7 @@ class Network(ABC):
         return sent.reshape(-1, self.dma.links).copy()
 
 
-class SwitchModel(Network):
+class SwitchModel(SwitchNetwork):
     """Endpoints that push or pull, and switches of one configuration; cycles, and the operands of
     each sum.
 
@@ -372,8 +372,8 @@ class SwitchModel(Network):
     Parameters
     ----------
     switch, dma, fabric, around, start_cycle
-        See `Network`. With several regions, block *n* of a link is in region ``n % regions``, which
-        the RTL's endpoint cannot do: an all-reduce is in one region.
+        See `SwitchNetwork`. With several regions, block *n* of a link is in region
+        ``n % regions``; the RTL's endpoint cannot do that: an all-reduce is in one region.
     jobs : sequence of AllReduceJob
         Jobs of every endpoint, one after the other. Own operands travel in all that pull, or in
         none; with ``acknowledged`` all push, or all pull.
@@ -420,7 +420,7 @@ class SwitchModel(Network):
         if background is not None:
             prepare(s, background, switch.packet_flits + around.acknowledged)
 
-    def _lanes(self, s: State) -> None:
+    def _lanes(self, s: SwitchState) -> None:
         dma, around = self.dma, self.around
         endpoints = len(self.fabric.places)
         lane = s.lane
@@ -437,7 +437,7 @@ class SwitchModel(Network):
         )
         lane["memory_key"] = delayed(key, _LATE)
 
-    def _leave_out(self, s: State, elsewhere: Sequence[int]) -> None:
+    def _leave_out(self, s: SwitchState, elsewhere: Sequence[int]) -> None:
         """Endpoints and switches that are not simulated, and the links to them."""
         c, members, links = s.c[0], len(self.fabric.places), self.dma.links
         ports, units = self.switch.ports, len(s.unit)
@@ -490,7 +490,7 @@ class SwitchModel(Network):
         and switches were reset since then."""
         self.state.lane["turn"][:] = after(_NOTICES)
 
-    def _give(self, s: State, number: int, job: AllReduceJob) -> None:
+    def _give(self, s: SwitchState, number: int, job: AllReduceJob) -> None:
         block = self.dma.block_elements
         s.job["pull"][:, number] = job.mode != "push"
         s.job["blocks"][:, number] = -(-job.elements // block)

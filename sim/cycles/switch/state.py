@@ -55,7 +55,7 @@ __all__ = [
     "UNDER_WRITE",
     "WRITE",
     "WRITES",
-    "State",
+    "SwitchState",
     "allocate",
 ]
 
@@ -214,7 +214,7 @@ _LANE = np.dtype(
 )
 
 
-class State(NamedTuple):
+class SwitchState(NamedTuple):
     """All arrays of a model, as the compiled code sees them."""
 
     c: NDArray[Any]  # (1,) settings
@@ -286,7 +286,7 @@ def _room(*packets: int) -> int:
 def allocate(
     switch: SwitchConfig, dma: SwitchDmaConfig, *, switches: int, endpoints: int, jobs: int,
     messages: int = 0, follow: int = 0, most: int = 0, buffer_packets: int = 0, notes: int = 0,
-) -> State:
+) -> SwitchState:
     """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint. Buffers
     have room for *buffer_packets*, or as many as the configurations say if these are more. At most
     *notes* are taken, and read, between two calls."""
@@ -302,7 +302,7 @@ def allocate(
     def zeros(*shape: int) -> NDArray[np.int64]:
         return np.zeros(shape, np.int64)
 
-    s = State(
+    s = SwitchState(
         c=np.zeros(1, _SETTINGS),
         endpoint=np.zeros(endpoints, _ENDPOINT),
         job=np.zeros((endpoints, jobs), _JOB),

@@ -32,7 +32,7 @@ from sim.native.mark import compiled, inlined
 __all__ = [
     "Constants",
     "Event",
-    "Part",
+    "MessagePart",
     "Way",
     "column_of",
     "counters_of",
@@ -90,7 +90,7 @@ class Event(NamedTuple):
     chunk: Any
 
 
-class Part(NamedTuple):
+class MessagePart(NamedTuple):
     """A message of every step of a chunk's phase: the data that are the same at all nodes.
 
     One is kept from event to event, as most events are of the same one as the event before. Its
@@ -123,7 +123,7 @@ class Way(NamedTuple):
 def no_part():
     """Placeholder for a part where there has been none."""
     none = np.int64(-1)
-    return Part(none, none, none, none, none, none, none, none, none)
+    return MessagePart(none, none, none, none, none, none, none, none, none)
 
 
 @inlined
@@ -148,7 +148,7 @@ def part_of(s, c, part, key):
         row = s.chunks[chunk].phase + ((key >> PHASE_AT) & PHASE_MASK)
         message = (key >> MESSAGE_AT) & MESSAGE_MASK
         program = s.phases[row].program
-        part = Part(
+        part = MessagePart(
             key,
             np.int64(row),
             np.int64(column_of(s, c, chunk, row)),

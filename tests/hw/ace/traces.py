@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 
 from gen.compile import CompiledModel
-from gen.rtlil import Port
+from gen.rtlil import DesignPort
 from hw.ace.config import AceConfig, preset
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_ring import AceRing
@@ -36,19 +36,19 @@ _PRESETS = ("test", "duo")
 _DISTURBANCES = (0.0, 1e-5, 1e-4, 1e-4, 5e-4, 0.01)  # share of the words of the inputs
 
 
-def _words(port: Port) -> int:
+def _words(port: DesignPort) -> int:
     return max(1, -(-port.width // 32))
 
 
-def _inputs(engine: CompiledModel) -> list[Port]:
+def _inputs(engine: CompiledModel) -> list[DesignPort]:
     return [port for port in engine.ports if port.is_input]
 
 
-def _outputs(engine: CompiledModel) -> list[Port]:
+def _outputs(engine: CompiledModel) -> list[DesignPort]:
     return [port for port in engine.ports if not port.is_input]
 
 
-def _columns(ports: Sequence[Port], table: np.ndarray) -> dict[str, np.ndarray]:
+def _columns(ports: Sequence[DesignPort], table: np.ndarray) -> dict[str, np.ndarray]:
     """Words of each port, as `Instance.run` takes them."""
     columns, start = {}, 0
     for port in ports:
@@ -127,7 +127,9 @@ def disturbed(engine: CompiledModel, stimulus: np.ndarray, share: float, seed: i
     return np.where(hit & (mask != 0), noise & mask, stimulus)
 
 
-def _reordered(table: np.ndarray, before: Sequence[Port], ports: Sequence[Port]) -> np.ndarray:
+def _reordered(
+    table: np.ndarray, before: Sequence[DesignPort], ports: Sequence[DesignPort]
+) -> np.ndarray:
     """A table of the ports *before* in the order of *ports*, which have the same names."""
     columns = _columns(before, table)
     return np.column_stack([columns[port.name] for port in ports])
@@ -182,7 +184,7 @@ def _check_all(file: str) -> int:
         engine = AceRing.compiled(preset(name))
         words = [line.split() for line in saved[f"{name}_ports"]]
         before = [
-            Port(name=port, width=int(width), is_input=is_input == "True")
+            DesignPort(name=port, width=int(width), is_input=is_input == "True")
             for port, width, is_input in words
         ]
         if {*before} != {*engine.ports}:

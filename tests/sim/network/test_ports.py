@@ -9,7 +9,7 @@ import pytest
 from sim.network.dimension import Dimension
 from sim.network.link import LinkFault
 from sim.network.network import Network
-from sim.network.ports import Port, Ports
+from sim.network.ports import NetworkPort, Ports
 
 RATE = 25e9
 
@@ -26,7 +26,7 @@ def test_ring_leads_on_through_port_0_and_back_through_port_1():
 
 
 def test_ring_of_two_has_two_parallel_links():
-    assert torus(2).neighbours(0) == {0: Port(1, 1), 1: Port(1, 0)}
+    assert torus(2).neighbours(0) == {0: NetworkPort(1, 1), 1: NetworkPort(1, 0)}
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
@@ -91,7 +91,7 @@ def test_a_link_that_is_down_one_way_joins_no_ports():
 
     assert ports.peer(1, 0) is None
     assert ports.peer(2, 1) is None
-    assert ports.neighbours(2) == {0: Port(3, 1)}
+    assert ports.neighbours(2) == {0: NetworkPort(3, 1)}
     assert [a.node for a, _ in ports.pairs()] == [0, 2, 3]
 
 

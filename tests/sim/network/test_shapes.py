@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sim.network.dimension import Dimension
 from sim.network.network import Network
-from sim.network.shapes import Part, coarsest, parts_within, split_into
+from sim.network.shapes import ShapePart, coarsest, parts_within, split_into
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 
@@ -85,10 +85,11 @@ def _groups(shape, chosen):
 
 def test_dimensions_know_where_they_lie():
     assert parts_within((4, 2, 8), (8, 8)) == (
-        Part(within=0, whole=False), Part(within=0, whole=False), Part(within=1, whole=True)
+        ShapePart(within=0, whole=False), ShapePart(within=0, whole=False),
+        ShapePart(within=1, whole=True),
     )
-    assert parts_within((16, 4), (8, 8)) == (None, Part(within=1, whole=False))
-    assert parts_within((2, 6), (4, 3)) == (Part(within=0, whole=False), None)
+    assert parts_within((16, 4), (8, 8)) == (None, ShapePart(within=1, whole=False))
+    assert parts_within((2, 6), (4, 3)) == (ShapePart(within=0, whole=False), None)
 
 
 def test_collectives_of_all_see_the_network_itself():

@@ -4,7 +4,7 @@ import pytest
 
 from sim.workload.astra_text import parse, shipped
 from sim.workload.graph import CollectiveCall, CollectiveKind, TaskKind, TrainingPhase
-from sim.workload.loops import Step, TrainingLayer
+from sim.workload.loops import LoopStep, TrainingLayer
 from sim.workload.training import Parallelism, SideThread, layers_job, training_job
 
 # Cycles: forward 1, 10; input gradient 100, 1000; weight gradient 10 000, 100 000.
@@ -334,7 +334,7 @@ def test_dlrm_without_overlap_waits_for_each_exchange_and_updates_last(story, fi
 
 def side_job(passes, overlap=True, lookup_s=700.0, update_s=800.0):
     def step(seconds, kind=None):
-        return Step(duration_s=seconds, collective=kind, size_bytes=8 if kind else 0)
+        return LoopStep(duration_s=seconds, collective=kind, size_bytes=8 if kind else 0)
 
     exchange, reduce = CollectiveKind.ALL_TO_ALL, CollectiveKind.ALL_REDUCE
     layers = [
