@@ -233,7 +233,7 @@ class SwitchExchange(MixedExchange):
             )
         self._contents = _Contents(config, sums, ring.nodes)
         self._plane_of = planes_of(fabric.places, fabric.cables)
-        self._crossed: list[list[int]] = []
+        self._crossed: list[tuple[int, ...]] = []
 
         def output(part: int, port: int) -> int:
             if part < ring.nodes:

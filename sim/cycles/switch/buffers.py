@@ -73,11 +73,9 @@ def enter(s, b, committed, word, low, high, targets):
     k = word & 3
     u = s.buffer[b]
     slot = u.free[k] & s.held.shape[2] - 1
-    s.held[b, k, slot, 0] = committed
-    s.held[b, k, slot, 1] = word
-    s.held[b, k, slot, 2] = low
-    s.held[b, k, slot, 3] = high
-    s.held[b, k, slot, 4] = targets
+    packet = s.held[b, k, slot]
+    packet.at, packet.header, packet.targets = committed, word, targets
+    packet.low, packet.high = low, high
     u.free[k] += 1
 
 
@@ -102,7 +100,7 @@ def ask(s, b, now, first, second, third, late_second, late_third):
 def _limit(s, u, b, k, late):
     """Outputs that a class may request: those of all its packets, or of the oldest alone."""
     if u.seen[k] > u.first[k] and _waits(s, u, b, k, late):
-        return s.held[b, k, u.first[k] & s.held.shape[2] - 1, 4]
+        return s.held[b, k, u.first[k] & s.held.shape[2] - 1].targets
     return u.rest[k]
 
 
@@ -112,7 +110,7 @@ def _waits(s, u, b, k, late):
     one of its outputs has not stopped."""
     if u.passed[k] < _MOST_PASSED:
         return False
-    return s.held[b, k, u.first[k] & s.held.shape[2] - 1, 4] & ~late != 0
+    return s.held[b, k, u.first[k] & s.held.shape[2] - 1].targets & ~late != 0
 
 
 @compiled
@@ -131,7 +129,7 @@ def offer(s, b, k, free, late):
     if _waits(s, u, b, k, late):
         end = min(end, u.first[k] + 1)
     for i in range(u.first[k], end):
-        rest = s.held[b, k, i & s.held.shape[2] - 1, 4]
+        rest = s.held[b, k, i & s.held.shape[2] - 1].targets
         wanted = rest & free & ~older
         if wanted:
             u.chosen = i - u.first[k]
@@ -146,15 +144,14 @@ def serve(s, b, k, granted, now):
     u = s.buffer[b]
     mask = s.held.shape[2] - 1
     place = u.first[k] + u.chosen
-    flits = length(s, s.held[b, k, place & mask, 1])
+    flits = length(s, s.held[b, k, place & mask].header)
     u.turn = after(k)
     u.busy = now + flits
     u.passed[k] = u.passed[k] + 1 if u.chosen else 0
-    s.held[b, k, place & mask, 4] &= ~granted
-    if s.held[b, k, place & mask, 4] == 0:
+    s.held[b, k, place & mask].targets &= ~granted
+    if s.held[b, k, place & mask].targets == 0:
         while place > u.first[k]:  # those before close up
-            for word in range(s.held.shape[3]):
-                s.held[b, k, place & mask, word] = s.held[b, k, place - 1 & mask, word]
+            s.held[b, k, place & mask] = s.held[b, k, place - 1 & mask]
             place -= 1
         u.first[k] += 1
         if u.sender:
@@ -163,7 +160,7 @@ def serve(s, b, k, granted, now):
             give(s, u.pool + k, now + flits + u.refund)
     u.rest[k] = 0
     for i in range(u.first[k], _end(s, u, k)):
-        u.rest[k] |= s.held[b, k, i & mask, 4]
+        u.rest[k] |= s.held[b, k, i & mask].targets
 
 
 @compiled
@@ -173,10 +170,11 @@ def move_up(s, b, now):
     for k in range(3):
         while u.seen[k] < u.free[k]:
             slot = u.seen[k] & s.held.shape[2] - 1
-            if s.held[b, k, slot, 0] >= now:
+            packet = s.held[b, k, slot]
+            if packet.at >= now:
                 break
             if u.seen[k] == u.first[k] or s.c[0].passing >> k & 1:
-                u.rest[k] |= s.held[b, k, slot, 4]
+                u.rest[k] |= packet.targets
             u.seen[k] += 1
 
 
@@ -185,12 +183,13 @@ def send(s, o, b, k, now):
     """Output *o* takes the packet that requested it. Returns its slot in the buffer."""
     out = s.output[o]
     slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
-    flits = length(s, s.held[b, k, slot, 1])
+    word = s.held[b, k, slot].header
+    flits = length(s, word)
     pool = out.pool + (k if out.classes > 1 else 0)
     take(s, pool)
     s.pool[pool].emptied = now
-    out.open_at = now + flits + (out.beside >> kind_of(s.held[b, k, slot, 1]) & 1)
+    out.open_at = now + flits + (out.beside >> kind_of(word) & 1)
     out.flits += flits
-    if s.held[b, k, slot, 1] & ORDINARY:
+    if word & ORDINARY:
         out.ordinary += flits
     return slot

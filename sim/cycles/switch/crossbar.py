@@ -72,8 +72,8 @@ def switch(s, w, now):
         b, k = s.asking[sender], s.asked[sender]
         s.granted[sender] |= 1 << bit
         slot = send(s, o, b, k, now)
-        word = s.held[b, k, slot, 1]
-        waited(s, word, s.held[b, k, slot, 0], now)
+        word = s.held[b, k, slot].header
+        waited(s, word, s.held[b, k, slot].at, now)
         if output < n:
             if sender >= n and b < c.result_buffer:
                 copies = 1
@@ -223,43 +223,37 @@ def _number_at(s, k):
 def _word_at(s, k):
     """The header of input *k*'s oldest operand."""
     b = s.asking[k]
-    return s.held[b, 0, s.buffer[b].first[0] & s.held.shape[2] - 1, 1]
+    return s.held[b, 0, s.buffer[b].first[0] & s.held.shape[2] - 1].header
 
 
 @compiled
 def _operand(s, number, b, k, slot, now):
     """Pass a packet on to a reduction unit."""
-    u = s.unit[number]
-    _pass_on(s, s.operand, number, u.free, b, k, slot, now + s.c[0].operand_latency)
+    u, packet = s.unit[number], s.held[b, k, slot]
+    operand = s.operand[number, u.free & s.operand.shape[1] - 1]
+    operand.at, operand.header = now + s.c[0].operand_latency, packet.header
+    operand.low, operand.high = packet.low, packet.high
     u.free += 1
 
 
 @compiled
 def _load(s, number, b, k, slot, now):
     """Pass a load on to a reduction unit."""
-    u = s.unit[number]
-    _pass_on(s, s.load, number, u.load_free, b, k, slot, now + s.c[0].load_latency)
+    u, packet = s.unit[number], s.held[b, k, slot]
+    load = s.load[number, u.load_free & s.load.shape[1] - 1]
+    load.at, load.header = now + s.c[0].load_latency, packet.header
+    load.expected, load.marks = packet.low, packet.high
     u.load_free += 1
-
-
-@compiled
-def _pass_on(s, queue, number, place, b, k, slot, cycle):
-    """Copy a packet of a buffer into a unit's queue, where it is there from *cycle* on."""
-    place &= queue.shape[1] - 1
-    queue[number, place, 0] = cycle
-    for word in range(1, 4):
-        queue[number, place, word] = s.held[b, k, slot, word]
 
 
 @compiled
 def arrive(s, o, b, k, slot, now):
     """Put a packet of a buffer on a link."""
-    word = s.held[b, k, slot, 1]
-    low, high = s.held[b, k, slot, 2], s.held[b, k, slot, 3]
+    packet = s.held[b, k, slot]
     if s.output[o].leaves:
-        note(s, PACKET, o, now, word, low, high, 0, 0)
+        note(s, PACKET, o, now, packet.header, packet.low, packet.high, 0, 0)
     else:
-        land(s, o, word, low, high, now)
+        land(s, o, packet.header, packet.low, packet.high, now)
 
 
 @compiled

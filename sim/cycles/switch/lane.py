@@ -138,7 +138,7 @@ def _there(s, e, n, q, now):
     """True if the next flit of a queue of packets can be taken."""
     return (
         e.in_first[q] < e.in_free[q]
-        and s.incoming[n, q, e.in_first[q] & 1, 0] + e.in_place[q] <= now
+        and s.incoming[n, q, e.in_first[q] & 1].at + e.in_place[q] <= now
     )
 
 
@@ -146,7 +146,7 @@ def _there(s, e, n, q, now):
 def _is_subtotal(s, e, n, q):
     """True if the first packet of a queue is a partial sum for all members, or a complete one that
     all members make by themselves from such."""
-    return kind_of(s.incoming[n, q, e.in_first[q] & 1, 1]) == SUBTOTAL
+    return kind_of(s.incoming[n, q, e.in_first[q] & 1].header) == SUBTOTAL
 
 
 @compiled
@@ -163,11 +163,8 @@ def _next(s, e, n, q, now):
 
 @compiled
 def _put(s, e, n, q, at, word, low, high):
-    slot = e.in_free[q] & 1
-    s.incoming[n, q, slot, 0] = at
-    s.incoming[n, q, slot, 1] = word
-    s.incoming[n, q, slot, 2] = low
-    s.incoming[n, q, slot, 3] = high
+    packet = s.incoming[n, q, e.in_free[q] & 1]
+    packet.at, packet.header, packet.low, packet.high = at, word, low, high
     e.in_free[q] += 1
 
 
@@ -223,8 +220,8 @@ def _result(s, e, x, n, now):
 def _head(s, e, n, q):
     """Take the header of a result; returns the number of its block, -1 if nothing waits for it."""
     c = s.c[0]
-    slot = e.in_first[q] & 1
-    word = s.incoming[n, q, slot, 1]
+    packet = s.incoming[n, q, e.in_first[q] & 1]
+    word = packet.header
     number = number_of(word) * c.spread + region_of(word)
     age = e.number - number - 1
     known = (
@@ -235,7 +232,7 @@ def _head(s, e, n, q):
     if not known or count_of(word) != c.members:
         e.unknown += 1
         return -1
-    if s.incoming[n, q, slot, 2] != c.everyone_low or s.incoming[n, q, slot, 3] != c.everyone_high:
+    if packet.low != c.everyone_low or packet.high != c.everyone_high:
         c.wrong += 1
     position = number - e.contract_number
     if position == 0:
@@ -306,9 +303,8 @@ def _fill(s, e, x, n, now, use, loads):
     if source == _FINISHED:
         if e.in_place[HOME] == c.flits - 1:
             e.within = 0
-            slot = e.in_first[HOME] & 1
-            enter(s, b, now, s.incoming[n, HOME, slot, 1], s.incoming[n, HOME, slot, 2],
-                  s.incoming[n, HOME, slot, 3], 1)
+            packet = s.incoming[n, HOME, e.in_first[HOME] & 1]
+            enter(s, b, now, packet.header, packet.low, packet.high, 1)
         return True
     if source == _LOADS:
         word = header(LOAD, e.walked % c.spread, e.endpoint, c.members - 1 + c.whole,
@@ -408,21 +404,21 @@ def _home(s, e, x, n, now):
             if e.merged == 3:
                 q = RESULTS
                 e.results_at = now + c.flits - 1
-            slot = e.in_first[q] & 1
+            packet = s.incoming[n, q, e.in_first[q] & 1]
             e.in_first[q] += 1
             give(s, s.c[0].lane_pool + 4 * n + q, now + c.flits - 1)
-            _add(s, e, x, n, now, s.incoming[n, q, slot, 1], s.incoming[n, q, slot, 2],
-                 s.incoming[n, q, slot, 3])
+            _add(s, e, x, n, now, packet.header, packet.low, packet.high)
         e.merged, e.merge_at = 0, now + c.flits - 1
         return
     place = pop(e, x, COMPLETE, now)
     take(s, s.c[0].lane_pool + 4 * n + HOME)
-    word = s.total[n, place, 0]
+    total = s.total[n, place]
+    word = total.header
     kind = SUBTOTAL if kind_of(word) == SUBTOTAL else RESULT
     _put(s, e, n, HOME, now + _GIVEN, header(
         kind, region_of(word), e.endpoint, c.members, number_of(word)
-    ), s.total[n, place, 2], s.total[n, place, 3])
-    s.total[n, place, 1] = 0
+    ), total.low, total.high)
+    total.count = 0
 
 
 @compiled
@@ -431,23 +427,20 @@ def _add(s, e, x, n, now, word, low, high):
     c = s.c[0]
     number = number_of(word) * c.spread + region_of(word)
     place = number & c.sums - 1
-    if s.total[n, place, 1] == 0:
-        s.total[n, place, 0] = word
-        s.total[n, place, 2] = s.total[n, place, 3] = 0
-    if (
-        number_of(s.total[n, place, 0]) != number_of(word)
-        or s.total[n, place, 2] & low or s.total[n, place, 3] & high
-    ):
+    total = s.total[n, place]
+    if total.count == 0:
+        total.header = word
+        total.low = total.high = 0
+    if number_of(total.header) != number_of(word) or total.low & low or total.high & high:
         c.wrong += 1
         return
     if c.mixed:
-        note(s, MERGE, s.unit.size + n, now, word, low, high, s.total[n, place, 2],
-             s.total[n, place, 3])
-    s.total[n, place, 1] += count_of(word)
-    s.total[n, place, 2] |= low
-    s.total[n, place, 3] |= high
+        note(s, MERGE, s.unit.size + n, now, word, low, high, total.low, total.high)
+    total.count += count_of(word)
+    total.low |= low
+    total.high |= high
     e.partials += 1
-    if s.total[n, place, 1] == c.members:
+    if total.count == c.members:
         e.finished += 1
         push(e, x, COMPLETE, now, place)
 
@@ -462,7 +455,7 @@ def transmit(s, n, now):
                 1 if has(s, out.pool + 1, now) else 0, 1 if has(s, out.pool + 2, now) else 0, 0, 0)
         if k >= 0:
             slot = send(s, o, b, k, now)
-            from_link(s, s.held[b, k, slot, 1], s.held[b, k, slot, 0], now)
+            from_link(s, s.held[b, k, slot].header, s.held[b, k, slot].at, now)
             arrive(s, o, b, k, slot, now)
             serve(s, b, k, 1, now)
     move_up(s, b, now)
@@ -480,13 +473,14 @@ def _receive(s, e, n, now):
     if k >= 0:
         granted = offer(s, b, k, TAKEN_AT_ONCE | loads | partials | results, 0)
         slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
-        word = s.held[b, k, slot, 1]
-        waited(s, word, s.held[b, k, slot, 0], now)
+        packet = s.held[b, k, slot]
+        word = packet.header
+        waited(s, word, packet.at, now)
         if word & ORDINARY:
             deliver(s, n, word, now)
         else:
             take(s, pools + k)
             taken(s, word, now)
-            _put(s, e, n, k, now + _RECEIVED, word, s.held[b, k, slot, 2], s.held[b, k, slot, 3])
+            _put(s, e, n, k, now + _RECEIVED, word, packet.low, packet.high)
         serve(s, b, k, granted, now)
     move_up(s, b, now)

@@ -49,8 +49,8 @@ def walk(s, e, n, now):
 @compiled
 def _hear(s, e, n, now):
     """Take a load that came."""
-    slot = e.in_first[LOADS] & 1
-    if e.in_first[LOADS] < e.in_free[LOADS] and s.incoming[n, LOADS, slot, 0] <= now:
-        e.heard, e.heard_word = 1, s.incoming[n, LOADS, slot, 1]
+    packet = s.incoming[n, LOADS, e.in_first[LOADS] & 1]
+    if e.in_first[LOADS] < e.in_free[LOADS] and packet.at <= now:
+        e.heard, e.heard_word = 1, packet.header
         e.in_first[LOADS] += 1
         give(s, s.c[0].lane_pool + 4 * n + LOADS, now + 1)

@@ -72,8 +72,8 @@ def _admit(s):
     """Take in packets and credits from elsewhere."""
     for n in range(s.c[0].admitted):
         row = s.inbox[n]
-        if row[0] == PACKET:
-            land(s, row[1], row[3], row[4], row[5], row[2])
+        if row.kind == PACKET:
+            land(s, row.place, row.header, row.low, row.high, row.cycle)
         else:
-            give(s, s.output[row[1]].pool + row[3], row[2])
+            give(s, s.output[row.place].pool + row.header, row.cycle)
     s.c[0].admitted = 0

@@ -21,7 +21,7 @@ from sim.cycles.ring import MOST_STEPS
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.background import prepare
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.notes import NOTE_WORDS
+from sim.cycles.switch.notes import NOTE
 from sim.cycles.switch.state import COUNTED, EVENTS, SwitchState, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, SUBTOTAL, after
@@ -459,21 +459,23 @@ class SwitchModel(SwitchNetwork):
                 if peer < units:
                     s.buffer["sender"][int(c["result_buffer"]) + peer] = o + 1
 
-    def take_notes(self) -> NDArray[np.int64]:
-        """Notes of what happened since the last call (`sim.cycles.switch.notes`), in the order in
-        which the parts of the model wrote them."""
+    def take_notes(self) -> NDArray[Any]:
+        """Notes of what happened since the last call, records of `sim.cycles.switch.notes.NOTE`, in
+        the order in which the parts of the model wrote them."""
         c = self.state.c[0]
         found = self.state.outbox[: int(c["noted"])].copy()
         c["noted"] = 0
         return found
 
     def put_notes(self, notes: Sequence[Sequence[int]]) -> None:
-        """Enter packets and credits from elsewhere, in time for the next cycle."""
+        """Enter packets and credits from elsewhere, in time for the next cycle: the fields of each
+        note in order, the last ones may be left out."""
         c, count = self.state.c[0], len(notes)
         if count:
             before = int(c["admitted"])
-            rows = np.zeros((count, NOTE_WORDS), np.int64)
-            rows[:, : len(notes[0])] = notes
+            rows = np.zeros(count, NOTE)
+            for name, values in zip(NOTE.names or (), zip(*notes)):
+                rows[name] = values
             self.state.inbox[before : before + count] = rows
             c["admitted"] = before + count
 

@@ -21,8 +21,8 @@ def software(s, endpoint, now):
     """Simulate one cycle of an endpoint; returns 1 if messages are still to reach it, else 0."""
     c = s.c[0]
     p = s.endpoint[endpoint]
-    while p.woken < p.arrived and s.arrived[endpoint, p.woken, 0] <= now:
-        message = s.arrived[endpoint, p.woken, 1]
+    while p.woken < p.arrived and s.arrived[endpoint, p.woken].at <= now:
+        message = s.arrived[endpoint, p.woken].message
         p.woken += 1
         p.missing -= 1
         for k in range(s.message[message].follow_at, s.message[message].follow_end):
@@ -92,7 +92,7 @@ def _receive(s, endpoint, n, now):
     b = c.receive_buffer + n
     if ask(s, b, now, 0, TAKEN_AT_ONCE | 2, 0, 0, 0) >= 0:
         u = s.buffer[b]
-        word = s.held[b, _CLASS, u.first[_CLASS] & s.held.shape[2] - 1, 1]
+        word = s.held[b, _CLASS, u.first[_CLASS] & s.held.shape[2] - 1].header
         serve(s, b, _CLASS, TAKEN_AT_ONCE | 2, now)
         what, number = count_of(word), number_of(word)
         m = s.message[number]
@@ -115,6 +115,6 @@ def _arrive(s, number, now):
     """A message has arrived, with its flag; the software sees it some cycles later."""
     target = s.message[number].target
     p = s.endpoint[target]
-    s.arrived[target, p.arrived, 0] = now + s.c[0].work
-    s.arrived[target, p.arrived, 1] = number
+    arrival = s.arrived[target, p.arrived]
+    arrival.at, arrival.message = now + s.c[0].work, number
     p.arrived += 1

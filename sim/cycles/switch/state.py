@@ -1,8 +1,8 @@
 """State of the cycle model of in-switch reduction: registers as records, packets in slots.
 
-A *lane* is a link of an endpoint with all behind it (`hw.switch_dma.lane`). A *packet* is four
-words: the cycle from which it is seen, its header (`sim.cycles.switch.words`), and the set of the
-operands in it, a bit per member, in two words.
+A *lane* is a link of an endpoint with all behind it (`hw.switch_dma.lane`). A *packet* has the
+cycle from which it is seen, its header (`sim.cycles.switch.words`), and the set of the operands in
+it, a bit per member, in two words.
 
 Buffers stand in this order: those of the ports of all switches, of their units, and of results at
 the ports; those from which lanes send; those into which lanes receive. Outputs: the links of all
@@ -24,7 +24,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
-from sim.cycles.switch.notes import NOTE_WORDS
+from sim.cycles.switch.notes import NOTE
 from sim.cycles.switch.transit import COLUMNS
 from sim.cycles.switch.words import KIND_BITS
 from sim.endpoint.switch_system import Held, held_by
@@ -40,7 +40,6 @@ __all__ = [
     "ITEMS",
     "LOADS",
     "OUTCOME",
-    "PACKET",
     "PARTIALS",
     "PAYLOAD",
     "QUEUES",
@@ -58,9 +57,6 @@ __all__ = [
     "SwitchState",
     "allocate",
 ]
-
-PACKET = 4
-"""Words of a packet."""
 
 # Queues of a lane, by the part that takes from them.
 (ITEMS, UNDER_READ, READ, PAYLOAD, HEADERS, COMPLETE, COMMANDS, BEATS, UNDER_WRITE, RUNS, WRITE,
@@ -114,6 +110,17 @@ _SETTINGS = np.dtype(
     )
     + [("memory_below", np.uint64), ("ordinary_below", np.uint64)]
 )
+
+_PACKET = np.dtype(_integers("at", "header", "low", "high"))
+_HELD = np.dtype(_integers("at", "header", "low", "high", "targets"))
+"""A packet in a buffer; ``targets``: the outputs that it has still to reach. Of a load that is for
+a unit, ``low`` and ``high`` are ``expected`` and ``marks``."""
+
+_LOAD = np.dtype(_integers("at", "header", "expected", "marks"))
+"""A load; ``expected``: operands in its answer; ``marks``: bits of `sim.cycles.switch.unit`."""
+
+_TOTAL = np.dtype(_integers("header", "count", "low", "high"))
+"""A sum of the home store: header of its first operand, number of operands, and their set."""
 
 _POOL = np.dtype(_integers("level", "first", "free", "watched", "emptied", "opens_at"))
 """Credits or room, see `sim.cycles.switch.buffers`. ``watched``: by a `StopDetector`;
@@ -179,6 +186,9 @@ _SOURCE = np.dtype(
 """Source of a link's ordinary packets. ``born``: the cycle from which the next one is there;
 ``place``: its flits that are stored; ``partner``: receiver of all, -1 if it is any endpoint."""
 
+_ARRIVAL = np.dtype(_integers("at", "message"))
+"""A message that has come, and the cycle from which the software sees it."""
+
 _SENDER = np.dtype(_integers("open_at", "message", "sent", "noted", "told"))
 
 COUNTED = (
@@ -223,18 +233,18 @@ class SwitchState(NamedTuple):
     lane: NDArray[Any]  # endpoints * links
     slots: NDArray[np.int64]  # of all queues of lanes: (seen from, value) by turns
     pending: NDArray[np.int64]  # lanes, blocks: bits UNDER_WAY, UNANSWERED
-    total: NDArray[np.int64]  # lanes, sums of the home store: header, count, operands
-    incoming: NDArray[np.int64]  # lanes, 4, 2: packets
+    total: NDArray[Any]  # lanes, sums of the home store
+    incoming: NDArray[Any]  # lanes, 4, 2
     buffer: NDArray[Any]
-    held: NDArray[np.int64]  # buffers, classes, room: packets, and the outputs that they are for
+    held: NDArray[Any]  # buffers, classes, room
     output: NDArray[Any]
     pool: NDArray[Any]
     due: NDArray[np.int64]  # pools, room: cycles
     unit: NDArray[Any]  # switches * ports
     entry: NDArray[Any]  # units, entries
-    operand: NDArray[np.int64]  # units, room: packets
-    load: NDArray[np.int64]  # units, room: packets; for operands: size of the answer, and flags
-    leaving: NDArray[np.int64]  # units, classes, room: packets
+    operand: NDArray[Any]  # units, room
+    load: NDArray[Any]  # units, room
+    leaving: NDArray[Any]  # units, classes, room
     timeout: NDArray[np.int64]  # switches
     period_at: NDArray[np.int64]  # the same: a cycle in which a period begins
     route: NDArray[np.int64]  # switches, endpoints: port
@@ -246,7 +256,7 @@ class SwitchState(NamedTuple):
     message: NDArray[Any]
     follow: NDArray[np.int64]  # messages that wait for others, by these
     ready: NDArray[np.int64]  # endpoints, messages in the order in which they may be sent
-    arrived: NDArray[np.int64]  # the same: cycle from which one is seen, and which
+    arrived: NDArray[Any]  # the same, in the order in which they have come
     sender: NDArray[Any]  # lanes
     note: NDArray[np.int64]  # lanes, room: headers to be sent
     source: NDArray[Any]  # lanes
@@ -258,8 +268,8 @@ class SwitchState(NamedTuple):
     asked: NDArray[np.int64]  # classes for which they do
     granted: NDArray[np.int64]
     elsewhere: NDArray[np.int64]  # switches: 1 for those that are not simulated here
-    outbox: NDArray[np.int64]  # notes that were written
-    inbox: NDArray[np.int64]  # notes from elsewhere
+    outbox: NDArray[Any]  # notes that were written
+    inbox: NDArray[Any]  # notes from elsewhere
 
 
 def _fifo(depth: int) -> tuple[int, int]:
@@ -309,18 +319,18 @@ def allocate(
         lane=np.zeros(lanes, _LANE),
         slots=zeros(2 * lanes * int(rooms.sum())),
         pending=zeros(lanes, held.window),
-        total=zeros(lanes, dma.sums, PACKET),
-        incoming=zeros(lanes, _INCOMING, 2, PACKET),
+        total=np.zeros((lanes, dma.sums), _TOTAL),
+        incoming=np.zeros((lanes, _INCOMING, 2), _PACKET),
         buffer=np.zeros(buffers, _BUFFER),
-        held=zeros(buffers, CLASSES, room, PACKET + 1),
+        held=np.zeros((buffers, CLASSES, room), _HELD),
         output=np.zeros(outputs, _OUTPUT),
         pool=np.zeros(pools, _POOL),
         due=zeros(pools, room),
         unit=np.zeros(units, _UNIT),
         entry=np.zeros((units, held.entries), _ENTRY),
-        operand=zeros(units, _room(switch.queue_packets), PACKET),
-        load=zeros(units, _room(switch.queue_packets + 1), PACKET),
-        leaving=zeros(units, CLASSES, _room(switch.queue_packets), PACKET),
+        operand=np.zeros((units, _room(switch.queue_packets)), _PACKET),
+        load=np.zeros((units, _room(switch.queue_packets + 1)), _LOAD),
+        leaving=np.zeros((units, CLASSES, _room(switch.queue_packets)), _PACKET),
         timeout=zeros(switches),
         period_at=zeros(switches),
         route=zeros(switches, endpoints),
@@ -332,7 +342,7 @@ def allocate(
         message=np.zeros(messages, _MESSAGE),
         follow=zeros(follow),
         ready=zeros(endpoints, most),
-        arrived=zeros(endpoints, most, 2),
+        arrived=np.zeros((endpoints, most), _ARRIVAL),
         sender=np.zeros(lanes, _SENDER),
         note=zeros(lanes, _NOTES),
         source=np.zeros(lanes, _SOURCE),
@@ -344,8 +354,8 @@ def allocate(
         asked=zeros(2 * switch.ports),
         granted=zeros(2 * switch.ports),
         elsewhere=zeros(switches),
-        outbox=zeros(notes, NOTE_WORDS),
-        inbox=zeros(notes, NOTE_WORDS),
+        outbox=np.zeros(notes, NOTE),
+        inbox=np.zeros(notes, NOTE),
     )
     s.lane["popped"] = s.lane["moved"] = s.lane["agreed_at"] = -1
     s.lane["depth"], s.lane["latency"], s.lane["mask"] = depths, latencies, rooms - 1

@@ -36,7 +36,7 @@ def unit(s, w, p, now):
     full = u.valid == (1 << c.entries) - 1
     waits = False
     if u.load_held == _WAITS:
-        waits = full and s.load[number, u.load_first & s.load.shape[1] - 1, 3] & FIRST != 0
+        waits = full and s.load[number, u.load_first & s.load.shape[1] - 1].marks & FIRST != 0
     if between:
         _accept(s, u, number, now, waits)
     if s.timeout[w] > 0 and u.valid and (now - s.period_at[w]) % s.timeout[w] == s.timeout[w] - 1:
@@ -65,10 +65,11 @@ def _accept(s, u, number, now, waits):
         u.stands = 1
         u.found = leaving
         return
-    if u.first == u.free or s.operand[number, u.first & s.operand.shape[1] - 1, 0] > now:
+    operand = s.operand[number, u.first & s.operand.shape[1] - 1]
+    if u.first == u.free or operand.at > now:
         return
-    word = s.operand[number, u.first & s.operand.shape[1] - 1, 1]
-    s.transit[kind_of(word), HELD] += now - s.operand[number, u.first & s.operand.shape[1] - 1, 0]
+    word = operand.header
+    s.transit[kind_of(word), HELD] += now - operand.at
     taken(s, word, now)
     u.pending, u.accepted, u.stands, u.found = 1, now, 0, -1
     for k in range(s.c[0].entries):
@@ -98,21 +99,21 @@ def _place(s, u, number):
 @compiled
 def _load(s, u, number, between, full, waits, now):
     """A load takes an entry between two packets, or goes on without."""
-    slot = u.load_first & s.load.shape[1] - 1
+    load = s.load[number, u.load_first & s.load.shape[1] - 1]
     if u.load_held == _WAITS:
         if waits and not u.load_counted:
             u.stalled += 1
             u.load_counted = 1
-        word, flags = s.load[number, slot, 1], s.load[number, slot, 3]
-        if not between or (full and flags & FIRST):
+        word = load.header
+        if not between or (full and load.marks & FIRST):
             return
         if full:
             u.bypassed += 1
         else:
             entry = header(RESPONSE, region_of(word), home_of(word), 0, number_of(word))
-            _keep(s, u, number, _place(s, u, number), entry, 0, s.load[number, slot, 2], 0, 0)
+            _keep(s, u, number, _place(s, u, number), entry, 0, load.expected, 0, 0)
         u.load_held, u.load_at = _GOES, now + 1
-    elif u.load_held == 0 and s.load[number, slot, 0] <= now:
+    elif u.load_held == 0 and load.at <= now:
         u.load_held, u.load_counted = _WAITS, 0
         give(s, s.output[s.c[0].load_way + number].pool, now + 2)
 
@@ -136,9 +137,8 @@ def _decide(s, u, w, number, now):
         u.valid &= ~(1 << where)
         u.turn_at = now + c.flits - 2
     else:
-        slot = u.first & s.operand.shape[1] - 1
-        word = s.operand[number, slot, 1]
-        low, high = s.operand[number, slot, 2], s.operand[number, slot, 3]
+        operand = s.operand[number, u.first & s.operand.shape[1] - 1]
+        word, low, high = operand.header, operand.low, operand.high
         pull = kind_of(word) == RESPONSE
         count = count_of(word)
         expected = s.expected[region_of(word)]
@@ -217,11 +217,8 @@ def _leave(s, u, number, where, now):
 @compiled
 def _put(s, u, number, k, now, word, low, high):
     """Put a packet that leaves the table, behind the adders, into the queue of its class."""
-    slot = u.out_free[k] & s.leaving.shape[2] - 1
-    s.leaving[number, k, slot, 0] = now + s.c[0].sum_latency
-    s.leaving[number, k, slot, 1] = word
-    s.leaving[number, k, slot, 2] = low
-    s.leaving[number, k, slot, 3] = high
+    packet = s.leaving[number, k, u.out_free[k] & s.leaving.shape[2] - 1]
+    packet.at, packet.header, packet.low, packet.high = now + s.c[0].sum_latency, word, low, high
     u.out_free[k] += 1
 
 
@@ -236,7 +233,7 @@ def _fill(s, u, w, p, number, now):
     for k in range(1, 3):
         if (
             u.out_first[k] < u.out_free[k]
-            and s.leaving[number, k, u.out_first[k] & s.leaving.shape[2] - 1, 0] <= now
+            and s.leaving[number, k, u.out_first[k] & s.leaving.shape[2] - 1].at <= now
             and has(s, s.buffer[b].pool + k, now)
         ):
             requests |= 1 << k
@@ -247,15 +244,14 @@ def _fill(s, u, w, p, number, now):
     if k == 0:
         _request(s, u, w, p, number, now)
         return
-    slot = u.out_first[k] & s.leaving.shape[2] - 1
-    word = s.leaving[number, k, slot, 1]
+    packet = s.leaving[number, k, u.out_first[k] & s.leaving.shape[2] - 1]
+    word = packet.header
     u.out_first[k] += 1
     take(s, s.buffer[b].pool + k)
     targets = 1 << p
     if k == 2:
         targets = s.targets[w, region_of(word)]
-    enter(s, b, now + c.flits - 1, word, s.leaving[number, k, slot, 2],
-          s.leaving[number, k, slot, 3], targets)
+    enter(s, b, now + c.flits - 1, word, packet.low, packet.high, targets)
     give(s, s.c[0].unit_pool + 3 * number + k, now + c.flits)
     u.fill_at = now + c.flits
 
@@ -264,10 +260,10 @@ def _fill(s, u, w, p, number, now):
 def _request(s, u, w, p, number, now):
     """Forward a load to all members but those that it came from, and back if these are asked."""
     b = s.c[0].unit_buffer + number
-    slot = u.load_first & s.load.shape[1] - 1
-    word, flags = s.load[number, slot, 1], s.load[number, slot, 3]
+    load = s.load[number, u.load_first & s.load.shape[1] - 1]
+    word = load.header
     targets = s.targets[w, region_of(word)] & ~(1 << p)
-    if flags & BACK:
+    if load.marks & BACK:
         targets |= 1 << p
     take(s, s.buffer[b].pool)
     enter(s, b, now, word, 0, 0, targets)
