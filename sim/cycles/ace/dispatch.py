@@ -154,9 +154,8 @@ def host(s, node, now):
     d = s.node[node]
     if d.op == d.op_end or now < d.op_at:
         return
-    kind = s.script[d.op, 0]
-    value = s.script[d.op, 1]
-    poll = s.script[d.op, 2]
+    operation = s.script[d.op]
+    kind, value = operation.kind, operation.value
     end = now
     if kind == OP_WRITE:
         end = now + value * c.register_write - 1
@@ -174,10 +173,10 @@ def host(s, node, now):
     elif kind == OP_COUNT:
         end = now + c.register_read - 1
         if _completed(s, node, end - c.sample) < value:
-            d.op_at = end + poll
+            d.op_at = end + operation.poll
             post(s, d.op_at, HOST, node, 0)
             return
-    s.script[d.op, 3] = end
+    operation.end = end
     d.op += 1
     d.op_at = end + 1
     post(s, end + 1, HOST, node, 0)

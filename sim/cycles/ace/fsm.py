@@ -120,8 +120,8 @@ def report(s, node, f, source, event, now):
     at = (k.event_head[source] + k.event_count[source]) % EVENTS
     k.event_count[source] += 1
     visible = now + s.c[0].event - 1
-    k.events[source, at, 0] = visible
-    k.events[source, at, 1] = event
+    k.events[source, at].visible = visible
+    k.events[source, at].event = event
     post(s, visible, REPORT, node, f)
 
 
@@ -135,10 +135,10 @@ def take_report(s, node, f, now):
     for n in range(1, sources + 1):
         source = (k.reporter + n) % sources
         head = k.event_head[source]
-        if k.event_count[source] and k.events[source, head, 0] <= now:
+        if k.event_count[source] and k.events[source, head].visible <= now:
             k.reporter = source
             k.reported_at = now
-            event = k.events[source, head, 1]
+            event = k.events[source, head].event
             k.event_head[source] = (head + 1) % EVENTS
             k.event_count[source] -= 1
             slot = event >> 2 & 15

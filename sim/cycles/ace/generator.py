@@ -152,14 +152,14 @@ def pick(s, node, f, now):
             return
     if k.park_count:
         entry = s.parking[node, f, k.park_head]
-        if entry[0] <= now and not (k.prefer_fresh and fresh):
+        if entry.ready <= now and not (k.prefer_fresh and fresh):
             k.park_head = (k.park_head + 1) % s.parking.shape[2]
             k.park_count -= 1
             k.prefer_fresh = 1
             k.source = _PARKED
-            k.target = entry[1]
-            k.step = entry[2]
-            k.offset = entry[3]
+            k.target = entry.context
+            k.step = entry.step
+            k.offset = entry.offset
             _question(s, node, f, now)
             return
     if fresh:
@@ -266,10 +266,10 @@ def park(s, node, f, slot, step, offset, ready):
     """A packet that could not be sent at once is left to the generator."""
     k = s.fsm[node, f]
     entry = s.parking[node, f, (k.park_head + k.park_count) % s.parking.shape[2]]
-    entry[0] = ready
-    entry[1] = slot
-    entry[2] = step
-    entry[3] = offset
+    entry.ready = ready
+    entry.context = slot
+    entry.step = step
+    entry.offset = offset
     k.park_count += 1
     if k.sleeping:
         resume(s, node, f, ready)

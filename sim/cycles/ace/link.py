@@ -59,26 +59,25 @@ def _emit(s, node, p, cycle, flits):
     q.flits += flits
     q.stalled += accepted - cycle - 1
     held = q.held_packets
-    count = held[0, 0]
     gone = headers = 0
-    for n in range(1, count + 1):
-        start = held[n, 1] - field(held[n, 0], FLITS, 8) - 1  # flits before its header
+    for n in range(q.packed):
+        packet = held[n]
+        start = packet.left - field(packet.word, FLITS, 8) - 1  # flits before its header
         headers += 0 <= start < flits
-        held[n, 1] -= flits
-        if held[n, 1] <= 0:
+        packet.left -= flits
+        if packet.left <= 0:
             gone += 1
             if q.external != OUTSIDE:
                 r = s.port[q.peer, q.peer_port]
                 entry = s.arriving[q.peer, q.peer_port, r.tail % s.arriving.shape[2]]
-                entry[0] = held[n, 0]
-                entry[1] = held[n, 1] + flits  # of the packet in its last beat, at most
+                entry.word = packet.word
+                entry.last_flits = packet.left + flits
                 r.tail += 1
                 post(s, accepted + q.latency, ARRIVE, q.peer, q.peer_port)
     if gone:
-        for n in range(gone + 1, count + 1):
-            held[n - gone, 0] = held[n, 0]
-            held[n - gone, 1] = held[n, 1]
-        held[0, 0] = count - gone
+        for n in range(gone, q.packed):
+            held[n - gone] = held[n]
+        q.packed -= gone
     if q.external:
         _note(s, LOG_BEAT, node, p, accepted, flits | headers << 8)
 
@@ -90,8 +89,8 @@ def put_packet(s, node, p, queue, word, ready):
     room = s.queue.shape[3]
     at = (q.head[queue] + q.count[queue]) % room
     q.count[queue] += 1
-    s.queue[node, p, queue, at, 0] = word
-    s.queue[node, p, queue, at, 1] = ready
+    entry = s.queue[node, p, queue, at]
+    entry.word, entry.ready = word, ready
     post(s, ready, TRANSMIT, node, p)
 
 
@@ -103,23 +102,22 @@ def transmit(s, node, p, now):
         return
     room = s.queue.shape[3]
     queue = 0
-    if q.count[0] == 0 or s.queue[node, p, 0, q.head[0], 1] > now:
+    if q.count[0] == 0 or s.queue[node, p, 0, q.head[0]].ready > now:
         queue = 1
-        if q.count[1] == 0 or s.queue[node, p, 1, q.head[1], 1] > now:
+        if q.count[1] == 0 or s.queue[node, p, 1, q.head[1]].ready > now:
             return
-    word = s.queue[node, p, queue, q.head[queue], 0]
+    word = s.queue[node, p, queue, q.head[queue]].word
     q.head[queue] = (q.head[queue] + 1) % room
     q.count[queue] -= 1
     q.credits -= 1
     q.packets += 1
     flits = s.c[0].flits
     left = field(word, FLITS, 8)
-    held = q.held_packets
     if q.external == OUTSIDE:
         _note(s, LOG_PACKET, node, p, now, word)
-    held[0, 0] += 1
-    held[held[0, 0], 0] = word
-    held[held[0, 0], 1] = q.level + 1 + left
+    packet = q.held_packets[q.packed]
+    packet.word, packet.left = word, q.level + 1 + left
+    q.packed += 1
     cycle = now
     header = 1
     while True:

@@ -208,7 +208,7 @@ class EngineModel:
         position = 0
         for rank, script in enumerate(lists):
             for offset, operation in enumerate(script):
-                s.script[position + offset, :3] = operation
+                s.script[position + offset] = *operation, -1
             s.node["op"][rank] = position
             position += len(script)
             s.node["op_end"][rank] = position
@@ -326,7 +326,7 @@ class EngineModel:
             word = data_word(queue, slot, header["step"], header["offset"], flits, key)
         s = self.state
         record = s.port[rank, port]
-        s.arriving[rank, port, record["tail"] % s.arriving.shape[2]] = word, last_flits
+        s.arriving[rank, port, record["tail"] % s.arriving.shape[2]] = word, last_flits, 0
         record["tail"] += 1
         post(s, cycle, ARRIVE, rank, port)
 
@@ -410,7 +410,7 @@ class EngineModel:
         """Cycle in which each step of a node's script was completed, -1 if it was not."""
         end = int(self.state.node[rank]["op_end"])
         script = self.state.script[end - self._lengths[rank] : end]
-        ends: NDArray[np.int64] = script[script[:, 0] != OP_WRITE, 3]
+        ends: NDArray[np.int64] = script["end"][script["kind"] != OP_WRITE]
         return ends
 
 

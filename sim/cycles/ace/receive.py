@@ -20,12 +20,12 @@ def arrive(s, node, p, now):
     r = s.port[node, p]
     entry = s.arriving[node, p, r.arrived % s.arriving.shape[2]]
     r.arrived += 1
-    flits = field(entry[0], FLITS, 8)
+    flits = field(entry.word, FLITS, 8)
     takes = max(1, -(-flits // c.flits))
     # Beats of the packet that can be taken before its last flits are here.
-    before = max(0, flits - entry[1]) // c.flits
+    before = max(0, flits - entry.last_flits) // c.flits
     r.parsed = max(now + c.parse + takes - before - 1, r.parsed + takes)
-    entry[1] = r.parsed
+    entry.visible = r.parsed
     post(s, r.parsed, LOOK, node, p)
 
 
@@ -36,12 +36,12 @@ def look(s, node, p, now):
     if r.looked == r.arrived:
         return
     entry = s.arriving[node, p, r.looked % s.arriving.shape[2]]
-    if entry[1] > now:
+    if entry.visible > now:
         return
     if r.look_free > now:
         post(s, r.look_free, LOOK, node, p)
         return
-    word = entry[0]
+    word = entry.word
     f = field(word, QUEUE, 4)
     if word & 1:
         if r.asked == WINDOW:
@@ -49,10 +49,9 @@ def look(s, node, p, now):
         if not may_ask(s, node, f, p, now):
             post(s, now + 1, LOOK, node, p)
             return
-        at = (r.asked_head + r.asked) % WINDOW
+        asked = r.asked_words[(r.asked_head + r.asked) % WINDOW]
         r.asked += 1
-        r.asked_words[at, 0] = word
-        r.asked_words[at, 1] = now
+        asked.word, asked.at = word, now
         post(s, now + s.c[0].lookup + 1, START, node, p)
     else:
         free = s.fsm[node, f].greet_free
@@ -79,7 +78,7 @@ def _startable(s, node, p, now):
     r = s.port[node, p]
     return (
         r.asked > 0
-        and r.asked_words[r.asked_head, 1] + s.c[0].lookup + 1 <= now
+        and r.asked_words[r.asked_head].at + s.c[0].lookup + 1 <= now
         and r.stream_until <= now
         and r.flights < FLIGHTS
     )
@@ -99,7 +98,7 @@ def _gets_alu(s, node, p, now):
             return True
         if _startable(s, node, other, now):
             r = s.port[node, other]
-            if _code(s, node, r.asked_words[r.asked_head, 0]).op & 1:
+            if _code(s, node, r.asked_words[r.asked_head].word).op & 1:
                 return False
     return True
 
@@ -111,8 +110,8 @@ def start(s, node, p, now):
     r = s.port[node, p]
     if not _startable(s, node, p, now):
         return
-    word = r.asked_words[r.asked_head, 0]
-    asked = r.asked_words[r.asked_head, 1]
+    word = r.asked_words[r.asked_head].word
+    asked_at = r.asked_words[r.asked_head].at
     f = field(word, QUEUE, 4)
     slot = field(word, SLOT, 4)
     offset = field(word, OFFSET, 12)
@@ -139,7 +138,7 @@ def start(s, node, p, now):
     if sends:
         o = s.port[node, out]
         if (
-            answer_grant(s, node, f, slot, out, asked + c.lookup - 1)
+            answer_grant(s, node, f, slot, out, asked_at + c.lookup - 1)
             and o.reserved[0] < c.tx_packets
             and (o.gate_owner == p or o.gate_until <= now)
         ):

@@ -72,6 +72,9 @@ _JOB = np.dtype(
     ]
 )
 
+_REPORT = np.dtype([(name, np.int64) for name in ("visible", "event")])
+_PARKED = np.dtype([(name, np.int64) for name in ("ready", "context", "step", "offset")])
+
 _FSM = np.dtype(
     [
         (name, np.int64)
@@ -88,20 +91,28 @@ _FSM = np.dtype(
         )
     ]
     + [("early", np.int64, (8, 16)), ("results", _JOB, (16,))]
-    # Events that wait for the FSM, by receive unit and send unit: head, number, (visible, event).
+    # Events that wait for the FSM, by receive unit and send unit: head, number, reports.
     + [("event_head", np.int64, (16,)), ("event_count", np.int64, (16,))]
-    + [("events", np.int64, (16, EVENTS, 2))]
+    + [("events", _REPORT, (16, EVENTS))]
 )
 
 _FLIGHT = np.dtype([(name, np.int64) for name in ("word", "left", "out", "parks", "onward")])
+
+_PACKED = np.dtype([(name, np.int64) for name in ("word", "left")])
+"""A packet whose last flit is in the packer; ``left``: flits until that one has left."""
+
+_ASKED = np.dtype([(name, np.int64) for name in ("word", "at")])
+_QUEUED = np.dtype([(name, np.int64) for name in ("word", "ready")])
+_ARRIVING = np.dtype([(name, np.int64) for name in ("word", "last_flits", "visible")])
+"""A packet on a link or in a receive buffer; ``last_flits``: of it in its last beat, at most."""
 
 _PORT = np.dtype(
     [
         (name, np.int64)
         for name in (
             # Transmit port: credits, packer, link.
-            "credits", "packer_free", "level", "accepted", "waiting", "flush_at", "external",
-            "peer", "peer_port", "latency",
+            "credits", "packer_free", "packed", "level", "accepted", "waiting", "flush_at",
+            "external", "peer", "peer_port", "latency",
             "pace", "pace_next",
             # Forward gate.
             "gate_owner", "gate_until", "gate_flights",
@@ -118,8 +129,8 @@ _PORT = np.dtype(
     ]
     + [("stall_key", np.uint64), ("stall_below", np.uint64)]
     + [(name, np.int64, (2,)) for name in ("reserved", "head", "count")]
-    # Packets whose last flit is in the packer: (word, flits left); entry 0: their number.
-    + [("held_packets", np.int64, (12, 2)), ("asked_words", np.int64, (WINDOW, 2))]
+    # The first ``packed`` are there; the questions that wait for answers.
+    + [("held_packets", _PACKED, (12,)), ("asked_words", _ASKED, (WINDOW,))]
     + [("flying", _FLIGHT, (FLIGHTS,))]
 )
 
@@ -183,6 +194,9 @@ _COMMAND = np.dtype(
 _CODE = np.dtype([(n, np.int64) for n in ("op", "block", "port", "step", "from_result")])
 _PROGRAM = np.dtype([(n, np.int64) for n in ("receives", "sends", "ready_ports", "length")])
 _LOG = np.dtype([(n, np.int64) for n in ("kind", "node", "port", "cycle", "value")])
+_OPERATION = np.dtype([(n, np.int64) for n in ("kind", "value", "poll", "end")])
+"""An operation of a host; ``end``: cycle of its completion, -1 before."""
+
 _PROGRESS = np.dtype([("left", np.int64), ("done", np.int64)])
 
 
@@ -195,10 +209,10 @@ class AceState(NamedTuple):
     node: NDArray[Any]
     fsm: NDArray[Any]  # nodes, fsms
     context: NDArray[Any]  # nodes, fsms, contexts
-    parking: NDArray[np.int64]  # nodes, fsms, room, (ready, context, step, offset)
+    parking: NDArray[Any]  # nodes, fsms, room
     port: NDArray[Any]  # nodes, ports
-    arriving: NDArray[np.int64]  # nodes, ports, room, (word, visible)
-    queue: NDArray[np.int64]  # nodes, ports, 2, room, (word, ready)
+    arriving: NDArray[Any]  # nodes, ports, room
+    queue: NDArray[Any]  # nodes, ports, 2, room
     loader: NDArray[Any]  # nodes, memory ports
     storer: NDArray[Any]  # nodes, memory ports
     client: NDArray[Any]  # nodes, readers and writers of the SRAM
@@ -206,7 +220,7 @@ class AceState(NamedTuple):
     commands: NDArray[Any]
     code: NDArray[Any]  # programs, steps
     programs: NDArray[Any]
-    script: NDArray[np.int64]  # operations, (kind, value, poll, cycle of completion)
+    script: NDArray[Any]  # operations
     log: NDArray[Any]  # beats, packets and credits to nodes that are not simulated here
 
 
@@ -226,10 +240,10 @@ def allocate(
         node=np.zeros(nodes, _NODE),
         fsm=np.zeros((nodes, fsms), _FSM),
         context=np.zeros((nodes, fsms, contexts), _CONTEXT),
-        parking=np.zeros((nodes, fsms, parked, 4), np.int64),
+        parking=np.zeros((nodes, fsms, parked), _PARKED),
         port=np.zeros((nodes, ports), _PORT),
-        arriving=np.zeros((nodes, ports, c.rx_packets + 2, 2), np.int64),
-        queue=np.zeros((nodes, ports, 2, c.tx_packets, 2), np.int64),
+        arriving=np.zeros((nodes, ports, c.rx_packets + 2), _ARRIVING),
+        queue=np.zeros((nodes, ports, 2, c.tx_packets), _QUEUED),
         loader=np.zeros((nodes, masters), _DMA),
         storer=np.zeros((nodes, masters), _DMA),
         client=np.zeros((nodes, 3 * ports + 2 * masters), _CLIENT),
@@ -237,7 +251,7 @@ def allocate(
         commands=np.zeros(commands, _COMMAND),
         code=np.zeros((1, 1), _CODE),
         programs=np.zeros(1, _PROGRAM),
-        script=np.full((operations, 4), -1, np.int64),
+        script=np.zeros(operations, _OPERATION),
         log=np.zeros(log, _LOG),
     )
     s.node["turn"] = -1
@@ -248,5 +262,5 @@ def allocate(
     s.port["sender"] = s.storer["sender"] = -1
     s.port["credits"] = c.rx_packets
     s.port["flush_at"] = s.port["alu_user"] = -1
-    s.progress["done"] = -1
+    s.progress["done"] = s.script["end"] = -1
     return s
