@@ -41,7 +41,7 @@ def host(s, node, now):
     if n.op == n.op_end:
         n.op_at = NEVER
         return
-    kind, value = s.script[n.op, 0], s.script[n.op, 1]
+    kind, value = s.script[n.op].kind, s.script[n.op].value
     if kind == OP_IRQ:
         if not n.irq:
             n.op_at, n.doing = NEVER, _WAITING  # a completion wakes the host
@@ -66,7 +66,7 @@ def host(s, node, now):
             n.accepting = n.issued
             n.issued += 1
             n.accept_at = now + _JUDGED
-    s.script[n.op, 2] = end
+    s.script[n.op].end = end
     n.op += 1
     n.op_at, n.doing = end + 1, 0
 

@@ -151,7 +151,7 @@ class NicModel:
         s.node["sleep"] = start_cycle
         for begin, script in zip(ends.tolist(), scripts):
             for offset, operation in enumerate(script):
-                s.script[begin + offset, :2] = operation
+                s.script[begin + offset] = *operation, -1
         self._places = [slice(*pair) for pair in pairwise(ends.tolist())]
 
     def run(self, until: int = _MOST) -> float:
@@ -242,7 +242,7 @@ class NicModel:
     def steps(self, rank: int) -> NDArray[np.int64]:
         """Cycle in which each step of a rank's script was completed, -1 if it was not."""
         script = self.state.script[self._places[rank]]
-        ends: NDArray[np.int64] = script[script[:, 0] != OP_WRITE, 2]
+        ends: NDArray[np.int64] = script["end"][script["kind"] != OP_WRITE]
         return np.where(ends < self._now, ends, -1)
 
     def counts(self) -> dict[str, int]:

@@ -113,6 +113,9 @@ _ENGINE = np.dtype(
 )
 
 _COMMAND = np.dtype(_integers("compress", "beats", "rounds", "rest", "source", "destination"))
+_OPERATION = np.dtype(_integers("kind", "value", "end"))
+"""An operation of a host; ``end``: cycle of its completion, -1 before."""
+
 _LOG = np.dtype(_integers("engine", "link", "cycle", "token"))
 
 
@@ -125,7 +128,7 @@ class NicState(NamedTuple):
     slots: NDArray[np.int64]  # of all queues: (seen from, value) by turns
     commands: NDArray[Any]
     done: NDArray[np.int64]  # nodes, commands: cycle of completion
-    script: NDArray[np.int64]  # operations, (kind, value, cycle of completion)
+    script: NDArray[Any]  # operations
     log: NDArray[Any]  # beats to nodes that are not simulated here, or of traced links
     logged: NDArray[np.int64]  # (1,)
 
@@ -175,12 +178,12 @@ def allocate(
         slots=np.zeros(2 * units * int(rooms.sum()), np.int64),
         commands=np.zeros(commands, _COMMAND),
         done=np.full((nodes, commands), -1, np.int64),
-        script=np.full((operations, 3), -1, np.int64),
+        script=np.zeros(operations, _OPERATION),
         log=np.zeros(log, _LOG),
         logged=np.zeros(1, np.int64),
     )
     s.node["accept_at"] = s.node["op_at"] = s.node["plan_at"] = NEVER
-    s.node["plan"] = -1
+    s.node["plan"] = s.script["end"] = -1
     s.engine["source"] = s.engine["examined"] = s.engine["first"] = s.engine["last"] = -1
     s.engine["moved"] = s.engine["popped"] = -1
     s.engine["depth"], s.engine["latency"], s.engine["mask"] = depths, latencies, rooms - 1
