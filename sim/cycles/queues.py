@@ -21,7 +21,7 @@ NEVER = 1 << 40
 def there(e, x, q, now):
     """True if a beat can be taken."""
     head = e.head[q]
-    return head < e.tail[q] and x[e.base[q] + 2 * (head & e.mask[q])] <= now
+    return head < e.tail[q] and x[e.origin[q] + 2 * (head & e.mask[q])] <= now
 
 
 @compiled
@@ -30,13 +30,13 @@ def shown(e, x, q):
     head = e.head[q]
     if head == e.tail[q]:
         return NEVER
-    return x[e.base[q] + 2 * (head & e.mask[q])]
+    return x[e.origin[q] + 2 * (head & e.mask[q])]
 
 
 @compiled
 def front(e, x, q):
     """The value of the beat that can be taken."""
-    return x[e.base[q] + 2 * (e.head[q] & e.mask[q]) + 1]
+    return x[e.origin[q] + 2 * (e.head[q] & e.mask[q]) + 1]
 
 
 @compiled
@@ -62,7 +62,7 @@ def room(e, x, q, now):
 def push_at(e, x, q, cycle, value):
     """Enter a beat that is seen from *cycle* on."""
     tail = e.tail[q]
-    at = e.base[q] + 2 * (tail & e.mask[q])
+    at = e.origin[q] + 2 * (tail & e.mask[q])
     x[at] = cycle
     x[at + 1] = value
     e.tail[q] = tail + 1

@@ -163,7 +163,7 @@ def sequence(c, e, x, commands, place, flow, now):
         push(e, x, ITEMS + flow, now, item_word(0, 0, 0, END))
         q.state = _IDLE
         return
-    flags = COMPRESS if job.compress else 0
+    flags = COMPRESS if job.compressed else 0
     if q.passed == 0:
         flags |= FIRST
     if q.passed == c.nodes - 1:

@@ -204,7 +204,7 @@ class NicModel:
         unit, queue = s.engine[rank * self.config.engines + engine], WIRE + link
         seen = cycle + int(unit["latency"][queue]) - self.ring.latency_cycles
         tail = int(unit["tail"][queue])
-        at = int(unit["base"][queue]) + 2 * (tail & int(unit["mask"][queue]))
+        at = int(unit["origin"][queue]) + 2 * (tail & int(unit["mask"][queue]))
         s.slots[at : at + 2] = seen, token
         unit["tail"][queue] = tail + 1
         s.node["sleep"][rank] = min(int(s.node["sleep"][rank]), seen)

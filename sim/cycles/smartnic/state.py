@@ -77,7 +77,7 @@ _NODE = np.dtype(
 )
 
 _SEQUENCER = np.dtype(
-    _integers("state", "job", "number", "base", "block", "offset", "span", "index", "passed")
+    _integers("state", "job", "number", "block", "offset", "span", "index", "passed")
 )
 
 _GEAR = np.dtype(_integers("level", "ending", "valid", "last"))
@@ -105,14 +105,14 @@ _ENGINE = np.dtype(
     )]
     # Queues: beats entered and taken so far, cycle of the last one taken; how they are built.
     + [(name, np.int64, (QUEUES,)) for name in (
-        "head", "tail", "popped", "depth", "latency", "base", "mask",
+        "head", "tail", "popped", "depth", "latency", "origin", "mask",
     )]
     + [("encoding", np.int64, (_ENCODER_STAGES,)), ("gear", _GEAR)]
     + [("decoder", _DECODER, (2,)), ("sequencer", _SEQUENCER, (2,))]
     + [("memory_key", np.uint64, (_CHANNELS,)), ("link_key", np.uint64, (2,))]
 )
 
-_COMMAND = np.dtype(_integers("compress", "beats", "rounds", "rest", "source", "destination"))
+_COMMAND = np.dtype(_integers("compressed", "beats", "rounds", "rest", "source", "destination"))
 _OPERATION = np.dtype(_integers("kind", "value", "end"))
 """An operation of a host; ``end``: cycle of its completion, -1 before."""
 
@@ -188,5 +188,5 @@ def allocate(
     s.engine["moved"] = s.engine["popped"] = -1
     s.engine["depth"], s.engine["latency"], s.engine["mask"] = depths, latencies, rooms - 1
     bases = 2 * (np.cumsum(np.tile(rooms, units)) - np.tile(rooms, units))
-    s.engine["base"] = bases.reshape(units, QUEUES)
+    s.engine["origin"] = bases.reshape(units, QUEUES)
     return s

@@ -217,7 +217,7 @@ _LANE = np.dtype(
         "ends", "looked", "looked_block", "has_sent", "has_stored", "moved_flit", "under_way",
         *COUNTED,
     )
-    + _arrays(QUEUES, "head", "tail", "popped", "depth", "latency", "base", "mask")
+    + _arrays(QUEUES, "head", "tail", "popped", "depth", "latency", "origin", "mask")
     + _arrays(_INCOMING, "in_first", "in_free", "in_place")
     + _arrays(_MOST_WAVES, "counts")
     + [("memory_key", np.uint64, (_CHANNELS,))]
@@ -360,7 +360,7 @@ def allocate(
     s.lane["popped"] = s.lane["moved"] = s.lane["agreed_at"] = -1
     s.lane["depth"], s.lane["latency"], s.lane["mask"] = depths, latencies, rooms - 1
     bases = 2 * (np.cumsum(np.tile(rooms, lanes)) - np.tile(rooms, lanes))
-    s.lane["base"] = bases.reshape(lanes, QUEUES)
+    s.lane["origin"] = bases.reshape(lanes, QUEUES)
     s.job["done_at"] = -1
     s.entry["rank"] = np.arange(held.entries)
     s.unit["turn_at"] = -1
