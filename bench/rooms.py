@@ -26,7 +26,7 @@ ROOMS = (
     "sim.describe.reader", "sim.describe.sections", "sim.describe.levels",
     "sim.describe.build_loaded", "sim.describe.build_job", "sim.describe.build",
     "sim.engines", "sim.describe",
-    "sim.analytic", "sim.learning", "sim.run", "sim.machines", "sim.sweep", "sim.demo",
+    "sim.analytic", "sim.learning", "sim.runs", "sim.run", "sim.machines", "sim.sweep", "sim.demo",
     "foldwire", "tb", "bench", "experiments",
     "bench.rows",  # judges what experiments make; they run the cases of other benches
 )

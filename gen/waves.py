@@ -22,11 +22,26 @@ from amaranth.lib import wiring
 
 from gen.closing import Closing
 
-__all__ = ["Change", "TracedSignal", "Waveform", "traced_signals", "write_changes"]
+__all__ = [
+    "Change", "TracedSignal", "UnknownSignalError", "Waveform", "traced_signals", "write_changes",
+]
 
 _xfrm: Any = amaranth.hdl._xfrm  # the stubs do not describe it
 _PERIOD = 10  # nanoseconds of a cycle on the screen
 _NEAR = 3
+
+
+
+class UnknownSignalError(ValueError):
+    """No signal of a design matches a pattern; *what* says which, and the nearest ones."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"trace: {self.what}"
+
 
 Change: TypeAlias = tuple[int, int, int]
 """Cycle, index of the signal in the list of traced signals, value."""
@@ -100,7 +115,7 @@ def traced_signals(
             paths = [".".join(path) for path in known]
             near = difflib.get_close_matches(pattern, paths, n=_NEAR, cutoff=0)
             hint = f"; the nearest are {', '.join(map(repr, near))}" if near else ""
-            raise ValueError(f"trace: no signal matches {pattern!r}{hint}")
+            raise UnknownSignalError(f"no signal matches {pattern!r}{hint}")
         chosen.update((path, known[path]) for path in found)
     port_of = {id(signal): name for name, signal in ports.items()}
     traced: list[TracedSignal] = []

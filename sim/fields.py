@@ -9,9 +9,11 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
 from gen.arguments import size_of_number
+from hw.common.params import FieldError, FieldTypeError
 
 __all__ = [
     "FieldError",
+    "FieldTypeError",
     "check",
     "check_at_least",
     "check_fields",
@@ -22,18 +24,6 @@ __all__ = [
     "nearest",
     "not_one_of",
 ]
-
-
-class FieldError(ValueError):
-    """A field that may not have its value. Readers of files find its place by ``field``."""
-
-    def __init__(self, field: str, what: str) -> None:
-        super().__init__(field, what)  # as given: it is pickled on its way between processes
-        self.field = field
-        self.what = what
-
-    def __str__(self) -> str:
-        return f"{self.field} {self.what}"
 
 
 def check(name: str, value: object, allowed: str, ok: bool) -> None:

@@ -7,6 +7,8 @@ descriptions give seconds. Sizes are bytes; GB is 1e9 bytes, MiB and GiB are pow
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.common.params import FieldError
+
 __all__ = [
     "FS_PER_S",
     "GB",
@@ -76,8 +78,9 @@ def beats_per_cycle(bytes_per_s: float, *, clock_hz: float, bus_bytes: int) -> f
     # A rate that became a time per byte and a rate again is the same share.
     share = round(bytes_per_s / bus, 9)
     if share > 1:
-        raise ValueError(
-            f"bandwidth_bytes_per_s must be at most {bus:.9g}, what a bus of {bus_bytes} B carries "
+        raise FieldError(
+            "bandwidth_bytes_per_s",
+            f"must be at most {bus:.9g}, what a bus of {bus_bytes} B carries "
             f"at {clock_hz:.9g} Hz, not {bytes_per_s:.9g}"
         )
     return share

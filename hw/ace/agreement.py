@@ -5,6 +5,8 @@ from functools import cache
 from amaranth.hdl import Cat, Value
 from amaranth.lib.crc import Parameters, catalog
 
+from hw.common.params import FieldError
+
 __all__ = ["AGREED", "DIGEST_BITS", "digest", "digest_of"]
 
 AGREED = {
@@ -45,7 +47,7 @@ def _masks() -> tuple[int, list[int]]:
 def digest(**fields: int) -> int:
     """The digest of a command; *fields* are those of `AGREED`."""
     if set(fields) != set(AGREED):
-        raise ValueError(f"fields must be {', '.join(AGREED)}, not {', '.join(fields)}")
+        raise FieldError("fields", f"must be {', '.join(AGREED)}, not {', '.join(fields)}")
     word = lsb = 0
     for name, width in AGREED.items():
         word |= (int(fields[name]) & (1 << width) - 1) << lsb

@@ -10,28 +10,47 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 __all__ = [
-    "preset_of",
-    "require",
-    "require_choice",
-    "require_field",
-    "require_int",
-    "require_type",
+    "FieldError", "FieldTypeError", "preset_of", "require", "require_choice", "require_field",
+    "require_int", "require_type",
 ]
 
 T = TypeVar("T")
 
 
+class _OfField(Exception):
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(field, what)  # as given: it is pickled on its way between processes
+        self.field, self.what = field, what
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.what}"
+
+
+class FieldError(_OfField, ValueError):
+    """A parameter that may not have its value.
+
+    Attributes
+    ----------
+    field, what : str
+        The parameter, and the rest of the message. Readers of files find its place by *field*.
+    """
+
+
+class FieldTypeError(_OfField, TypeError):
+    """A parameter whose value has the wrong type; attributes are those of `FieldError`."""
+
+
 def require(ok: Any, name: str, allowed: str, value: Any) -> None:
     """Raise a ``ValueError`` unless *ok*: *name* must be *allowed*, not *value*."""
     if not ok:
-        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+        raise FieldError(name, f"must be {allowed}, not {value!r}")
 
 
 def require_type(name: str, value: Any, kind: type[T]) -> T:
     """Return *value* if it is a *kind*, else raise a ``TypeError``."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOUaeiou" else "a"
-        raise TypeError(f"{name} must be {article} {kind.__name__}, not {value!r}")
+        raise FieldTypeError(name, f"must be {article} {kind.__name__}, not {value!r}")
     return value
 
 
@@ -70,14 +89,14 @@ def require_int(
     if multiple_of != 1:
         wanted = f"a multiple of {multiple_of}"
     limits = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-    message = f"{name} must be {wanted} {limits}, not {value!r}"
+    what = f"must be {wanted} {limits}, not {value!r}"
     number = _as_int(value)
     if number is None:
-        raise TypeError(message)
+        raise FieldTypeError(name, what)
     too_large = maximum is not None and number > maximum
     odd = number % multiple_of or (power_of_two and number & (number - 1))
     if number < minimum or too_large or odd:
-        raise ValueError(message)
+        raise FieldError(name, what)
     return number
 
 
@@ -88,15 +107,15 @@ def require_choice(name: str, value: Any, choices: Iterable[T]) -> T:
     """
     allowed = list(choices)
     listed = ", ".join(repr(choice) for choice in allowed)
-    message = f"{name} must be one of {listed}, not {value!r}"
+    what = f"must be one of {listed}, not {value!r}"
     number = _as_int(value)
     given = value if number is None else number
     kinds = {type(choice) for choice in allowed}
     # Truth values would pass as the integers 0 and 1.
     if not isinstance(given, tuple(kinds)) or (isinstance(given, bool) and bool not in kinds):
-        raise TypeError(message)
+        raise FieldTypeError(name, what)
     if given not in allowed:
-        raise ValueError(message)
+        raise FieldError(name, what)
     return allowed[allowed.index(given)]
 
 

@@ -17,7 +17,7 @@ from amaranth.hdl import Cat, Value
 from amaranth.lib import data, enum
 from amaranth.lib.crc import Algorithm, Parameters
 
-from hw.common.params import require_choice, require_int
+from hw.common.params import FieldError, require_choice, require_int
 
 __all__ = [
     "FLIT_BITS",
@@ -105,7 +105,8 @@ class PacketFormat:
     def __post_init__(self) -> None:
         payload = require_int("payload_bytes", self.payload_bytes, minimum=FLIT_BYTES, maximum=4080)
         if payload % FLIT_BYTES:
-            raise ValueError(f"payload_bytes must be a multiple of {FLIT_BYTES}, not {payload!r}")
+            what = f"must be a multiple of {FLIT_BYTES}, not {payload!r}"
+            raise FieldError("payload_bytes", what)
         for name in _WIDTHS:
             require_int(name, getattr(self, name))
         used = data.StructLayout(self._fields()).size

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.fifo import StreamFIFO
-from hw.common.params import require_int
+from hw.common.params import FieldError, require_int
 from hw.common.signature import ParametricSignature
 from hw.common.sram import SRAMBank
 from hw.link.packet import (
@@ -121,8 +121,8 @@ class ReceiveBuffer(wiring.Component):
     def __init__(self, format: PacketFormat, *, bus_bytes: int, packets: int) -> None:
         self._flits = link_flits(bus_bytes)
         if format.payload_bytes % bus_bytes:
-            raise ValueError(
-                f"payload_bytes must be a multiple of the {bus_bytes} bus bytes, "
+            raise FieldError(
+                "payload_bytes", f"must be a multiple of the {bus_bytes} bus bytes, "
                 f"not {format.payload_bytes!r}"
             )
         self._format = format

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.params import require_type
+from hw.common.params import FieldError, require_type
 from hw.link.retry_frame import RetryConfig, RetryFormat
 from hw.link.retry_receiver import RetryReceiver, arrived_layout
 from hw.link.retry_sender import FrameWriteSignature, RetrySender, wire_layout
@@ -77,8 +77,8 @@ class RetryLink(wiring.Component):
         self._format = require_type("RetryLink format", format, RetryFormat)
         self._config = require_type("RetryLink config", config, RetryConfig)
         if 2 * config.slots > 1 << format.sequence:
-            raise ValueError(
-                f"slots must be at most half of the {1 << format.sequence} numbers of frames, "
+            raise FieldError(
+                "slots", f"must be at most half of the {1 << format.sequence} numbers of frames, "
                 f"not {config.slots!r}"
             )
         super().__init__(

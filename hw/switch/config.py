@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from amaranth.lib import data
 
 from hw.common.engine import ELEMENT_BYTES
-from hw.common.params import preset_of, require_choice, require_field, require_type
+from hw.common.params import FieldError, preset_of, require_choice, require_field, require_type
 from hw.link.packet import FLIT_BYTES
 from hw.switch.formats import BLOCK, FLIT_LANES, HALVES, LANES, data_flits
 from hw.switch.packet import HEADER, Format
@@ -178,11 +178,11 @@ class SwitchConfig(PlaneConfig):
         widest = min(LANES[-1], self.payload_flits * FLIT_LANES // 2)
         require_choice("lanes", self.lanes, [each for each in LANES if each <= widest])
         if not self.lengths and self.lanes != FLIT_LANES:
-            what = f"lanes must be {FLIT_LANES} without a format of half or bfp, not {self.lanes}"
-            raise ValueError(f"{what}: words come {FLIT_LANES} in a cycle")
+            what = f"must be {FLIT_LANES} without a format of half or bfp, not {self.lanes}"
+            raise FieldError("lanes", f"{what}: words come {FLIT_LANES} in a cycle")
         if self.multicast_partials and self.lanes != FLIT_LANES:
-            what = f"lanes must be {FLIT_LANES} with multicast_partials, not {self.lanes}"
-            raise ValueError(f"{what}: both have not been run together")
+            what = f"must be {FLIT_LANES} with multicast_partials, not {self.lanes}"
+            raise FieldError("lanes", f"{what}: both have not been run together")
         number("age_bits", 2 if self.age_bits else 0, 16)
 
     @cached_property

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hw.common.params import FieldError
+
 __all__ = ["SwitchSizes"]
 
 
@@ -25,7 +27,7 @@ class SwitchSizes:
         for name in ("payload_bytes", "header_bytes"):
             value, least = getattr(self, name), int(name != "header_bytes")
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+                raise FieldError(name, f"must be an integer of at least {least}, not {value!r}")
 
     @property
     def payload_share(self) -> float:

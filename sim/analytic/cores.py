@@ -10,6 +10,8 @@ overhead of the step.
 
 from dataclasses import dataclass
 
+from sim.fields import FieldError
+
 __all__ = ["CoreModel"]
 
 LOADS_PER_BYTE = 2.0
@@ -50,7 +52,7 @@ class CoreModel:
         for name, value in vars(self).items():
             least = 0 if name == "step_s" else 1
             if not value >= least:
-                raise ValueError(f"{name} must be at least {least}, not {value!r}")
+                raise FieldError(name, f"must be at least {least}, not {value!r}")
 
     @property
     def sent_bytes(self) -> float:
@@ -83,13 +85,13 @@ class CoreModel:
 
     def _remote_rate(self, cores: int) -> float:
         if cores < 1:
-            raise ValueError(f"cores must be at least 1, not {cores!r}")
+            raise FieldError("cores", f"must be at least 1, not {cores!r}")
         return min(self.network_bytes_per_s, cores * self.write_bytes_per_s)
 
     def _local_rate(self, cores: int) -> float:
         """Rate of the local sum, in bytes sent; memory takes the local write beside the loads."""
         if cores < 1:
-            raise ValueError(f"cores must be at least 1, not {cores!r}")
+            raise FieldError("cores", f"must be at least 1, not {cores!r}")
         return min(
             cores * self.load_bytes_per_s / LOADS_PER_BYTE,
             self.memory_bytes_per_s / (LOADS_PER_BYTE + 1),

@@ -6,7 +6,7 @@ L latency, o overhead of the sender and of the receiver, g gap between messages,
 import math
 from dataclasses import dataclass
 
-from sim.fields import check_at_least
+from sim.fields import FieldError, check_at_least
 
 __all__ = ["LogGP"]
 
@@ -26,7 +26,7 @@ class LogGP:
     def message_s(self, size_bytes: float) -> float:
         """From the call of the sender to the data at the receiver: L + 2 o + (m - 1) G."""
         if size_bytes < 1:
-            raise ValueError(f"size_bytes must be at least 1, not {size_bytes!r}")
+            raise FieldError("size_bytes", f"must be at least 1, not {size_bytes!r}")
         return self.latency_s + 2 * self.overhead_s + (size_bytes - 1) * self.gap_per_byte_s
 
     def next_s(self, size_bytes: float) -> float:
@@ -36,7 +36,7 @@ class LogGP:
     def ring_all_reduce_s(self, nodes: int, size_bytes: float) -> float:
         """2 (N-1) steps of S/N bytes, each after the one before."""
         if nodes < 2:
-            raise ValueError(f"nodes must be at least 2, not {nodes!r}")
+            raise FieldError("nodes", f"must be at least 2, not {nodes!r}")
         return 2 * (nodes - 1) * self.message_s(size_bytes / nodes)
 
     def pipeline_s(self, hops: int, chunks: int, size_bytes: float) -> float:

@@ -10,7 +10,7 @@ ended.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.fields import check_at_least, check_positive
+from sim.fields import FieldError, check_at_least, check_positive
 from sim.units import PCIE_GEN3_X8
 
 __all__ = [
@@ -130,7 +130,7 @@ def trace_s(layers: Sequence[LayerTime]) -> float:
     of 1, update of 2); at last the update of layer 1.
     """
     if not layers:
-        raise ValueError("layers must hold at least one layer")
+        raise FieldError("layers", "must hold at least one layer")
     last = len(layers) - 1
     total = sum(layer.forward_s for layer in layers) + layers[last].backward_s
     for index in range(last, -1, -1):
@@ -203,20 +203,20 @@ class SmartNicModel:
 
     def __post_init__(self) -> None:
         if self.nodes < 2:
-            raise ValueError(f"nodes must be at least 2, not {self.nodes!r}")
+            raise FieldError("nodes", f"must be at least 2, not {self.nodes!r}")
         check_positive(
             self, "ethernet_bytes_per_s", "ethernet_share", "ratio", "additions_per_s",
             "host_bytes_per_s",
         )
         if self.ethernet_share > 1:
-            raise ValueError(f"ethernet_share must be at most 1, not {self.ethernet_share!r}")
+            raise FieldError("ethernet_share", f"must be at most 1, not {self.ethernet_share!r}")
         if self.passes not in ("sums", "reduction", "both"):
-            raise ValueError(f"passes must be sums, reduction or both, not {self.passes!r}")
+            raise FieldError("passes", f"must be sums, reduction or both, not {self.passes!r}")
 
     def chunk(self, elements: int) -> int:
         """Elements of a chunk: the vector is padded to a multiple of N."""
         if elements < 1:
-            raise ValueError(f"elements must be at least 1, not {elements!r}")
+            raise FieldError("elements", f"must be at least 1, not {elements!r}")
         return -(-elements // self.nodes)
 
     def sent_bytes(self, elements: int, element_bytes: int = 4) -> int:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sim.analytic.smartnic import Mlp, TrainingTime, Worker, layer_time, naive, overlapped
-from sim.fields import check_at_least, check_positive
+from sim.fields import FieldError, check_at_least, check_positive
 
 __all__ = ["SCHEMES", "BaselineSystem", "MpiCost", "mpi_cost"]
 
@@ -34,7 +34,7 @@ def mpi_cost(scheme: str, nodes: int) -> MpiCost:
         * ``default``: the one that sends least, then the one with fewer messages.
     """
     if nodes < 2:
-        raise ValueError(f"nodes must be at least 2, not {nodes!r}")
+        raise FieldError("nodes", f"must be at least 2, not {nodes!r}")
     if scheme == "default":
         costs = [mpi_cost(each, nodes) for each in SCHEMES]
         return min(costs, key=lambda cost: (cost.volume, cost.steps))
@@ -48,7 +48,7 @@ def mpi_cost(scheme: str, nodes: int) -> MpiCost:
     if scheme == "binomial":
         rounds = math.ceil(math.log2(nodes))
         return MpiCost(steps=2 * rounds, volume=2.0 * rounds)
-    raise ValueError(f"scheme must be one of default, {', '.join(SCHEMES)}, not {scheme!r}")
+    raise FieldError("scheme", f"must be one of default, {', '.join(SCHEMES)}, not {scheme!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +85,14 @@ class BaselineSystem:
     def __post_init__(self) -> None:
         mpi_cost(self.scheme, self.nodes)
         if not 0 < self.communication_cores < self.cores:
-            raise ValueError(
-                f"communication_cores must be from 1 to {self.cores - 1}, "
+            raise FieldError(
+                "communication_cores", f"must be from 1 to {self.cores - 1}, "
                 f"not {self.communication_cores!r}"
             )
         check_positive(self, "core_bytes_per_s", "network_bytes_per_s")
         if self.naive_bytes_per_s is not None and not self.naive_bytes_per_s > 0:
-            raise ValueError(
-                f"naive_bytes_per_s must be above 0 or None, not {self.naive_bytes_per_s!r}"
+            raise FieldError(
+                "naive_bytes_per_s", f"must be above 0 or None, not {self.naive_bytes_per_s!r}"
             )
         check_at_least(self, 0, "step_s")
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sim.fields import FieldError
+
 __all__ = [
     "Ceiling",
     "PhaseTraffic",
@@ -62,9 +64,9 @@ def all_reduce_phases(shape: Sequence[int], algorithm: str = "enhanced") -> list
         ``"baseline"`` or ``"enhanced"``.
     """
     if not shape or any(size < 1 for size in shape):
-        raise ValueError(f"shape must hold sizes of at least 1, not {tuple(shape)!r}")
+        raise FieldError("shape", f"must hold sizes of at least 1, not {tuple(shape)!r}")
     if algorithm not in ("baseline", "enhanced"):
-        raise ValueError(f"algorithm must be baseline or enhanced, not {algorithm!r}")
+        raise FieldError("algorithm", f"must be baseline or enhanced, not {algorithm!r}")
     if algorithm == "baseline":
         return [
             PhaseTraffic(name="all-reduce", dimension=d, sent=Fraction(2 * (k - 1), k))
@@ -109,7 +111,7 @@ def ring_host_reads(size: int) -> tuple[Fraction, Fraction]:
     ``size - 2`` messages are received ones, read once. In all ``1 + 2 (size-2) + 2 + (size-2)``.
     """
     if size < 2:
-        raise ValueError(f"size must be at least 2, not {size!r}")
+        raise FieldError("size", f"must be at least 2, not {size!r}")
     reads = 1 + 2 * (size - 2) + 2 + (size - 2)
     return Fraction(reads, size), Fraction(2 * (size - 1), size)
 
@@ -150,8 +152,8 @@ def endpoint_ceiling(
         Share of the bandwidth that carries payload, the same on all links.
     """
     if len(shape) != len(bandwidths_bytes_per_s):
-        raise ValueError(
-            f"bandwidths_bytes_per_s must have {len(shape)} entries, "
+        raise FieldError(
+            "bandwidths_bytes_per_s", f"must have {len(shape)} entries, "
             f"not {len(bandwidths_bytes_per_s)}"
         )
     seconds = [
@@ -160,7 +162,7 @@ def endpoint_ceiling(
     ]
     slowest = max(range(len(shape)), key=seconds.__getitem__)
     if not seconds[slowest]:
-        raise ValueError(f"shape must have more than one node, not {tuple(shape)!r}")
+        raise FieldError("shape", f"must have more than one node, not {tuple(shape)!r}")
     sent = sent_per_byte(shape, algorithm)
     injection = float(sent) / seconds[slowest]
     return Ceiling(

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -280,7 +281,7 @@ def _waves(source: Indices, target: Indices, order: Indices) -> Iterator[Indices
         waiting = np.isin(source[order], target[order])
         ready = ~np.isin(target[order], target[order[waiting]])
         if not ready.any():
-            raise ValueError(f"cascade of member {source[order[0]]} waits for itself")
+            raise FieldError("cascade", f"of member {source[order[0]]} waits for itself")
         yield order[ready]
         order = order[~ready]
 

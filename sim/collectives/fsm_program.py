@@ -28,6 +28,7 @@ from sim.collectives.algorithm import (
     places_among_equals,
 )
 from sim.collectives.ring import RING
+from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["PROGRAM_ENTRY", "FsmProgram", "Instruction", "program_words", "ring_program"]
@@ -106,7 +107,7 @@ def _pack(layout: object, fields: Mapping[str, object]) -> int:
     for name, value in fields.items():
         field = layout[name]  # type: ignore[index]
         if not 0 <= int(value) < 1 << field.width:  # type: ignore[call-overload]
-            raise ValueError(f"{name} must fit {field.width} bits, not {value!r}")
+            raise FieldError(name, f"must fit {field.width} bits, not {value!r}")
         word |= int(value) << field.offset  # type: ignore[call-overload]
     return word
 
@@ -141,14 +142,14 @@ def ring_program(
         If the algorithm needs more than FSMs can do.
     """
     if nodes < 2:
-        raise ValueError(f"nodes must be at least 2, not {nodes!r}")
+        raise FieldError("nodes", f"must be at least 2, not {nodes!r}")
     if not 0 <= rank < nodes:
-        raise ValueError(f"rank must be from 0 to {nodes - 1}, not {rank!r}")
+        raise FieldError("rank", f"must be from 0 to {nodes - 1}, not {rank!r}")
     if direction not in (1, -1):
-        raise ValueError(f"direction must be 1 or -1, not {direction!r}")
+        raise FieldError("direction", f"must be 1 or -1, not {direction!r}")
     if collective not in PROGRAM_ENTRY:
         known = ", ".join(kind.value for kind in PROGRAM_ENTRY)
-        raise ValueError(f"collective must be one of {known}, not {collective.value}")
+        raise FieldError("collective", f"must be one of {known}, not {collective.value}")
     code = _compile(algorithm, collective, Group(shape=(nodes,), way=direction))
     ahead, behind = Neighbour(direction), Neighbour(-direction)
     # By peer: the port to it, and the port from ranks for which this rank is that peer.
@@ -226,8 +227,8 @@ def program_words(
         )
         steps = 1 << config.format.step
         if len(program.instructions) > steps:
-            raise ValueError(
-                f"nodes must be at most {steps // 2}, for {steps} steps that a packet can name, "
+            raise FieldError(
+                "nodes", f"must be at most {steps // 2}, for {steps} steps that a packet can name, "
                 f"not {nodes!r}"
             )
         words[place] = program.table_entry(entry)
@@ -235,8 +236,8 @@ def program_words(
             words[entry + offset] = instruction.encode()
         entry += len(program.instructions)
     if entry > config.program_words:
-        raise ValueError(
-            f"nodes must be few enough for {config.program_words} program words, not {nodes!r}, "
+        raise FieldError(
+            "nodes", f"must be few enough for {config.program_words} program words, not {nodes!r}, "
             f"which need {entry}"
         )
     return words
@@ -286,7 +287,9 @@ def _compile(algorithm: Algorithm, kind: CollectiveKind, group: Group) -> _Code:
     name = f"{algorithm.name} {kind.value}"
     for peer in peers:
         if not isinstance(peer, Neighbour) or abs(peer.way) != 1:
-            raise ValueError(f"peers of {name} must be neighbours for an FSM program, not {peer}")
+            raise FieldError(
+                "peers", f"of {name} must be neighbours for an FSM program, not {peer}"
+            )
     size = group.size
     has = held_at_start(kind, size)
     carried = np.full(has.shape, -1)  # the receive that has brought a block last

@@ -24,6 +24,7 @@ from sim.collectives.algorithm import (
 )
 from sim.collectives.partition import NicPartition, Partition
 from sim.collectives.ring import NIC_RING, RING
+from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -270,13 +271,13 @@ def nic_ring_sums(
     """
     nodes = len(arrays)
     if not 2 <= nodes <= 256:
-        raise ValueError(f"arrays must be from 2 to 256 vectors, not {nodes}")
+        raise FieldError("arrays", f"must be from 2 to 256 vectors, not {nodes}")
     shapes = {np.shape(array) for array in arrays}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-        raise ValueError(f"arrays must be vectors of one length, not of shapes {sorted(shapes)}")
+        raise FieldError("arrays", f"must be vectors of one length, not of shapes {sorted(shapes)}")
     fmt = config.codec_format if compress else None
     if compress and fmt is None:
-        raise ValueError("compress must be False for a NIC whose codec is 'none'")
+        raise FieldError("compress", "must be False for a NIC whose codec is 'none'")
 
     def sent(total: NDArray) -> NDArray:
         # Blocks start at whole blocks of the format, so the vector can be rounded as a whole.

@@ -30,6 +30,7 @@ from sim.collectives.program import (
 )
 from sim.collectives.sweeps import Sweeps
 from sim.collectives.turns import turns
+from sim.fields import FieldError
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -116,7 +117,7 @@ def in_switch_phase(
     elif kind is CollectiveKind.BROADCAST:
         steps = [sweeps.broadcast(data, prior)]
     else:
-        raise ValueError(f"switches do no {kind.value}; its messages travel as ordinary ones")
+        raise FieldError("switches", f"do no {kind.value}; its messages travel as ordinary ones")
     return _phase(sweeps, kind, mode, [(send,) for send in steps], data, out, ring)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.smartnic.config import SmartNicConfig
+from sim.fields import FieldError
 
 __all__ = ["NicPartition", "Partition"]
 
@@ -59,14 +60,15 @@ class Partition:
             For fewer than 2 nodes, no elements, or a *block* that does not fit.
         """
         if nodes < 2:
-            raise ValueError(f"nodes must be at least 2, not {nodes!r}")
+            raise FieldError("nodes", f"must be at least 2, not {nodes!r}")
         if elements < 1:
-            raise ValueError(f"elements must be at least 1, not {elements!r}")
+            raise FieldError("elements", f"must be at least 1, not {elements!r}")
         stride = _round_up(-(-elements // nodes), lanes)
         largest = slot_elements // nodes // lanes * lanes
         if largest == 0:
-            raise ValueError(
-                f"nodes must be at most {slot_elements // lanes} (beats of a slot), not {nodes!r}"
+            raise FieldError(
+                "nodes",
+                f"must be at most {slot_elements // lanes} (beats of a slot), not {nodes!r}"
             )
         if block is None:
             whole_packets = max(
@@ -75,8 +77,8 @@ class Partition:
             shared = _round_up(-(-stride // queues), packet_elements)
             block = min(whole_packets, shared)
         elif block < 1 or block % lanes or block > largest:
-            raise ValueError(
-                f"block must be a multiple of {lanes} from {lanes} to {largest}, not {block!r}"
+            raise FieldError(
+                "block", f"must be a multiple of {lanes} from {lanes} to {largest}, not {block!r}"
             )
         return cls(elements=elements, nodes=nodes, stride=stride, block=block, queues=queues)
 
@@ -119,9 +121,9 @@ class NicPartition:
 
     def __post_init__(self) -> None:
         if self.elements < 1:
-            raise ValueError(f"elements must be at least 1, not {self.elements!r}")
+            raise FieldError("elements", f"must be at least 1, not {self.elements!r}")
         if not 2 <= self.nodes <= 256:
-            raise ValueError(f"nodes must be from 2 to 256, not {self.nodes!r}")
+            raise FieldError("nodes", f"must be from 2 to 256, not {self.nodes!r}")
 
     @property
     def beats(self) -> int:

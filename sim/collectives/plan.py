@@ -15,7 +15,7 @@ from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
 from sim.collectives.ring import ADDING_RING, RELAY, RING
 from sim.collectives.tree import TREE
-from sim.fields import check_fields
+from sim.fields import FieldError, check_fields
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -39,7 +39,9 @@ def register(algorithm: Algorithm) -> None:
         If there is another one of that name.
     """
     if ALGORITHMS.setdefault(algorithm.name, algorithm) is not algorithm:
-        raise ValueError(f"name must not be one of {', '.join(ALGORITHMS)}, not {algorithm.name!r}")
+        raise FieldError(
+            "name", f"must not be one of {', '.join(ALGORITHMS)}, not {algorithm.name!r}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +100,15 @@ class AlgorithmChoice:
             ("all_to_all_span", self.all_to_all_span, ("dimensions", "all")),
         ):
             if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+                raise FieldError(name, f"must be one of {', '.join(allowed)}, not {value!r}")
         for name in ("reductions", "halves"):
             for algorithm in getattr(self, name) or ():
                 if algorithm is not None and algorithm not in ALGORITHMS:
-                    raise ValueError(
-                        f"{name} must be of {', '.join(ALGORITHMS)}, not {algorithm!r}"
+                    raise FieldError(
+                        name, f"must be of {', '.join(ALGORITHMS)}, not {algorithm!r}"
                     )
         if self.rings is not None and self.rings < 1:
-            raise ValueError(f"rings must be at least 1, not {self.rings!r}")
+            raise FieldError("rings", f"must be at least 1, not {self.rings!r}")
 
 
 def plan_collective(
@@ -133,15 +135,15 @@ def plan_collective(
     chosen = range(len(network.shape)) if dimensions is None else dimensions
     for dimension in chosen:
         if not 0 <= dimension < len(network.shape):
-            raise ValueError(
-                f"dimension must be from 0 to {len(network.shape) - 1}, not {dimension!r}"
+            raise FieldError(
+                "dimension", f"must be from 0 to {len(network.shape) - 1}, not {dimension!r}"
             )
     active = [d for d in chosen if network.shape[d] > 1]
     for name in ("reductions", "halves"):
         given = getattr(choice, name)
         if given is not None and len(given) != len(network.whole_shape):
-            raise ValueError(
-                f"{name} must name an algorithm for each of {len(network.whole_shape)} dimensions, "
+            raise FieldError(
+                name, f"must name an algorithm for each of {len(network.whole_shape)} dimensions, "
                 f"not {len(given)}"
             )
     rings = max([_rings(network, d, choice) for d in active], default=1)

@@ -7,6 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.fields import FieldError
 from sim.network.network import Channel
 from sim.workload.graph import CollectiveKind
 
@@ -120,7 +121,7 @@ class Segment:
 
     def __post_init__(self) -> None:
         if len(self.sends) not in (1, self.steps):
-            raise ValueError(f"sends must have 1 or {self.steps} entries, not {len(self.sends)}")
+            raise FieldError("sends", f"must have 1 or {self.steps} entries, not {len(self.sends)}")
         if len({len(step) for step in self.sends}) != 1:
             raise ValueError("all steps of a segment must have the same number of sends")
 

@@ -13,6 +13,7 @@ from hw.common.axi import MEMORY_ALIGNMENT
 from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
 from sim.cycles.activity import LinkActivity
+from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -43,14 +44,14 @@ def _integer(name: str, value: Any, least: int, end: int | None = None) -> None:
     except TypeError:
         number = None
     if number is not None and abs(number) > MOST_INTEGER and end is None:
-        raise ValueError(f"{name} must be an integer of at most 64 bits, not {value!r}")
+        raise FieldError(name, f"must be an integer of at most 64 bits, not {value!r}")
     if number is None or number < least or (end is not None and number >= end):
-        raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
+        raise FieldError(name, f"must be an integer {limits}, not {value!r}")
 
 
 def _number(name: str, value: Any, allowed: str, fits: bool) -> None:
     if not fits:
-        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+        raise FieldError(name, f"must be {allowed}, not {value!r}")
 
 
 def _is_number(value: Any) -> bool:
@@ -145,7 +146,7 @@ class RingSettings:
             link_damage=self.link_damage,
         )
         if not isinstance(self.retry, RetryConfig | None):
-            raise ValueError(f"retry must be a RetryConfig or None, not {self.retry!r}")
+            raise FieldError("retry", f"must be a RetryConfig or None, not {self.retry!r}")
         pace, bound = self.beats_per_cycle, self.host_bytes_per_cycle
         _number(
             "beats_per_cycle", pace, "above 0 and at most 1", _is_number(pace) and 0 < pace <= 1
@@ -155,13 +156,14 @@ class RingSettings:
             _number("host_bytes_per_cycle", bound, "above 0 or None", fits)
         _integer("memory_bytes", self.memory_bytes, MEMORY_ALIGNMENT)
         if self.memory_bytes % MEMORY_ALIGNMENT:
-            raise ValueError(
-                f"memory_bytes must be a multiple of {MEMORY_ALIGNMENT}, not {self.memory_bytes!r}"
+            raise FieldError(
+                "memory_bytes",
+                f"must be a multiple of {MEMORY_ALIGNMENT}, not {self.memory_bytes!r}"
             )
         if self.fsms is not None:
             _integer("fsms", self.fsms, 1)
         if not isinstance(self.bidirectional, bool | np.bool_):
-            raise ValueError(f"bidirectional must be True or False, not {self.bidirectional!r}")
+            raise FieldError("bidirectional", f"must be True or False, not {self.bidirectional!r}")
         _integer("seed", self.seed, 0, _SEED_END)
 
     @property
@@ -205,7 +207,7 @@ class Command:
         for name, kind in ("collective", CollectiveKind), ("op", ReduceOp):
             if not isinstance(getattr(self, name), kind):
                 names = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
-                raise ValueError(f"{name} must be one of {names}, not {getattr(self, name)!r}")
+                raise FieldError(name, f"must be one of {names}, not {getattr(self, name)!r}")
         _integer("elements", self.elements, 1, _WORD_END)
         for name in "source", "destination":
             _integer(name, getattr(self, name), 0, _SEED_END)

@@ -4,6 +4,8 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from sim.fields import FieldError
+
 __all__ = ["POLL_CYCLES", "Compute", "Interrupt", "Issue", "Reached", "Step", "check_scripts"]
 
 POLL_CYCLES = 16
@@ -61,7 +63,7 @@ def check_scripts(scripts: Sequence[Sequence[Step]], *, nodes: int, commands: in
     ValueError
     """
     if len(scripts) != nodes:
-        raise ValueError(f"scripts must be one per rank ({nodes}), not {len(scripts)}")
+        raise FieldError("scripts", f"must be one per rank ({nodes}), not {len(scripts)}")
     for rank, script in enumerate(scripts):
         issued = [step.command for step in script if isinstance(step, Issue)]
         if issued != list(range(len(issued))) or len(issued) > commands:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gen.table import Column, Table
+from sim.fields import FieldError
 from sim.workload.astra_text import Workload
 from sim.workload.graph import CollectiveKind
 
@@ -123,7 +124,7 @@ def measure_layers(
     come smallest size first.
     """
     if not sizes:
-        raise ValueError("sizes must hold at least one size")
+        raise FieldError("sizes", "must hold at least one size")
     ordered = sorted(sizes, key=lambda size: size.size_bytes)
     lengths = [size.size_bytes for size in ordered]
     done: dict[int, Measurement] = {}

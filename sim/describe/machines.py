@@ -11,7 +11,7 @@ from typing import Any
 
 from hw.switch.sizes import SwitchSizes
 from sim.describe.topologies import NVLINK
-from sim.fields import not_one_of
+from sim.fields import FieldError, not_one_of
 from sim.units import GB
 
 __all__ = ["MACHINES", "Machine", "machine"]
@@ -79,12 +79,12 @@ class Machine:
             There are not so many ranks, or they cannot be divided so.
         """
         if isinstance(nodes, bool) or not isinstance(nodes, int) or not 2 <= nodes <= self.nodes:
-            raise ValueError(f"nodes must be from 2 to {self.nodes}, not {nodes!r}")
+            raise FieldError("nodes", f"must be from 2 to {self.nodes}, not {nodes!r}")
         left, dimensions = nodes, []
         for each in self.dimensions:
             size = min(left, each["size"])
             if left % size:
-                raise ValueError(f"nodes must be a multiple of {size} above {size}, not {nodes}")
+                raise FieldError("nodes", f"must be a multiple of {size} above {size}, not {nodes}")
             left //= size
             if size > 1:
                 dimensions.append(_part(each, size))
@@ -131,7 +131,7 @@ def _part(dimension: Mapping[str, Any], size: int) -> dict[str, Any]:
         return {**inner, "kind": "switch", "size": size}
     if size % 2:
         group = dimension["group"]
-        raise ValueError(f"nodes must be an even number above {group}, not {size}")
+        raise FieldError("nodes", f"must be an even number above {group}, not {size}")
     return {**dimension, "size": size, "group": size // 2}
 
 
@@ -210,5 +210,5 @@ def machine(name: str, nodes: int | None = None) -> Machine:
         There is none of that name, or not so many ranks.
     """
     if name not in MACHINES:
-        raise ValueError(f"machine {not_one_of(name, MACHINES)}")
+        raise FieldError("machine", not_one_of(name, MACHINES))
     return MACHINES[name] if nodes is None else MACHINES[name].of(nodes)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from sim.fields import FieldError, nearest
+from sim.fields import FieldError, FieldTypeError, nearest
 from sim.opened import opening
 
 __all__ = [
@@ -177,10 +177,9 @@ class TomlReader:
             raise
         except (TypeError, ValueError, ArithmeticError) as error:
             known = signature(kind).parameters if names is None else names
-            if isinstance(error, FieldError):
+            key, what = "", str(error)
+            if isinstance(error, FieldError | FieldTypeError):
                 key, what = error.field, error.what
-            else:
-                key, _, what = str(error).partition(" ")
             if key not in known:
                 key, what = "", str(error)
             raise self.error(section, key, what, index) from error

@@ -41,7 +41,7 @@ from sim.endpoint.calibrated import Calibration
 from sim.engines.engine import EngineRecord, engine_named, engine_of
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
-from sim.fields import not_one_of
+from sim.fields import FieldError, not_one_of
 from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
 
@@ -343,9 +343,8 @@ def _algorithms(
             reductions = reader.convert("algorithm", key, table[key], hint)
             try:
                 made[kind] = replace(choice, reductions=reductions)
-            except ValueError as error:
-                what = str(error).removeprefix("reductions ")
-                raise reader.error("algorithm", key, what) from error
+            except FieldError as error:
+                raise reader.error("algorithm", key, error.what) from error
     return made
 
 

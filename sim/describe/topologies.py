@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.fields import not_one_of
+from sim.fields import FieldError, not_one_of
 
 __all__ = ["TOPOLOGIES", "NamedTopology", "named_dimensions"]
 
@@ -86,18 +86,19 @@ def named_dimensions(kind: str, shape: Sequence[int] | None) -> list[dict[str, A
         For an unknown name, or a shape that does not fit it.
     """
     if kind not in TOPOLOGIES:
-        raise ValueError(f"kind {not_one_of(kind, TOPOLOGIES)}")
+        raise FieldError("kind", not_one_of(kind, TOPOLOGIES))
     named = TOPOLOGIES[kind]
     if shape is None and kind == "dgx2":
         shape = (16,)
     if shape is None:
-        raise ValueError(f"shape must be given for {kind}: {named.sizes}")
+        raise FieldError("shape", f"must be given for {kind}: {named.sizes}")
     if not named.least <= len(shape) <= named.most or min(shape) < 1:
-        raise ValueError(
-            f"shape must be a list of positive sizes for {kind}: {named.sizes}; not {list(shape)!r}"
+        raise FieldError(
+            "shape",
+            f"must be a list of positive sizes for {kind}: {named.sizes}; not {list(shape)!r}"
         )
     if kind == "dgx2" and tuple(shape) != (16,):
-        raise ValueError(f"shape must be [16] for dgx2, not {list(shape)!r}")
+        raise FieldError("shape", f"must be [16] for dgx2, not {list(shape)!r}")
     last = len(named.dimensions) - 1
     return [
         {**named.dimensions[min(index, last)], "size": size} for index, size in enumerate(shape)

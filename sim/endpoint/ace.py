@@ -17,7 +17,7 @@ from sim.endpoint.endpoint import (
 )
 from sim.endpoint.kinds import Bus, Npu, loggp
 from sim.endpoint.rates import EndpointRates
-from sim.fields import check_at_least, check_fields, check_positive
+from sim.fields import FieldError, check_at_least, check_fields, check_positive
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -96,7 +96,7 @@ class AceEndpoint:
         check_at_least(self, 0, "fetch_cycles", "receive_cycles", "alu_cycles", "store_cycles")
         check_at_least(self, 0, "read_latency_s")
         if self.partition not in ("heuristic", "even"):
-            raise ValueError(f"partition must be heuristic or even, not {self.partition!r}")
+            raise FieldError("partition", f"must be heuristic or even, not {self.partition!r}")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         if self.ring is not None and all(len(each.phases) == 1 for each in plan.variants):

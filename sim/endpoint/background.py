@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from numbers import Real
 
+from sim.fields import FieldError
+
 __all__ = ["KINDS", "PATTERNS", "Background"]
 
 PATTERNS = ("uniform", "permutation")
@@ -38,10 +40,12 @@ class Background:
     def __post_init__(self) -> None:
         known = isinstance(self.load, Real) and not isinstance(self.load, bool)
         if not known or not 0 <= self.load <= 1:
-            raise ValueError(f"load must be from 0 to 1, not {self.load!r}")
+            raise FieldError("load", f"must be from 0 to 1, not {self.load!r}")
         whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
         if not whole or not 0 <= self.seed < 1 << 63:
-            raise ValueError(f"seed must be a whole number from 0 to 2^63 - 1, not {self.seed!r}")
+            raise FieldError(
+                "seed", f"must be a whole number from 0 to 2^63 - 1, not {self.seed!r}"
+            )
         for name, allowed in (("pattern", PATTERNS), ("kind", KINDS)):
             if (value := getattr(self, name)) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+                raise FieldError(name, f"must be one of {', '.join(allowed)}, not {value!r}")

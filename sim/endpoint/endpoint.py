@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sim.collectives.program import Plan, Receipt, Source
+from sim.fields import FieldError
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -151,7 +152,7 @@ class EndpointModel:
 
     def __post_init__(self) -> None:
         if not self.wire_factor > 0:
-            raise ValueError(f"wire_factor must be above 0, not {self.wire_factor!r}")
+            raise FieldError("wire_factor", f"must be above 0, not {self.wire_factor!r}")
 
 
 class HardwareRing(ABC):

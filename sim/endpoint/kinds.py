@@ -20,7 +20,7 @@ from sim.endpoint.endpoint import (
 )
 from sim.endpoint.rates import EndpointRates
 from sim.engines import registry
-from sim.fields import check, check_at_least, check_fields, check_positive, not_one_of
+from sim.fields import FieldError, check, check_at_least, check_fields, check_positive, not_one_of
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -150,9 +150,9 @@ class BaselineEndpoint:
         check_positive(self, "cores", "memory_bytes_per_s")
         check_at_least(self, 1, "message_bytes")
         if self.cores > self.npu.cores:
-            raise ValueError(f"cores must be at most {self.npu.cores}, not {self.cores!r}")
+            raise FieldError("cores", f"must be at most {self.npu.cores}, not {self.cores!r}")
         if self.lost_compute is not None and not 0 <= self.lost_compute <= 1:
-            raise ValueError(f"lost_compute must be from 0 to 1, not {self.lost_compute!r}")
+            raise FieldError("lost_compute", f"must be from 0 to 1, not {self.lost_compute!r}")
         if self.lost_memory_bytes_per_s is not None:
             check_at_least(self, 0, "lost_memory_bytes_per_s")
 
@@ -279,10 +279,10 @@ def endpoint(kind: str, **changes: Any) -> Endpoint:
         For an unknown kind or parameter.
     """
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"endpoint {not_one_of(kind, KINDS)}")
+        raise FieldError("endpoint", not_one_of(kind, KINDS))
     base = KINDS[kind]
     known = [f.name for f in fields(base)]  # type: ignore[arg-type]
     for name in changes:
         if name not in known:
-            raise ValueError(f"{kind} has no parameter {name!r}; it has {', '.join(known)}")
+            raise FieldError(kind, f"has no parameter {name!r}; it has {', '.join(known)}")
     return replace(base, **changes)  # type: ignore[type-var]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sim.fields import FieldError
+
 __all__ = ["EndpointRates"]
 
 
@@ -42,6 +44,6 @@ class EndpointRates:
         for name, value in vars(self).items():
             if name.endswith("bytes_per_s"):
                 if value is not None and not value > 0:
-                    raise ValueError(f"{name} must be above 0 or None, not {value!r}")
+                    raise FieldError(name, f"must be above 0 or None, not {value!r}")
             elif not value >= 0:
-                raise ValueError(f"{name} must be at least 0, not {value!r}")
+                raise FieldError(name, f"must be at least 0, not {value!r}")

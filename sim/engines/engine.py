@@ -19,6 +19,7 @@ from sim.endpoint.kinds import KINDS
 from sim.endpoint.memory_times import MemoryTimes
 from sim.engines import registry
 from sim.events.scheduler import Scheduler
+from sim.fields import FieldError
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 
@@ -165,7 +166,7 @@ class EngineRecord(ABC):
         ValueError
             There is none.
         """
-        raise ValueError(f"format must be None for {self.name}, not {format!r}")
+        raise FieldError("format", f"must be None for {self.name}, not {format!r}")
 
     # ---- Descriptions.
 
@@ -283,10 +284,10 @@ def register(added: EngineRecord) -> None:
         For the name, a kind of endpoint, or a design of another one.
     """
     if added.name in registry.names():
-        raise ValueError(f"engine must have a name of its own, not {added.name!r}")
+        raise FieldError("engine", f"must have a name of its own, not {added.name!r}")
     for kind in (*added.events, *added.published):
         if kind in KINDS:
-            raise ValueError(f"engine must have kinds of endpoints of its own, not {kind!r}")
+            raise FieldError("engine", f"must have kinds of endpoints of its own, not {kind!r}")
     registry.add(added)
 
 

@@ -13,6 +13,7 @@ from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.engines.engine import Blueprint, EngineRecord, EngineRing, StatedEngine
 from sim.engines.wires import refused, stated_at, wires
 from sim.events.scheduler import Scheduler
+from sim.fields import FieldError
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.network import Network
 from sim.units import seconds_to_cycles
@@ -89,7 +90,7 @@ class InSwitchRecord(EngineRecord):
 
         if nodes > config.switch.ports:
             what = f"at most {config.switch.ports}, one for each port of the switch"
-            raise ValueError(f"vectors must be {what}, not {nodes}")
+            raise FieldError("vectors", f"must be {what}, not {nodes}")
         links: tuple[tuple[()], ...] = ((),) * nodes  # of no described network
         return Assembly(system=config, fabric=Fabric.flat(nodes), links=links)
 

@@ -7,6 +7,8 @@ asked for, so a simulation without engines loads none of them.
 import importlib
 from typing import Any
 
+from sim.fields import FieldError
+
 __all__ = ["add", "names", "of_kind", "record", "records"]
 
 _MODULES = {name: f"sim.engines.{name}" for name in ("ace", "smartnic", "in_switch")}
@@ -28,7 +30,7 @@ def record(name: str) -> Any:
         There is no such engine.
     """
     if not isinstance(name, str) or name not in names():
-        raise ValueError(f"engine must be one of {', '.join(names())}, not {name!r}")
+        raise FieldError("engine", f"must be one of {', '.join(names())}, not {name!r}")
     if name in _added:
         return _added[name]
     return importlib.import_module(_MODULES[name]).ENGINE

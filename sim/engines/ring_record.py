@@ -14,7 +14,7 @@ from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.memory_times import MemoryTimes
 from sim.engines.engine import EngineRecord, EngineRing, StatedEngine
 from sim.engines.wires import refused, stated_at, wires
-from sim.fields import not_one_of
+from sim.fields import FieldError, not_one_of
 from sim.network.dimension import Dimension, DimensionKind
 from sim.units import beats_per_cycle, seconds_to_cycles
 
@@ -224,8 +224,7 @@ class RingRecord(EngineRecord):
             return beats_per_cycle(
                 ring.bandwidth_bytes_per_s, clock_hz=section.clock_hz, bus_bytes=bus
             )
-        except ValueError as error:
-            what = str(error).removeprefix("bandwidth_bytes_per_s ")
+        except FieldError as error:
             key = "bandwidth_bytes_per_s"
-            section_name, index = stated_at(description, key)
-            raise description.reader.error(section_name, key, what, index) from error
+            name, index = stated_at(description, key)
+            raise description.reader.error(name, key, error.what, index) from error

@@ -75,7 +75,7 @@ class SwitchSection:
 
     def __post_init__(self) -> None:
         if not 0 < self.clock_hz < 1e12:
-            raise ValueError(f"clock_hz must be above 0 and below 1e12, not {self.clock_hz!r}")
+            raise FieldError("clock_hz", f"must be above 0 and below 1e12, not {self.clock_hz!r}")
         if self.format not in FORMATS:
             raise FieldError("format", not_one_of(self.format, FORMATS))
 

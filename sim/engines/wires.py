@@ -5,6 +5,7 @@ from typing import Any
 from sim.describe.levels import refused_at
 from sim.describe.reader import ConfigError
 from sim.describe.sections import WIRE_KEYS, Description
+from sim.fields import FieldError
 
 __all__ = ["refused", "stated_at", "wires"]
 
@@ -67,9 +68,8 @@ def wires(description: Description, latency: int, frame: int) -> dict[str, Any]:
         retry = RetryConfig(
             slots=network.retry_slots, timeout_cycles=period, tries=network.retry_tries
         )
-    except ValueError as error:
-        key, _, what = str(error).partition(" ")
-        raise reader.error("network", f"retry_{key}", what) from error
+    except FieldError as error:
+        raise reader.error("network", f"retry_{error.field}", error.what) from error
     return {
         "link_loss": network.loss_probability,
         "link_repetition": network.repetition_probability,

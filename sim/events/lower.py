@@ -19,6 +19,7 @@ from sim.events.scheduler import Scheduler
 from sim.events.sends import Row
 from sim.events.state import make_state
 from sim.events.transfers import Transfer, match_transfers
+from sim.fields import FieldError
 from sim.network.network import Network
 from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
@@ -189,7 +190,7 @@ def _table(rows: Sequence[Sequence[float]], columns: int) -> np.ndarray:
 
 def _check_fold(fold: str) -> None:
     if fold not in ("auto", "on", "off"):
-        raise ValueError(f"fold must be auto, on or off, not {fold!r}")
+        raise FieldError("fold", f"must be auto, on or off, not {fold!r}")
 
 
 def job_network(network: Network, job: Job) -> Network:
@@ -272,7 +273,7 @@ def _packets(low: Lowering) -> PacketState | None:
     if low.packets is None:
         return None
     if low.wire_factor != 1:
-        raise ValueError("packets cannot be simulated with an endpoint that compresses data")
+        raise FieldError("packets", "cannot be simulated with an endpoint that compresses data")
     classes = low.network.link_classes()[1] if low.folded else None
     return packet_state(low.network, low.packets, low.routes, low.route_of_entry, classes)
 
@@ -423,7 +424,7 @@ def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:
     }
     for name, value_s in times.items():
         if not value_s <= MOST_TIME_S:
-            raise ValueError(f"{name} must be at most {MOST_TIME_S:g} s, not {value_s:g} s")
+            raise FieldError(name, f"must be at most {MOST_TIME_S:g} s, not {value_s:g} s")
     return times
 
 
@@ -432,8 +433,8 @@ def _levels(priorities: Sequence[int]) -> dict[int, int]:
     ordered = sorted({0, *priorities})
     levels = {priority: level - ordered.index(0) for level, priority in enumerate(ordered)}
     if len(levels) > MOST_LEVELS:
-        raise ValueError(
-            f"priorities of collectives must be at most {MOST_LEVELS} different ones, "
+        raise FieldError(
+            "priorities", f"of collectives must be at most {MOST_LEVELS} different ones, "
             f"not {len(levels)}"
         )
     return levels

@@ -22,6 +22,7 @@ from sim.events.packets import PacketOptions, dated_dimensions
 from sim.events.scheduler import AUTO, Scheduler
 from sim.events.sends import Row, SendTables
 from sim.events.transfers import Transfer, channels_of
+from sim.fields import FieldError
 from sim.network.embedding import embedding
 from sim.network.network import Channel, Network
 from sim.network.symmetry import why_not_symmetric
@@ -85,8 +86,9 @@ class Lowering(SendTables):
         """Wire factor of the endpoint's models, the same for all."""
         factors = {model.wire_factor for model in self.models.values()} or {1.0}
         if len(factors) > 1:
-            raise ValueError(
-                f"wire_factor must be the same for all collectives of a run, not {sorted(factors)}"
+            raise FieldError(
+                "wire_factor",
+                f"must be the same for all collectives of a run, not {sorted(factors)}"
             )
         return factors.pop()
 

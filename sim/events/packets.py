@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.events.kernel import packets as kernel
+from sim.fields import FieldError
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.units import seconds_to_fs
@@ -61,8 +62,8 @@ class PacketOptions:
         given: int | Sequence[int] = getattr(self, name)
         values = [given] * dimensions if isinstance(given, int) else list(given)
         if len(values) != dimensions:
-            raise ValueError(
-                f"{name} must be one value or one for each of {dimensions} dimensions, "
+            raise FieldError(
+                name, f"must be one value or one for each of {dimensions} dimensions, "
                 f"not {len(values)}"
             )
         return values
@@ -73,7 +74,7 @@ def _check(name: str, given: int | Sequence[int]) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} must be an integer, not {value!r}")
         if not 1 <= value < 1 << 31:
-            raise ValueError(f"{name} must be at least 1 and below 2**31, not {value!r}")
+            raise FieldError(name, f"must be at least 1 and below 2**31, not {value!r}")
 
 
 def _along(network: Network, links: Indices) -> tuple[Indices, Indices]:
@@ -138,8 +139,9 @@ def packet_state(
     """
     dated = dated_dimensions(network, routes)
     if dated and options.vcs_per_vnet < 2:
-        raise ValueError(
-            f"vcs_per_vnet must be at least 2, not {options.vcs_per_vnet}: packets cross the ring "
+        raise FieldError(
+            "vcs_per_vnet",
+            f"must be at least 2, not {options.vcs_per_vnet}: packets cross the ring "
             f"of dimension {min(dated)} in several hops, and without a second virtual channel "
             "beyond its dateline they can block each other for ever"
         )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sim.fields import check_fields
+from sim.fields import FieldError, check_fields
 
 __all__ = ["AUTO", "Scheduler"]
 
@@ -66,18 +66,18 @@ class Scheduler:
             ("collectives", self.collectives, ("all", "one", "one_per_group")),
         ):
             if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+                raise FieldError(name, f"must be one of {', '.join(allowed)}, not {value!r}")
         if isinstance(self.concurrency, str) and self.concurrency != AUTO:
             what = f"must be an integer, None or {AUTO!r}, not {self.concurrency!r}"
             raise ValueError(f"concurrency {what}")
         for name in ("splits", "threshold", "issue", "concurrency"):
             number = getattr(self, name)
             if number is not None and number != AUTO and number < 1:
-                raise ValueError(f"{name} must be at least 1 or None, not {number!r}")
+                raise FieldError(name, f"must be at least 1 or None, not {number!r}")
         for name, least in (("chunk_bytes", 1), ("least_chunk_bytes", 0)):
             value = getattr(self, name)
             if value is not None and not value >= least:
-                raise ValueError(f"{name} must be at least {least}, not {value!r}")
+                raise FieldError(name, f"must be at least {least}, not {value!r}")
 
     @property
     def cuts(self) -> bool:

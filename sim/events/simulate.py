@@ -20,7 +20,7 @@ from sim.events.progress import Report, reported
 from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import longest_time, why_stuck
-from sim.fields import check, check_type
+from sim.fields import FieldError, check, check_type
 from sim.native.binding import bind
 from sim.network.link import Link
 from sim.network.network import Network
@@ -192,8 +192,8 @@ def _check_durations(job: Job) -> None:
     for graph in job.graphs:
         for number, task in enumerate(graph.tasks):
             if task.duration_s > MOST_TIME_S:
-                raise ValueError(
-                    f"duration_s of task {number} ({task.name!r}) must be at most "
+                raise FieldError(
+                    "duration_s", f"of task {number} ({task.name!r}) must be at most "
                     f"{MOST_TIME_S:g} s, not {task.duration_s:g}"
                 )
 
@@ -225,15 +225,15 @@ def _check_modes(
 ) -> None:
     check_type("shared_links", shared_links, "True or False", isinstance(shared_links, bool))
     if granularity not in ("message", "packet"):
-        raise ValueError(f"granularity must be message or packet, not {granularity!r}")
+        raise FieldError("granularity", f"must be message or packet, not {granularity!r}")
     if packet_routing not in ("hardware", "software"):
-        raise ValueError(f"packet_routing must be hardware or software, not {packet_routing!r}")
+        raise FieldError("packet_routing", f"must be hardware or software, not {packet_routing!r}")
     if reserve not in ("auto", "on", "off"):
-        raise ValueError(f"reserve must be auto, on or off, not {reserve!r}")
+        raise FieldError("reserve", f"must be auto, on or off, not {reserve!r}")
     if not shared_links and granularity == "packet":
-        raise ValueError("shared_links must be True with granularity='packet'")
+        raise FieldError("shared_links", "must be True with granularity='packet'")
     if packets is not None and granularity != "packet":
-        raise ValueError("packets must be None unless granularity is 'packet'")
+        raise FieldError("packets", "must be None unless granularity is 'packet'")
 
 
 def _check_options(

@@ -10,6 +10,7 @@ from sim.events.kernel import constants, tables
 from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
+from sim.fields import FieldError
 from sim.memory import available_bytes
 from sim.units import seconds_to_fs
 from sim.workload.graph import Job, TaskGraph, TaskKind
@@ -343,7 +344,7 @@ def _node_scale(nodes: int, rows: int, stragglers: dict[int, float]) -> np.ndarr
     scale = np.ones(rows)
     for node, factor in stragglers.items():
         if not 0 <= node < nodes:
-            raise ValueError(f"straggler must be a node from 0 to {nodes - 1}, not {node}")
+            raise FieldError("straggler", f"must be a node from 0 to {nodes - 1}, not {node}")
         scale[node] = factor
     return scale
 

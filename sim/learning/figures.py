@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sim.fields import FieldError
 from sim.learning.accuracy import FormatResult
 from sim.results.style import drawing, value_grid
 
@@ -25,7 +26,7 @@ def study_figure(path: Path, results: Sequence[FormatResult], *, title: str) -> 
         Those of one data set, with equal numbers of steps.
     """
     if not results:
-        raise ValueError("results must hold at least one format")
+        raise FieldError("results", "must hold at least one format")
     names = ["binary32" if each.codec == "none" else each.codec for each in results]
     with drawing(path, title, height=7) as figure:
         losses, accuracies = figure.subplots(2, 1)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.arguments import typed
-from sim.fields import check_type
+from sim.fields import FieldError, check_type
 from sim.learning.datasets import Dataset, Floats
 
 __all__ = ["AllReduce", "TrainingRun", "gradient_size", "train", "weight_shapes"]
@@ -82,9 +82,9 @@ def train(
     check_type("all_reduce", all_reduce, "callable with a list of vectors", callable(all_reduce))
     check_type("data", data, "a Dataset", isinstance(data, Dataset))
     if workers < 2:
-        raise ValueError(f"workers must be at least 2, not {workers!r}")
+        raise FieldError("workers", f"must be at least 2, not {workers!r}")
     if steps < 1:
-        raise ValueError(f"steps must be at least 1, not {steps!r}")
+        raise FieldError("steps", f"must be at least 1, not {steps!r}")
 
     random = np.random.default_rng(seed)
     shapes = weight_shapes(data)
@@ -92,7 +92,7 @@ def train(
     shards = [slice(rank, None, workers) for rank in range(workers)]
     smallest = min(len(data.train_x[shard]) for shard in shards)
     if not 1 <= batch <= smallest:
-        raise ValueError(f"batch must be 1 .. {smallest} (a worker's shard), not {batch!r}")
+        raise FieldError("batch", f"must be 1 .. {smallest} (a worker's shard), not {batch!r}")
 
     weights = [start.copy() for _ in range(workers)]
     velocity = [np.zeros_like(start) for _ in range(workers)]
@@ -177,11 +177,11 @@ def _loss_and_gradient(
 
 def _check_sums(sums: Sequence[Floats], workers: int, size: int) -> None:
     if len(sums) != workers:
-        raise ValueError(f"all_reduce must return {workers} vectors, not {len(sums)}")
+        raise FieldError("all_reduce", f"must return {workers} vectors, not {len(sums)}")
     for each in sums:
         if each.shape != (size,) or each.dtype != np.float32:
-            raise ValueError(
-                f"all_reduce must return float32 vectors of {size} elements, "
+            raise FieldError(
+                "all_reduce", f"must return float32 vectors of {size} elements, "
                 f"not {each.dtype} of shape {each.shape}"
             )
 

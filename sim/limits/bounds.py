@@ -67,6 +67,7 @@ from itertools import chain
 from math import prod
 
 from sim.endpoint.rates import EndpointRates
+from sim.fields import FieldError
 from sim.limits.cuts import Cut, cuts_of, unions
 from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
@@ -163,7 +164,7 @@ def lower_bound(
         of trunks; None for all of it.
     """
     if size_bytes < 0:
-        raise ValueError(f"size_bytes must be at least 0, not {size_bytes!r}")
+        raise FieldError("size_bytes", f"must be at least 0, not {size_bytes!r}")
     endpoint = endpoint or EndpointRates()
     left = [(1.0, 1.0)] * len(dimensions) if shares is None else shares
     cuts = [cuts_of(i, d, shares=s) for i, (d, s) in enumerate(zip(dimensions, left))]

@@ -11,6 +11,7 @@ import numpy as np
 
 from sim.describe.machines import machine
 from sim.endpoint.calibrated import Calibration
+from sim.fields import FieldError
 from sim.machines.measure import measure
 
 __all__ = ["Fit", "Measured", "Model", "fit", "model_of", "read_table"]
@@ -217,7 +218,7 @@ def fit(
         As :func:`measure`; and if *algorithm* is ``auto``, whose times jump where it changes.
     """
     if algorithm == "auto":
-        raise ValueError("algorithm must be named for a fit, as it was set when it was measured")
+        raise FieldError("algorithm", "must be named for a fit, as it was set when it was measured")
     goal = np.array([row.time_s for row in rows])
     sizes = np.array([float(row.size_bytes) for row in rows])
     times = model_of(name, collective, algorithm, rows, nodes)

@@ -6,7 +6,7 @@ from enum import Enum
 from numbers import Real
 from typing import Any, Self
 
-from sim.fields import check, check_size
+from sim.fields import FieldError, check, check_size
 from sim.units import MOST_TIME_S
 
 __all__ = ["Dimension", "DimensionKind"]
@@ -84,7 +84,7 @@ class Dimension:
         named = known.get(self.kind) if isinstance(self.kind, str) else None
         kind = self.kind if isinstance(self.kind, DimensionKind) else named
         if not isinstance(kind, DimensionKind):
-            raise ValueError(f"kind must be one of {', '.join(known)}, not {self.kind!r}")
+            raise FieldError("kind", f"must be one of {', '.join(known)}, not {self.kind!r}")
         object.__setattr__(self, "kind", kind)
         for name, least, most in (
             ("size", 1, MOST_MEMBERS), ("lanes", 1, MOST_LANES), ("group", 0, MOST_MEMBERS),
@@ -93,7 +93,7 @@ class Dimension:
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{name} must be an integer, not {value!r}")
             if value < least:
-                raise ValueError(f"{name} must be at least {least}, not {value!r}")
+                raise FieldError(name, f"must be at least {least}, not {value!r}")
             check(name, value, f"at most {most}", value <= most)
         for name in ("bidirectional", "single_link", "spine"):
             value = getattr(self, name)
@@ -101,18 +101,20 @@ class Dimension:
         for name in ("bandwidth_bytes_per_s", "latency_s", "router_latency_s", "efficiency"):
             _check_number(name, getattr(self, name))
         if not self.bandwidth_bytes_per_s > 0:
-            raise ValueError(
-                f"bandwidth_bytes_per_s must be above 0, not {self.bandwidth_bytes_per_s!r}"
+            raise FieldError(
+                "bandwidth_bytes_per_s", f"must be above 0, not {self.bandwidth_bytes_per_s!r}"
             )
         for name in ("latency_s", "router_latency_s"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+                raise FieldError(name, f"must be at least 0, not {getattr(self, name)!r}")
             most = getattr(self, name) <= MOST_TIME_S
             check(name, getattr(self, name), f"at most {MOST_TIME_S:g} s", most)
         if not 0 < self.efficiency <= 1:
-            raise ValueError(f"efficiency must be above 0 and at most 1, not {self.efficiency!r}")
+            raise FieldError(
+                "efficiency", f"must be above 0 and at most 1, not {self.efficiency!r}"
+            )
         if self.single_link and (kind is not DimensionKind.RING or self.size != 2):
-            raise ValueError("single_link is for a ring of size 2 only")
+            raise FieldError("single_link", "is for a ring of size 2 only")
         self._check_fat_tree(kind)
         if kind is not DimensionKind.RING and not self.bidirectional:
             raise ValueError(f"bidirectional=False is for rings only, not {kind.value}")
@@ -122,19 +124,19 @@ class Dimension:
         if trunk is not None:
             _check_number("trunk_bandwidth_bytes_per_s", trunk)
             if not trunk > 0:
-                raise ValueError(f"trunk_bandwidth_bytes_per_s must be above 0, not {trunk!r}")
+                raise FieldError("trunk_bandwidth_bytes_per_s", f"must be above 0, not {trunk!r}")
         if kind is DimensionKind.FAT_TREE:
             if self.group < 1 or self.size % self.group:
-                raise ValueError(
-                    f"group must divide the size {self.size} of the fat tree, not {self.group!r}"
+                raise FieldError(
+                    "group", f"must divide the size {self.size} of the fat tree, not {self.group!r}"
                 )
             if not self.spine and self.size // self.group != 2:
                 raise ValueError("spine=False needs exactly two leaves")
         elif self.group:
-            raise ValueError(f"group is for a fat tree only, not {kind.value}")
+            raise FieldError("group", f"is for a fat tree only, not {kind.value}")
         elif trunk is not None:
-            raise ValueError(
-                f"trunk_bandwidth_bytes_per_s is for a fat tree only, not {kind.value}"
+            raise FieldError(
+                "trunk_bandwidth_bytes_per_s", f"is for a fat tree only, not {kind.value}"
             )
         elif not self.spine:
             raise ValueError(f"spine=False is for a fat tree only, not {kind.value}")

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from sim.fields import FieldError
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports
@@ -43,7 +44,7 @@ def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
     if len(order) < 2:
         raise ValueError(f"a ring must have at least 2 nodes, not {len(order)}")
     if len(set(order)) != len(order):
-        raise ValueError(f"order must not hold a node twice: {order!r}")
+        raise FieldError("order", f"must not hold a node twice: {order!r}")
     next_port: dict[int, int] = {}
     previous_port: dict[int, int] = {}
     used: set[NetworkPort] = set()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sim.fields import check, check_fields
+from sim.fields import FieldError, check, check_fields
 
 __all__ = ["Link", "LinkFault"]
 
@@ -43,8 +43,8 @@ class LinkFault:
             value = getattr(self, name)
             check(name, value, "at least 0", value is None or value >= 0)
         if not 0 <= self.bandwidth_factor <= 1:
-            raise ValueError(
-                f"bandwidth_factor must be from 0 (down) to 1, not {self.bandwidth_factor!r}"
+            raise FieldError(
+                "bandwidth_factor", f"must be from 0 (down) to 1, not {self.bandwidth_factor!r}"
             )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Self, cast, overload
 
 import numpy as np
 
-from sim.fields import check, check_type
+from sim.fields import FieldError, check, check_type
 from sim.memory import available_bytes
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.grid import Grid, Indices
@@ -109,15 +109,15 @@ class Network:
         self.shape = tuple(logical_shape) if logical_shape is not None else self.physical_shape
         self._ranks = Grid(self.shape)
         if self._ranks.points != self.nodes or any(k < 1 for k in self.shape):
-            raise ValueError(
-                f"logical_shape must multiply to the {self.nodes} nodes of the network, "
+            raise FieldError(
+                "logical_shape", f"must multiply to the {self.nodes} nodes of the network, "
                 f"not {self.shape!r}"
             )
         self.placement = None if placement is None else np.asarray(placement, np.int64)
         if self.placement is not None and not np.array_equal(
             np.sort(self.placement), np.arange(self.nodes)
         ):
-            raise ValueError(f"placement must be a permutation of 0 to {self.nodes - 1}")
+            raise FieldError("placement", f"must be a permutation of 0 to {self.nodes - 1}")
         self.whole_shape = self.shape
         self.origins = tuple(range(len(self.shape)))
         self.faults = tuple(faults)
@@ -201,8 +201,8 @@ class Network:
             chosen = range(len(self.shape)) if key is None else key
             for each in chosen:
                 if not 0 <= each < len(self.shape):
-                    raise ValueError(
-                        f"dimension must be from 0 to {len(self.shape) - 1}, not {each!r}"
+                    raise FieldError(
+                        "dimension", f"must be from 0 to {len(self.shape) - 1}, not {each!r}"
                     )
             parts = split_into(self.whole_shape, self.shape)
             shape, origins, inside = coarsest(self.shape, parts, chosen)
@@ -378,8 +378,8 @@ class Network:
         coordinates = list(self.coordinates)
         coordinates[dimension] = coordinates[dimension] ^ mask
         if (coordinates[dimension] >= self.shape[dimension]).any():
-            raise ValueError(
-                f"size of dimension {dimension} must be a power of two for an exchange, not "
+            raise FieldError(
+                "size", f"of dimension {dimension} must be a power of two for an exchange, not "
                 f"{self.shape[dimension]}"
             )
         key = ("exchange", dimension, mask, lane)
@@ -425,7 +425,7 @@ def _dimensions(given: Dimension | Sequence[Dimension]) -> tuple[Dimension, ...]
     if not isinstance(given, Sequence) or not all(isinstance(each, Dimension) for each in given):
         raise TypeError(f"dimensions must be one Dimension or a sequence of them, not {given!r}")
     if not given:
-        raise ValueError("dimensions must hold at least one dimension")
+        raise FieldError("dimensions", "must hold at least one dimension")
     return tuple(given)
 
 
@@ -440,8 +440,8 @@ def _for_each(name: str, given: float | Sequence[float], dimensions: int) -> Seq
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         return [cast(float, given)] * dimensions
     if len(given) != dimensions:
-        raise ValueError(
-            f"{name} must be one value or one for each of {dimensions} dimensions, "
+        raise FieldError(
+            name, f"must be one value or one for each of {dimensions} dimensions, "
             f"not {len(given)}"
         )
     return given

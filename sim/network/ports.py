@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim.fields import FieldError
 from sim.network.dimension import DimensionKind
 from sim.network.grid import Indices
 from sim.network.link import Link
@@ -84,9 +85,9 @@ class Ports:
 
     def _number(self, node: int, port: int) -> int:
         if not 0 <= node < self.nodes:
-            raise ValueError(f"node must be in 0 to {self.nodes - 1}, not {node!r}")
+            raise FieldError("node", f"must be in 0 to {self.nodes - 1}, not {node!r}")
         if not 0 <= port < self.per_node:
-            raise ValueError(f"port must be in 0 to {self.per_node - 1}, not {port!r}")
+            raise FieldError("port", f"must be in 0 to {self.per_node - 1}, not {port!r}")
         return int(self._link[node, port])
 
     def _opposite(self, index: int) -> Indices:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.fields import FieldError
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.grid import Grid, Indices
 from sim.network.link import LinkFault
@@ -162,7 +163,7 @@ def links_of(wiring: Wiring, fault: LinkFault) -> NDArray[np.bool_]:
             hit &= wiring.lane == fault.lane
         if not hit.any():
             on = "" if fault.lane is None else f" on lane {fault.lane}"
-            raise ValueError(f"there is no link from {source} to {target}{on}")
+            raise FieldError("there", f"is no link from {source} to {target}{on}")
         found |= hit
     return found
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sim.fields import FieldError
 from sim.results.links import LinkSeries
 from sim.results.style import drawing, grouped, percent_axis
 
@@ -33,7 +34,7 @@ def utilisation_figure(
         Clock cycles per interval.
     """
     if not links:
-        raise ValueError("links must name at least one link")
+        raise FieldError("links", "must name at least one link")
     intervals = len(links[0].total)
     edges = np.arange(intervals + 1) * interval_cycles
     payload = np.mean([link.payload for link in links], axis=0)

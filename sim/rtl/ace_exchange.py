@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.cycles.ace.model import EngineModel, Note
 from sim.cycles.ring import Command, RingSettings
+from sim.fields import FieldError
 from sim.rtl.ace_payload import Boundary
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.exchange import ExchangePort, MixedExchange, Vectors, beat_tokens
@@ -110,8 +111,8 @@ class AceExchange(MixedExchange):
         self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
     ) -> list[ExchangePort]:
         if len(commands) > _NAMES:
-            raise ValueError(
-                f"commands must be at most {_NAMES} among RTL and models, not {len(commands)}"
+            raise FieldError(
+                "commands", f"must be at most {_NAMES} among RTL and models, not {len(commands)}"
             )
         boundaries = {
             rank: Boundary(config, ring, commands, inputs, rank) for rank in self.nodes

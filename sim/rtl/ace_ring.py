@@ -20,7 +20,7 @@ from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
 from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
-from sim.fields import check_type
+from sim.fields import FieldError, check_type
 from sim.rtl.ace_writes import Write, set_up_writes, start_writes
 from sim.rtl.errors import (
     CommandRefusedError,
@@ -116,9 +116,9 @@ class AceRing(RingDriver):
         nodes = settings.nodes
         self._epoch = 0
         if ports is not None and [len(each) for each in ports] != [2] * nodes:
-            raise ValueError(f"ports must be (next, previous) for each of {nodes} ranks")
+            raise FieldError("ports", f"must be (next, previous) for each of {nodes} ranks")
         if links is not None and not links:
-            raise ValueError("links must be at least one, or None for those of the ring")
+            raise FieldError("links", "must be at least one, or None for those of the ring")
         self._ports = list(ports) if ports is not None else [(0, 1)] * nodes
         if links is None:
             flits = longest_packet(
@@ -152,7 +152,7 @@ class AceRing(RingDriver):
     @classmethod
     def check_command(cls, config: AceConfig, settings: RingSettings, command: Command) -> None:
         if command.compress:
-            raise ValueError("compress must be False for ACE, which has no codec")
+            raise FieldError("compress", "must be False for ACE, which has no codec")
         partition_of(config, settings, command.elements, block=command.block)
 
     @classmethod

@@ -12,7 +12,7 @@ from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from sim.cycles.ring import Command, RingSettings
 from sim.engines import registry
-from sim.fields import check, check_type
+from sim.fields import FieldError, check, check_type
 from sim.rtl.ring import RingDriver, reduction
 
 __all__ = ["AllReducer", "Reduced", "all_reduce"]
@@ -78,19 +78,19 @@ class AllReducer:
     ) -> None:
         self._record = registry.record(engine)
         if level not in LEVELS:
-            raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
+            raise FieldError("level", f"must be one of {', '.join(LEVELS)}, not {level!r}")
         driver = self._record.kind.driver
         if driver is None:
             known = [each.name for each in registry.records() if each.kind.driver is not None]
-            raise ValueError(f"engine must be one of {', '.join(known)}, not {engine!r}")
+            raise FieldError("engine", f"must be one of {', '.join(known)}, not {engine!r}")
         self._driver: Any = driver
         if level == "golden" and not driver.order_is_fixed:
             what = f"its additions have the order in which operands arrive, not {level!r}"
-            raise ValueError(f"level must be rtl for {engine}: {what}")
+            raise FieldError("level", f"must be rtl for {engine}: {what}")
         presets = self._record.presets
         name = next(iter(presets)) if preset is None else preset
         if name not in presets:
-            raise ValueError(f"preset must be one of {', '.join(presets)}, not {name!r}")
+            raise FieldError("preset", f"must be one of {', '.join(presets)}, not {name!r}")
         config: Any = presets[name]
         if format is not None:
             config = self._record.in_format(config, format)
@@ -130,12 +130,16 @@ class AllReducer:
         arrays = [np.asarray(each) for each in vectors]
         if len(arrays) < 2 or any(each.shape != arrays[0].shape for each in arrays):
             shapes = sorted({each.shape for each in arrays})
-            raise ValueError(f"vectors must be two or more of one length, not of shapes {shapes}")
+            raise FieldError(
+                "vectors", f"must be two or more of one length, not of shapes {shapes}"
+            )
         if arrays[0].ndim != 1 or not len(arrays[0]):
-            raise ValueError(f"vectors must have one dimension and elements, not {arrays[0].shape}")
+            raise FieldError(
+                "vectors", f"must have one dimension and elements, not {arrays[0].shape}"
+            )
         if any(each.dtype != arrays[0].dtype for each in arrays):
             types = ", ".join(sorted({str(each.dtype) for each in arrays}))
-            raise ValueError(f"vectors must be of one type, not {types}")
+            raise FieldError("vectors", f"must be of one type, not {types}")
         check_type("op", op, "a ReduceOp, its name, or None", isinstance(op, ReduceOp | str | None))
         chosen = reduction(op, arrays[0].dtype)
         ring = self._ring_for(len(arrays), len(arrays[0]))

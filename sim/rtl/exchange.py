@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sim.cycles.ring import Command, CycleModel, RingSettings
 from sim.cycles.script import Step
+from sim.fields import FieldError
 from sim.rtl.library import TOKEN
 from sim.rtl.ring import RingDriver
 from sim.rtl.system import MAX_WINDOW_CYCLES, Node
@@ -102,16 +103,16 @@ class MixedExchange(ABC):
         latency = ring.latency_cycles
         window = min(latency, MAX_WINDOW_CYCLES) if window_cycles is None else window_cycles
         if not 1 <= window <= latency:
-            raise ValueError(
-                f"window_cycles must be from 1 to the {latency} cycles of a link, not {window!r}"
+            raise FieldError(
+                "window_cycles", f"must be from 1 to the {latency} cycles of a link, not {window!r}"
             )
         ranks, count = sorted(set(rtl)), self.driver.count(config, ring)
         if not ranks or not 0 <= ranks[0] <= ranks[-1] < count:
-            raise ValueError(
-                f"rtl must name ranks from 0 to {count - 1}, at least one, not {rtl!r}"
+            raise FieldError(
+                "rtl", f"must name ranks from 0 to {count - 1}, at least one, not {rtl!r}"
             )
         if len(ranks) == count:
-            raise ValueError("rtl must leave at least one rank to the model")
+            raise FieldError("rtl", "must leave at least one rank to the model")
         self._window, self._latency = window, latency
         self.cluster = self.driver(config, ring, ranks=ranks, window_cycles=window, **options)
         self.nodes: dict[int, Node] = dict(zip(ranks, self.cluster.system.nodes, strict=True))

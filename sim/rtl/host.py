@@ -4,6 +4,7 @@ import ctypes
 
 import numpy as np
 
+from sim.fields import FieldError
 from sim.rtl.library import OPERATION, OUTCOME, Harness, NodeShape, array_at
 
 __all__ = ["Node", "Ticket"]
@@ -104,8 +105,8 @@ class Node:
         """From now on, answer accesses to these bytes with SLVERR: reads give zeros, writes have
         no effect."""
         if address < 0 or size_bytes < 1:
-            raise ValueError(
-                f"address must be at least 0 and size_bytes at least 1, "
+            raise FieldError(
+                "address", f"must be at least 0 and size_bytes at least 1, "
                 f"not {address!r} and {size_bytes!r}"
             )
         self._harness.check(
@@ -148,9 +149,9 @@ class Node:
     ) -> Ticket:
         for name, number in (("address", address), ("value", value), ("mask", mask)):
             if not 0 <= number < 2**32:
-                raise ValueError(f"{name} must be in 0 to 0xffffffff, not {number:#x}")
+                raise FieldError(name, f"must be in 0 to 0xffffffff, not {number:#x}")
         if cycles < 0:
-            raise ValueError(f"cycles must be at least 0, not {cycles!r}")
+            raise FieldError("cycles", f"must be at least 0, not {cycles!r}")
         if kind not in (_WAIT_IRQ, _DELAY) and not self._has_host:
             raise ValueError(f"node {self.number} has no csr port")
         ticket = Ticket(self)

@@ -20,6 +20,7 @@ from hw.fp.ops import ReduceOp
 from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Issue, Reached, Step
+from sim.fields import FieldError
 from sim.rtl.engines import engine_kind
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job, TaskGraph, TaskKind
 
@@ -122,18 +123,21 @@ def plan_job(
     rules = engine_kind(engine).rules
     rules.check(config, ring)
     if not clock_hz > 0:
-        raise ValueError(f"clock_hz must be above 0, not {clock_hz!r}")
+        raise FieldError("clock_hz", f"must be above 0, not {clock_hz!r}")
     most = rules.outstanding(config)
     if wait not in ("all", "each"):
-        raise ValueError(f"wait must be 'all' or 'each', not {wait!r}")
+        raise FieldError("wait", f"must be 'all' or 'each', not {wait!r}")
     if wait == "each" and not rules.in_order and most > 1:
-        raise ValueError(
-            f"wait must be 'all' for engine {engine!r}: its collectives may complete out of order, "
+        raise FieldError(
+            "wait",
+            f"must be 'all' for engine {engine!r}: its collectives may complete out of order, "
             "and it counts them only"
         )
     graph_of = job.graph_of if job.graph_of is not None else (0,) * ring.nodes
     if len(graph_of) != ring.nodes:
-        raise ValueError(f"graph_of must name a graph for {ring.nodes} NPUs, not {len(graph_of)}")
+        raise FieldError(
+            "graph_of", f"must name a graph for {ring.nodes} NPUs, not {len(graph_of)}"
+        )
     calls = [_calls(graph) for graph in job.graphs]
     for number in set(graph_of):
         if calls[number] != calls[graph_of[0]]:
@@ -178,8 +182,8 @@ def _command(call: CollectiveCall, nodes: int, address: int) -> Command:
             f"not {call.kind.value}{over}"
         )
     if call.size_bytes == 0 or call.size_bytes % ELEMENT_BYTES:
-        raise ValueError(
-            f"size_bytes must be a multiple of {ELEMENT_BYTES} above 0, not {call.size_bytes!r}"
+        raise FieldError(
+            "size_bytes", f"must be a multiple of {ELEMENT_BYTES} above 0, not {call.size_bytes!r}"
         )
     collective = call.kind
     elements = call.size_bytes // ELEMENT_BYTES

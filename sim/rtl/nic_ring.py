@@ -15,7 +15,7 @@ from hw.smartnic.registers import INTERRUPTS, CommandError, register_map
 from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.smartnic.model import check_command, check_ring
-from sim.fields import check_type
+from sim.fields import FieldError, check_type
 from sim.rtl.ace_writes import Write
 from sim.rtl.errors import (
     CommandRefusedError,
@@ -72,7 +72,9 @@ class NicRing(RingDriver):
         **options: Any,
     ) -> None:
         if not 0 <= watchdog_cycles < 1 << 31:
-            raise ValueError(f"watchdog_cycles must be in 0 to 2**31 - 1, not {watchdog_cycles!r}")
+            raise FieldError(
+                "watchdog_cycles", f"must be in 0 to 2**31 - 1, not {watchdog_cycles!r}"
+            )
         self._watchdog_cycles = watchdog_cycles
         config = preset(config) if isinstance(config, str) else config
         self.check(config, settings)

@@ -21,6 +21,7 @@ from hw.link.retry_link import RETRY_COUNTS
 from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
+from sim.fields import FieldError
 from sim.rtl.ace_writes import Write
 from sim.rtl.errors import (
     CommandRefusedError,
@@ -72,12 +73,12 @@ def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
         unknown name.
     """
     if dtype not in _DTYPES:
-        raise ValueError(f"vectors must hold {' or '.join(map(str, _DTYPES))}, not {dtype}")
+        raise FieldError("vectors", f"must hold {' or '.join(map(str, _DTYPES))}, not {dtype}")
     names = {each.name.lower(): each for each in ReduceOp}
     fitting = [name for name in names if name.endswith("i32") == (dtype.kind in "iu")]
     name = fitting[0] if op is None else op.name.lower() if isinstance(op, ReduceOp) else op
     if name not in fitting:
-        raise ValueError(f"op must be {' or '.join(fitting)} for {dtype} vectors, not {op!r}")
+        raise FieldError("op", f"must be {' or '.join(fitting)} for {dtype} vectors, not {op!r}")
     return names[name]
 
 
@@ -283,8 +284,8 @@ class RingDriver(EngineRules):
     @classmethod
     def shard(cls, config: Any, settings: RingSettings, command: Command, rank: int) -> slice:
         """Elements of a rank in reduce-scatters and all-gathers, of engines that have them."""
-        raise ValueError(
-            f"collective must be all_reduce for {cls.name} engines, not "
+        raise FieldError(
+            "collective", f"must be all_reduce for {cls.name} engines, not "
             f"{command.collective.name.lower()}"
         )
 
@@ -452,7 +453,9 @@ class RingDriver(EngineRules):
         """
         most = self.outstanding(self.config)
         if not 1 <= len(requests) <= most:
-            raise ValueError(f"requests must be from 1 to {most} collectives, not {len(requests)}")
+            raise FieldError(
+                "requests", f"must be from 1 to {most} collectives, not {len(requests)}"
+            )
         commands, vectors = self._placed(requests)
         for command, inputs in zip(commands, vectors, strict=True):
             for node, array in zip(self.nodes, inputs, strict=True):
@@ -546,8 +549,8 @@ class RingDriver(EngineRules):
     ) -> list[NDArray[Any]]:
         """The data of *command* as arrays, checked to fit it and each other."""
         if len(inputs) != settings.nodes:
-            raise ValueError(
-                f"{name} must be one array per rank ({settings.nodes}), not {len(inputs)}"
+            raise FieldError(
+                name, f"must be one array per rank ({settings.nodes}), not {len(inputs)}"
             )
         arrays = [np.asarray(array) for array in inputs]
         first = arrays[0].dtype
@@ -569,9 +572,9 @@ class RingDriver(EngineRules):
     def _command(self, request: Request) -> Command:
         gathers = request.collective is CollectiveKind.ALL_GATHER
         if request.in_place and request.collective is not CollectiveKind.ALL_REDUCE:
-            raise ValueError("in_place must be False for all but all-reduces")
+            raise FieldError("in_place", "must be False for all but all-reduces")
         if gathers and request.elements is None:
-            raise ValueError("elements must be given for an all-gather")
+            raise FieldError("elements", "must be given for an all-gather")
         # Without any vector the default will do: the missing vectors are reported later.
         first = np.asarray(request.inputs[0] if len(request.inputs) else np.zeros(1, np.float32))
         command = Command(
@@ -601,8 +604,8 @@ class RingDriver(EngineRules):
             free += aligned(4 * command.elements)
         if free > self.settings.memory_bytes:
             elements = sum(command.elements for command in commands)
-            raise ValueError(
-                f"memory_bytes must be at least {free} for {elements} elements, "
+            raise FieldError(
+                "memory_bytes", f"must be at least {free} for {elements} elements, "
                 f"not {self.settings.memory_bytes!r}"
             )
         return commands, vectors

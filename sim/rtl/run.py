@@ -13,6 +13,7 @@ from hw.fp.ops import ReduceOp
 from sim.cycles.activity import LinkActivity, MemoryActivity
 from sim.cycles.ring import Command, CycleModel, RingSettings
 from sim.cycles.script import Interrupt, Reached, Step, check_scripts
+from sim.fields import FieldError
 from sim.rtl.engines import EngineKind, engine_kind
 from sim.rtl.exchange import MixedExchange
 from sim.rtl.host import Ticket
@@ -212,19 +213,19 @@ def _rtl_ranks(
     count = kind.rules.count(config, ring)
     each = [levels] * count if isinstance(levels, str) else list(levels)
     if len(each) != count or any(level not in LEVELS for level in each):
-        raise ValueError(
-            f"levels must be {' or '.join(LEVELS)}, for all or each of {count} ranks, "
+        raise FieldError(
+            "levels", f"must be {' or '.join(LEVELS)}, for all or each of {count} ranks, "
             f"not {levels!r}"
         )
     rtl = [rank for rank, level in enumerate(each) if level == "rtl"]
     if rtl and kind.driver is None:
-        raise ValueError(f"levels must be cycles for engine {engine!r}, not {levels!r}")
+        raise FieldError("levels", f"must be cycles for engine {engine!r}, not {levels!r}")
     if ring.bad_wires and len(rtl) < count:
         raise ValueError(
             "link_loss, link_repetition and link_damage must be 0 where anything is a cycle model"
         )
     if ring.retry is not None and len(rtl) < count:
-        raise ValueError("retry must be None where anything is a cycle model, which has none")
+        raise FieldError("retry", "must be None where anything is a cycle model, which has none")
     return rtl
 
 
@@ -235,7 +236,7 @@ def _data(
     """The inputs as arrays of the right lengths, checked to fit the commands."""
     if inputs is None or len(inputs) != len(commands):
         found = "None" if inputs is None else len(inputs)
-        raise ValueError(f"inputs must be data for {len(commands)} commands, not {found}")
+        raise FieldError("inputs", f"must be data for {len(commands)} commands, not {found}")
     assert kind.driver is not None
     data = []
     for number, (command, arrays) in enumerate(zip(commands, inputs, strict=True)):

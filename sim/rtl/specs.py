@@ -10,6 +10,7 @@ from hw.common.axi import MEMORY_ALIGNMENT
 from hw.link.retry_beats import frame_beats
 from hw.link.retry_frame import RetryConfig
 from sim.cycles.ring import RingSettings, check_wire
+from sim.fields import FieldError
 from sim.network.embedding import hamiltonian_cycle, ring_through
 from sim.network.link import Link
 from sim.network.network import Network
@@ -49,14 +50,14 @@ MOST_LATENCY_CYCLES = 1 << 20
 
 def _check_probability(name: str, value: float) -> None:
     if not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, not {value!r}")
+        raise FieldError(name, f"must be at least 0 and below 1, not {value!r}")
 
 
 def _check_at_least(name: str, value: int, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer, not {value!r}")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value!r}")
+        raise FieldError(name, f"must be at least {least}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +85,14 @@ class MemorySpec:
         _check_at_least("outstanding_bursts", self.outstanding_bursts, 1)
         _check_probability("stall_probability", self.stall_probability)
         if self.bytes_per_cycle is not None and not self.bytes_per_cycle > 0:
-            raise ValueError(
-                f"bytes_per_cycle must be above 0 or None, not {self.bytes_per_cycle!r}"
+            raise FieldError(
+                "bytes_per_cycle", f"must be above 0 or None, not {self.bytes_per_cycle!r}"
             )
         for name in ("size_bytes", "base_address"):
             if getattr(self, name) % MEMORY_ALIGNMENT:
                 # Then every beat of every bus width lies wholly inside or wholly outside.
-                raise ValueError(
-                    f"{name} must be a multiple of {MEMORY_ALIGNMENT}, the widest bus in bytes, "
+                raise FieldError(
+                    name, f"must be a multiple of {MEMORY_ALIGNMENT}, the widest bus in bytes, "
                     f"not {getattr(self, name)!r}"
                 )
 
@@ -147,13 +148,14 @@ class LinkDirection:
     def __post_init__(self) -> None:
         _check_at_least("latency_cycles", self.latency_cycles, 1)
         if self.latency_cycles > MOST_LATENCY_CYCLES:
-            raise ValueError(
-                f"latency_cycles must be at most {MOST_LATENCY_CYCLES}, not {self.latency_cycles}"
+            raise FieldError(
+                "latency_cycles",
+                f"must be at most {MOST_LATENCY_CYCLES}, not {self.latency_cycles}"
             )
         _check_probability("stall_probability", self.stall_probability)
         if not 0 < self.beats_per_cycle <= 1:
-            raise ValueError(
-                f"beats_per_cycle must be above 0 and at most 1, not {self.beats_per_cycle!r}"
+            raise FieldError(
+                "beats_per_cycle", f"must be above 0 and at most 1, not {self.beats_per_cycle!r}"
             )
         check_wire(
             loss_probability=self.loss_probability,
@@ -234,7 +236,7 @@ class HeaderFault(_FaultOfPort):
         super().__post_init__()
         for bit in self.bits:
             if not 0 <= bit < 128:
-                raise ValueError(f"bits must be in 0 to 127, not {bit!r}")
+                raise FieldError("bits", f"must be in 0 to 127, not {bit!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +339,7 @@ def topology_links(
     """The links of a network of point-to-point links, see :class:`~sim.network.ports.Ports` for
     the ports and :func:`link_direction` for the conversion; those that are down are left out."""
     if not clock_hz > 0:
-        raise ValueError(f"clock_hz must be above 0, not {clock_hz!r}")
+        raise FieldError("clock_hz", f"must be above 0, not {clock_hz!r}")
     _check_at_least("bus_bytes", bus_bytes, 1)
     ports = Ports(network)
 

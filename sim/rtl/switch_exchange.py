@@ -29,6 +29,7 @@ from sim.cycles.switch.words import (
     kind_of,
     number_of,
 )
+from sim.fields import FieldError
 from sim.rtl.exchange import ExchangePort, MixedExchange, PayloadError, Vectors
 from sim.rtl.switch_fabric import SwitchFabric
 from sim.rtl.switch_orders import Added, Part, note_home, note_table
@@ -227,8 +228,9 @@ class SwitchExchange(MixedExchange):
         sums = Sums(config, commands, inputs, self.cluster.log)
         most = 1 << config.system.dma.number_bits
         if sums.most_blocks > most:
-            raise ValueError(
-                f"commands must have at most {most} blocks on a link among RTL and models, which "
+            raise FieldError(
+                "commands",
+                f"must have at most {most} blocks on a link among RTL and models, which "
                 f"addresses count, not {sums.most_blocks}"
             )
         self._contents = _Contents(config, sums, ring.nodes)

@@ -26,6 +26,7 @@ from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.switch.hosts import Assembly
 from sim.cycles.switch.state import COUNTED, EVENTS
+from sim.fields import FieldError
 from sim.rtl.ace_writes import Write
 from sim.rtl.errors import (
     CommandRefusedError,
@@ -122,7 +123,9 @@ class SwitchFabric(SwitchRules, RingDriver):
         self.parts = list(range(self.count(config, settings)) if ranks is None else ranks)
         if len(self.parts) < self.count(config, settings):
             if config.system.format is not Format.WORDS:
-                raise ValueError("format must be WORDS for RTL among models, which have no other")
+                raise FieldError(
+                    "format", "must be WORDS for RTL among models, which have no other"
+                )
         self._switch_numbers = [part - first for part in self.parts if part >= first]
         self.log = Log()
         self._noted: dict[int, int] = {}
@@ -376,13 +379,13 @@ def _check_rtl(config: Assembly) -> None:
     """Raise a ``ValueError`` for features that the RTL lacks."""
     regions = len(config.fabric.trees)
     if regions > 1:
-        raise ValueError(
-            f"fabric must have 1 region for RTL, where an all-reduce is in one, not {regions}"
+        raise FieldError(
+            "fabric", f"must have 1 region for RTL, where an all-reduce is in one, not {regions}"
         )
     if config.router_cycles:
-        raise ValueError(
-            "router_cycles must be 0 for RTL switches, which have cycles of their own, not "
+        raise FieldError(
+            "router_cycles", "must be 0 for RTL switches, which have cycles of their own, not "
             f"{config.router_cycles}"
         )
     if config.system.acknowledged:
-        raise ValueError("acknowledged must be False for RTL, which has no such packets")
+        raise FieldError("acknowledged", "must be False for RTL, which has no such packets")

@@ -5,7 +5,7 @@ from hw.link.packet import FLIT_BYTES
 from hw.switch.packet import Format
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.switch.hosts import Assembly
-from sim.fields import check_type
+from sim.fields import FieldError, check_type
 from sim.rtl.rules import EngineRules
 from sim.workload.graph import CollectiveKind
 
@@ -22,9 +22,11 @@ class SwitchRules(EngineRules):
         check_type("config", config, "an Assembly", isinstance(config, Assembly))
         members = len(config.fabric.places)
         if settings.nodes != members:
-            raise ValueError(f"nodes must be {members}, those of the fabric, not {settings.nodes}")
+            raise FieldError(
+                "nodes", f"must be {members}, those of the fabric, not {settings.nodes}"
+            )
         if settings.link_stalls:
-            raise ValueError(f"link_stalls must be 0 for switches, not {settings.link_stalls!r}")
+            raise FieldError("link_stalls", f"must be 0 for switches, not {settings.link_stalls!r}")
         if settings.bad_wires and settings.retry is None:
             raise ValueError(
                 "link_loss, link_repetition and link_damage must be 0 without retry on links"
@@ -33,31 +35,31 @@ class SwitchRules(EngineRules):
     @classmethod
     def check_command(cls, config: Assembly, settings: RingSettings, command: Command) -> None:
         if command.collective is not CollectiveKind.ALL_REDUCE:
-            raise ValueError(
-                "collective must be all_reduce: at levels 'cycles' and 'rtl' switches do no "
+            raise FieldError(
+                "collective", "must be all_reduce: at levels 'cycles' and 'rtl' switches do no "
                 f"{command.collective.value} (level 'events' does)"
             )
         if config.system.format is not Format.WORDS and command.op is ReduceOp.SUM_I32:
             names = ", ".join(op.name.lower() for op in ReduceOp if op is not ReduceOp.SUM_I32)
-            raise ValueError(
-                f"op must be one of {names} with format {config.system.format_name}, not "
+            raise FieldError(
+                "op", f"must be one of {names} with format {config.system.format_name}, not "
                 f"{command.op.name.lower()}: integers travel as words"
             )
         dma = config.system.dma
         most = (1 << dma.number_bits) * dma.links * dma.block_elements
         if command.elements > most:
-            raise ValueError(
-                f"elements must be at most {most}, which addresses in a region count, not "
+            raise FieldError(
+                "elements", f"must be at most {most}, which addresses in a region count, not "
                 f"{command.elements}"
             )
         if command.end > 1 << dma.address_bits:
-            raise ValueError(
-                f"vectors must end at {1 << dma.address_bits} at most, what address_bits = "
+            raise FieldError(
+                "vectors", f"must end at {1 << dma.address_bits} at most, what address_bits = "
                 f"{dma.address_bits} reach, not at {command.end}"
             )
         for name in ("source", "destination"):
             if (address := getattr(command, name)) % FLIT_BYTES:
-                raise ValueError(f"{name} must be a multiple of {FLIT_BYTES}, not {address}")
+                raise FieldError(name, f"must be a multiple of {FLIT_BYTES}, not {address}")
 
     @classmethod
     def outstanding(cls, config: Assembly) -> int:

@@ -11,6 +11,7 @@ from gen.arguments import typed
 from gen.waves import TracedSignal
 from hw.link.packet import FLIT_BITS
 from sim.cycles.activity import LinkActivity, MemoryActivity
+from sim.fields import FieldError
 from sim.rtl.host import Node, Ticket
 from sim.rtl.library import (
     BEAT_RECORD,
@@ -157,20 +158,20 @@ class System:
         external: Sequence[ExternalLink] = (),
     ) -> None:
         if not nodes:
-            raise ValueError("nodes must hold at least one node")
+            raise FieldError("nodes", "must hold at least one node")
         if not 0 <= seed < 2**64:
-            raise ValueError(f"seed must be in 0 to 2**64 - 1, not {seed!r}")
+            raise FieldError("seed", f"must be in 0 to 2**64 - 1, not {seed!r}")
         if threads < 1:
-            raise ValueError(f"threads must be at least 1, not {threads!r}")
+            raise FieldError("threads", f"must be at least 1, not {threads!r}")
         if bucket_cycles < 0:
-            raise ValueError(f"bucket_cycles must be at least 0, not {bucket_cycles!r}")
+            raise FieldError("bucket_cycles", f"must be at least 0, not {bucket_cycles!r}")
         directions = [d for link in links for d in link.directions()]
         directions += [d for outside in external for d in outside.directions()]
         latencies = [direction.latency_cycles for direction in directions]
         largest = min([MAX_WINDOW_CYCLES, *latencies])
         if window_cycles is not None and not 1 <= window_cycles <= largest:
-            raise ValueError(
-                f"window_cycles must be in 1 to {largest}, which is the smallest link latency "
+            raise FieldError(
+                "window_cycles", f"must be in 1 to {largest}, which is the smallest link latency "
                 f"or {MAX_WINDOW_CYCLES}, not {window_cycles!r}"
             )
         self.seed = seed
@@ -230,9 +231,9 @@ class System:
         if self._broken is not None:
             raise ProtocolError(f"the system cannot run on: {self._broken}")
         if max_cycles < 1:
-            raise ValueError(f"max_cycles must be at least 1, not {max_cycles!r}")
+            raise FieldError("max_cycles", f"must be at least 1, not {max_cycles!r}")
         if start_skew_cycles < 0:
-            raise ValueError(f"start_skew_cycles must be at least 0, not {start_skew_cycles!r}")
+            raise FieldError("start_skew_cycles", f"must be at least 0, not {start_skew_cycles!r}")
         self._send_operations(start_skew_cycles)
         first_cycle, stepped_before = self.cycle, self._stepped()
         begin = last_report = time.perf_counter()
@@ -371,7 +372,7 @@ class System:
     def memory_activity(self, node: int, port: int) -> MemoryActivity:
         """Traffic of memory port ``port`` of ``node`` so far."""
         if not 0 <= node < len(self.nodes) or not 0 <= port < self.nodes[node].memory_ports:
-            raise ValueError(f"there is no memory port {port!r} of node {node!r}")
+            raise FieldError("there", f"is no memory port {port!r} of node {node!r}")
         report = MemoryReport()
         self._harness.call("memory_report", node, port, ctypes.byref(report))
         return MemoryActivity(
@@ -495,7 +496,9 @@ class System:
 
     def _check_port(self, node: int, port: int) -> None:
         if not 0 <= node < len(self.nodes):
-            raise ValueError(f"node must be in 0 to {len(self.nodes) - 1}, not {node!r}")
+            raise FieldError("node", f"must be in 0 to {len(self.nodes) - 1}, not {node!r}")
         ports = self.nodes[node].link_ports
         if not 0 <= port < ports:
-            raise ValueError(f"port must be below node {node}'s {ports} link ports, not {port!r}")
+            raise FieldError(
+                "port", f"must be below node {node}'s {ports} link ports, not {port!r}"
+            )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sim.fields import FieldError
 from sim.opened import opening
 from sim.workload.graph import CollectiveKind
 
@@ -138,7 +139,7 @@ def read(path: str | Path) -> Workload:
 def shipped(name: str) -> Workload:
     """A workload that comes with the package; ``data/ORIGIN.md`` says where it comes from."""
     if name not in SHIPPED:
-        raise ValueError(f"name must be one of {', '.join(SHIPPED)}, not {name!r}")
+        raise FieldError("name", f"must be one of {', '.join(SHIPPED)}, not {name!r}")
     text = (DATA / SHIPPED[name]).read_text(encoding="utf-8")
     return parse(text, name=name, source=SHIPPED[name])
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
+from sim.fields import FieldError
 from sim.network.shapes import split_into
 from sim.opened import opening
 from sim.workload.chakra import ChakraError, CommType, NodeType, Trace, TraceNode, sorted_nodes
@@ -125,8 +126,8 @@ def chakra_job(
     """
     sizes = checked_shape(shape)
     if len(traces) != prod(sizes):
-        raise ValueError(
-            f"traces must be as many as the {prod(sizes)} NPUs of "
+        raise FieldError(
+            "traces", f"must be as many as the {prod(sizes)} NPUs of "
             f"{' x '.join(map(str, sizes))}, not {len(traces)}"
         )
     used = _used_groups(traces, groups or {})

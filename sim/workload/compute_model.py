@@ -7,6 +7,7 @@ knows how products fill and drain an array (SCALE-Sim, Samajdar et al., ISPASS 2
 from dataclasses import dataclass
 from typing import Protocol
 
+from sim.fields import FieldError
 from sim.workload.resources import ComputeResources
 from sim.workload.work import Gemm, Work
 
@@ -38,7 +39,9 @@ class Roofline:
 
     def __post_init__(self) -> None:
         if not 0 < self.efficiency <= 1:
-            raise ValueError(f"efficiency must be above 0 and at most 1, not {self.efficiency!r}")
+            raise FieldError(
+                "efficiency", f"must be above 0 and at most 1, not {self.efficiency!r}"
+            )
 
     def time_s(self, work: Work) -> float:
         return max(
@@ -82,13 +85,13 @@ class SystolicArray:
     def __post_init__(self) -> None:
         for name in ("rows", "columns"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
+                raise FieldError(name, f"must be at least 1, not {getattr(self, name)!r}")
         if self.dataflow not in DATAFLOWS:
-            raise ValueError(
-                f"dataflow must be one of {', '.join(DATAFLOWS)}, not {self.dataflow!r}"
+            raise FieldError(
+                "dataflow", f"must be one of {', '.join(DATAFLOWS)}, not {self.dataflow!r}"
             )
         if not self.clock_hz > 0:
-            raise ValueError(f"clock_hz must be positive, not {self.clock_hz!r}")
+            raise FieldError("clock_hz", f"must be positive, not {self.clock_hz!r}")
 
     @property
     def peak_flops_per_s(self) -> float:

@@ -105,7 +105,7 @@ class CollectiveCall:
         check("priority", self.priority, "an integer", isinstance(self.priority, int))
         check_size("priority", self.priority)
         if self.policy not in (None, "lifo", "fifo"):
-            raise ValueError(f"policy must be lifo, fifo or None, not {self.policy!r}")
+            raise FieldError("policy", f"must be lifo, fifo or None, not {self.policy!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import TypeAlias
 
+from sim.fields import FieldError
 from sim.opened import opening
 
 __all__ = ["Groups", "common_shape", "dimensions_of", "group_spans", "read_groups"]
@@ -92,12 +93,13 @@ def common_shape(shape: tuple[int, ...], groups: Iterable[Sequence[int]]) -> tup
     ordered = sorted(cuts)
     for smaller, larger in pairwise(ordered):
         if larger % smaller:
-            raise ValueError(
-                f"groups must fit {' x '.join(map(str, shape))} and each other: one has blocks of "
+            raise FieldError(
+                "groups",
+                f"must fit {' x '.join(map(str, shape))} and each other: one has blocks of "
                 f"{smaller} NPUs, another of {larger}"
             )
     if ordered[-1] > prod(shape):
-        raise ValueError(f"groups must stay within the {prod(shape)} NPUs, not {ordered[-1]}")
+        raise FieldError("groups", f"must stay within the {prod(shape)} NPUs, not {ordered[-1]}")
     split: list[int] = []
     inner = iter([larger // smaller for smaller, larger in pairwise(ordered)])
     for size in shape:

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, get_args
 
 from gen.arguments import typed
-from sim.fields import check, check_type
+from sim.fields import FieldError, check, check_type
 from sim.workload.astra_text import SHIPPED, read, shipped
 from sim.workload.chakra_job import chakra_job, read_traces
 from sim.workload.compute_model import ComputeModel, Roofline
@@ -85,11 +85,11 @@ and the parameters of the generator |
         _check_options(text, loop, model_job)
         table = model(text.removeprefix("model:"), **options)
         if side is not None and table.name != "dlrm":
-            raise ValueError(f"side does not apply to {text}; it is for model:dlrm")
+            raise FieldError("side", f"does not apply to {text}; it is for model:dlrm")
         timed = compute or Roofline(resources=Accelerator().left())
         return model_job(table, timed, shape=shape, side=side, **loop)
     if side is not None:
-        raise ValueError(f"side does not apply to {text}; it is for model:dlrm")
+        raise FieldError("side", f"does not apply to {text}; it is for model:dlrm")
     if text in SHIPPED:
         _refuse_compute(compute, text)
         merged = {**MISSING_HEADERS.get(text, {}), **options}
@@ -107,8 +107,9 @@ and the parameters of the generator |
             options["groups"] = read_groups(options["groups"], npus=prod(shape))
         traces = read_traces(path, npus=prod(shape))
         return chakra_job(traces, shape=shape, compute=compute, **{"name": path.stem, **options})
-    raise ValueError(
-        f"source must be model:NAME, a text workload *.txt, an execution trace *.et, the prefix of "
+    raise FieldError(
+        "source",
+        f"must be model:NAME, a text workload *.txt, an execution trace *.et, the prefix of "
         f"traces *.0.et, or one of {', '.join(SHIPPED)}, not {text!r}"
     )
 
@@ -116,11 +117,11 @@ and the parameters of the generator |
 def model(name: str, *, preset: str | None = None, **options: Any) -> ModelTable:
     """The table of a generated model; *options* replace those of the preset."""
     if name not in GENERATORS:
-        raise ValueError(f"model must be one of {', '.join(GENERATORS)}, not {name!r}")
+        raise FieldError("model", f"must be one of {', '.join(GENERATORS)}, not {name!r}")
     generate, presets = GENERATORS[name]
     if preset is not None and preset not in presets:
-        raise ValueError(
-            f"preset of model {name!r} must be one of {', '.join(presets) or '(none)'}, "
+        raise FieldError(
+            "preset", f"of model {name!r} must be one of {', '.join(presets) or '(none)'}, "
             f"not {preset!r}"
         )
     _check_options(f"model:{name}", options, generate)
@@ -129,7 +130,7 @@ def model(name: str, *, preset: str | None = None, **options: Any) -> ModelTable
 
 def _refuse_compute(compute: ComputeModel | None, source: str) -> None:
     if compute is not None:
-        raise ValueError(f"compute does not apply to {source}, which holds times")
+        raise FieldError("compute", f"does not apply to {source}, which holds times")
 
 
 def _check_options(source: str, options: Mapping[str, Any], taker: Callable[..., object]) -> None:
@@ -140,8 +141,8 @@ def _check_options(source: str, options: Mapping[str, Any], taker: Callable[...,
     }
     for name, value in options.items():
         if name not in allowed:
-            raise ValueError(
-                f"option of {source} must be one of {', '.join(allowed)}, not {name!r}"
+            raise FieldError(
+                "option", f"of {source} must be one of {', '.join(allowed)}, not {name!r}"
             )
         union = isinstance(allowed[name], UnionType)
         expected = get_args(allowed[name]) if union else (allowed[name],)
@@ -150,7 +151,7 @@ def _check_options(source: str, options: Mapping[str, Any], taker: Callable[...,
             continue
         if plain and not any(_is(value, each) for each in plain):
             names = " or ".join(each.__name__ for each in plain)
-            raise ValueError(f"{name} must be of type {names}, not {value!r}")
+            raise FieldError(name, f"must be of type {names}, not {value!r}")
 
 
 def _is(value: object, expected: type) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-from sim.fields import check_type
+from sim.fields import FieldError, check_type
 
 __all__ = ["Dimensions", "Reach", "checked_shape", "everywhere", "reach_of", "split_shape"]
 
@@ -32,7 +32,9 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     check_type("shape", shape, "a sequence of integers, such as network.shape", ok)
     sizes = tuple(shape)
     if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
-        raise ValueError(f"shape must hold sizes of at least 1, one per dimension, not {shape!r}")
+        raise FieldError(
+            "shape", f"must hold sizes of at least 1, one per dimension, not {shape!r}"
+        )
     return sizes
 
 
@@ -43,8 +45,8 @@ def split_shape(shape: tuple[int, ...], group: int) -> tuple[tuple[int, ...], in
     ``((4, 2, 8), 1)``. Neighbours within the group stay neighbours.
     """
     if group < 1 or prod(shape) % group:
-        raise ValueError(
-            f"model_parallel_npus must divide the {prod(shape)} NPUs of {_text(shape)}, "
+        raise FieldError(
+            "model_parallel_npus", f"must divide the {prod(shape)} NPUs of {_text(shape)}, "
             f"not {group!r}"
         )
     done = 1

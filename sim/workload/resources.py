@@ -6,6 +6,8 @@ engine takes memory bandwidth only (ISCA 2021, Table VI).
 
 from dataclasses import dataclass
 
+from sim.fields import FieldError
+
 __all__ = ["Accelerator", "ComputeResources"]
 
 
@@ -31,9 +33,9 @@ class ComputeResources:
     def __post_init__(self) -> None:
         for name in ("flops_per_s", "memory_bytes_per_s"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)!r}")
+                raise FieldError(name, f"must be positive, not {getattr(self, name)!r}")
         if not 0 < self.share <= 1:
-            raise ValueError(f"share must be above 0 and at most 1, not {self.share!r}")
+            raise FieldError("share", f"must be above 0 and at most 1, not {self.share!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,23 +51,23 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         if self.units < 1:
-            raise ValueError(f"units must be at least 1, not {self.units!r}")
+            raise FieldError("units", f"must be at least 1, not {self.units!r}")
         for name in ("flops_per_s", "memory_bytes_per_s"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)!r}")
+                raise FieldError(name, f"must be positive, not {getattr(self, name)!r}")
 
     def left(
         self, *, units_taken: float = 0, memory_taken_bytes_per_s: float = 0.0
     ) -> ComputeResources:
         """Resources left for training while something else takes units and memory bandwidth."""
         if not 0 <= units_taken < self.units:
-            raise ValueError(
-                f"units_taken must be 0 or more and below the {self.units} units, "
+            raise FieldError(
+                "units_taken", f"must be 0 or more and below the {self.units} units, "
                 f"not {units_taken!r}"
             )
         if not 0 <= memory_taken_bytes_per_s < self.memory_bytes_per_s:
-            raise ValueError(
-                f"memory_taken_bytes_per_s must be 0 or more and below "
+            raise FieldError(
+                "memory_taken_bytes_per_s", f"must be 0 or more and below "
                 f"{self.memory_bytes_per_s:g}, not {memory_taken_bytes_per_s!r}"
             )
         return self.part(
@@ -76,10 +78,10 @@ class Accelerator:
     def part(self, *, units: float, memory_bytes_per_s: float) -> ComputeResources:
         """*units* of the compute units with *memory_bytes_per_s*, for a side task."""
         if not 0 < units <= self.units:
-            raise ValueError(f"units must be above 0 and at most {self.units}, not {units!r}")
+            raise FieldError("units", f"must be above 0 and at most {self.units}, not {units!r}")
         if not 0 < memory_bytes_per_s <= self.memory_bytes_per_s:
-            raise ValueError(
-                f"memory_bytes_per_s must be above 0 and at most {self.memory_bytes_per_s:g}, "
+            raise FieldError(
+                "memory_bytes_per_s", f"must be above 0 and at most {self.memory_bytes_per_s:g}, "
                 f"not {memory_bytes_per_s!r}"
             )
         share = units / self.units

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import isfinite, prod
 
 from gen.arguments import typed
-from sim.fields import check_type
+from sim.fields import FieldError, check_type
 from sim.workload.astra_text import (
     PARALLELISMS,
     Layer,
@@ -71,8 +71,8 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         if self.keyword not in PARALLELISMS:
-            raise ValueError(
-                f"parallelism must be one of {', '.join(PARALLELISMS)}, not {self.keyword!r}"
+            raise FieldError(
+                "parallelism", f"must be one of {', '.join(PARALLELISMS)}, not {self.keyword!r}"
             )
         if self.keyword in TRANSFORMER and self.model_parallel_npus is None:
             raise ValueError(f"{self.keyword} needs model_parallel_npus")
@@ -144,7 +144,7 @@ def training_job(
         ("cycle_s", cycle_s),
     ):
         if not (isfinite(factor) and factor > 0):
-            raise ValueError(f"{name} must be positive, not {factor!r}")
+            raise FieldError(name, f"must be positive, not {factor!r}")
     scheme = _parallelism(workload, parallelism, model_parallel_npus, last_bottom)
 
     def step(each: TrainingPass) -> LoopStep:
@@ -198,11 +198,11 @@ def layers_job(
     parameters as in :func:`training_job`.
     """
     if not layers:
-        raise ValueError("layers must hold at least one layer")
+        raise FieldError("layers", "must hold at least one layer")
     if passes < 1:
-        raise ValueError(f"passes must be at least 1, not {passes!r}")
+        raise FieldError("passes", f"must be at least 1, not {passes!r}")
     if passes > MOST_PASSES:
-        raise ValueError(f"passes must be at most {MOST_PASSES}, not {passes!r}")
+        raise FieldError("passes", f"must be at most {MOST_PASSES}, not {passes!r}")
     keyword = parallelism.keyword
     sizes = whole = checked_shape(shape)
     model_dimensions = 0
@@ -224,8 +224,8 @@ def layers_job(
     elif keyword in DLRM:
         last_bottom = parallelism.last_bottom
         if last_bottom is None or not 1 <= last_bottom < len(layers) - 1:
-            raise ValueError(
-                f"last_bottom must be 1 .. {len(layers) - 2}, with layers above it, "
+            raise FieldError(
+                "last_bottom", f"must be 1 .. {len(layers) - 2}, with layers above it, "
                 f"not {last_bottom!r}"
             )
         if side is None:
@@ -273,9 +273,9 @@ def _parallelism(
             f"{', '.join(PARALLELISMS)}"
         )
     if group is not None and keyword not in (*TRANSFORMER, "HYBRID_CUSTOMIZED"):
-        raise ValueError(f"model_parallel_npus has no meaning with parallelism {keyword}")
+        raise FieldError("model_parallel_npus", f"has no meaning with parallelism {keyword}")
     if last_bottom is not None and keyword not in DLRM:
-        raise ValueError(f"last_bottom has no meaning with parallelism {keyword}")
+        raise FieldError("last_bottom", f"has no meaning with parallelism {keyword}")
     options: Mapping[str, tuple[int, ...]] = workload.options
     if group is None and keyword in TRANSFORMER:
         group = options.get("model_parallel_NPU_group", (None,))[0]

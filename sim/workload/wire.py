@@ -8,6 +8,8 @@ import struct
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from sim.fields import FieldError
+
 __all__ = [
     "FIXED32",
     "FIXED64",
@@ -111,7 +113,7 @@ def zigzag(value: int) -> int:
 def encode_varint(value: int) -> bytes:
     """*value*, -2**63 .. 2**64 - 1, encoded as in a field."""
     if not -(1 << 63) <= value < 1 << 64:
-        raise ValueError(f"value must be -2**63 .. 2**64 - 1, not {value!r}")
+        raise FieldError("value", f"must be -2**63 .. 2**64 - 1, not {value!r}")
     value &= 0xFFFF_FFFF_FFFF_FFFF
     encoded = bytearray()
     while value > 0x7F:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from math import prod
 
+from sim.fields import FieldError
+
 __all__ = ["Convolution", "Gemm", "Work"]
 
 
@@ -18,7 +20,7 @@ class Gemm:
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "count"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
+                raise FieldError(name, f"must be at least 1, not {getattr(self, name)!r}")
 
     @property
     def macs(self) -> int:
@@ -65,13 +67,13 @@ class Convolution:
     def __post_init__(self) -> None:
         for name in ("height", "width", "channels", "filters", "stride", "batch"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
+                raise FieldError(name, f"must be at least 1, not {getattr(self, name)!r}")
         if self.padding < 0:
-            raise ValueError(f"padding must be at least 0, not {self.padding!r}")
+            raise FieldError("padding", f"must be at least 0, not {self.padding!r}")
         for name, size in (("filter_height", self.height), ("filter_width", self.width)):
             if not 1 <= getattr(self, name) <= size + 2 * self.padding:
-                raise ValueError(
-                    f"{name} must be 1 .. {size + 2 * self.padding} (input and padding), "
+                raise FieldError(
+                    name, f"must be 1 .. {size + 2 * self.padding} (input and padding), "
                     f"not {getattr(self, name)!r}"
                 )
 

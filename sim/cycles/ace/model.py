@@ -35,6 +35,7 @@ from sim.cycles.script import (
     check_scripts,
 )
 from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
+from sim.fields import FieldError
 from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
@@ -81,12 +82,12 @@ def check_ring(config: AceConfig, ring: RingSettings, *, max_nodes: int | None =
     """
     most = min(config.max_nodes, max_nodes or config.max_nodes)
     if not 2 <= ring.nodes <= most:
-        raise ValueError(f"nodes must be from 2 to {most} for this engine, not {ring.nodes!r}")
+        raise FieldError("nodes", f"must be from 2 to {most} for this engine, not {ring.nodes!r}")
     if config.ports < 2:
-        raise ValueError(f"ports must be at least 2 for a ring, not {config.ports!r}")
+        raise FieldError("ports", f"must be at least 2 for a ring, not {config.ports!r}")
     fsms = config.fsms if ring.fsms is None else ring.fsms
     if not 1 <= fsms <= config.fsms:
-        raise ValueError(f"fsms must be from 1 to {config.fsms} for this engine, not {fsms!r}")
+        raise FieldError("fsms", f"must be from 1 to {config.fsms} for this engine, not {fsms!r}")
     return fsms
 
 
@@ -445,12 +446,12 @@ def completion_cycles(
         For a ring or a size that the engine does not support, or bad *starts*.
     """
     if size_bytes < ELEMENT_BYTES or size_bytes % ELEMENT_BYTES:
-        raise ValueError(
-            f"size_bytes must be a multiple of {ELEMENT_BYTES} above 0, not {size_bytes!r}"
+        raise FieldError(
+            "size_bytes", f"must be a multiple of {ELEMENT_BYTES} above 0, not {size_bytes!r}"
         )
     begins = [0] * ring.nodes if starts is None else list(starts)
     if len(begins) != ring.nodes or min(begins) < 0:
-        raise ValueError(f"starts must be {ring.nodes} cycles of at least 0, not {starts!r}")
+        raise FieldError("starts", f"must be {ring.nodes} cycles of at least 0, not {starts!r}")
     command = Command(collective=collective, elements=size_bytes // ELEMENT_BYTES)
     # A delay ends in its last cycle; what follows starts in the next one.
     scripts: list[list[Step]] = [

@@ -32,6 +32,7 @@ from sim.cycles.smartnic.state import (
     allocate,
 )
 from sim.cycles.stalls import HOST, LINK, MEMORY, pace_of, stall_key, threshold
+from sim.fields import FieldError
 from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
@@ -256,8 +257,8 @@ class NicModel:
         Headers count as in the co-simulation: two flits of a frame are no payload.
         """
         if not 0 <= port < 2 * self.config.engines:
-            raise ValueError(
-                f"port must be from 0 to {2 * self.config.engines - 1}, not {port!r}"
+            raise FieldError(
+                "port", f"must be from 0 to {2 * self.config.engines - 1}, not {port!r}"
             )
         number, link = rank * self.config.engines + port // 2, port % 2
         unit = self.state.engine[number]
@@ -337,24 +338,24 @@ def _settings(config: SmartNicConfig, ring: RingSettings) -> dict[str, int]:
 def check_ring(ring: RingSettings) -> None:
     """Raise a ``ValueError`` for a ring that a NIC does not support."""
     if ring.nodes > MAX_NODES:
-        raise ValueError(f"nodes must be from 2 to {MAX_NODES}, not {ring.nodes!r}")
+        raise FieldError("nodes", f"must be from 2 to {MAX_NODES}, not {ring.nodes!r}")
 
 
 def check_command(config: SmartNicConfig, command: Command) -> None:
     """Raise a ``ValueError`` for a command that the NIC does not have."""
     if command.collective is not CollectiveKind.ALL_REDUCE:
-        raise ValueError(
-            f"collective must be all_reduce for NICs, not {command.collective.name.lower()}"
+        raise FieldError(
+            "collective", f"must be all_reduce for NICs, not {command.collective.name.lower()}"
         )
     if command.block is not None:
-        raise ValueError(f"block must be None for NICs, not {command.block!r}")
+        raise FieldError("block", f"must be None for NICs, not {command.block!r}")
     if command.compress and (config.codec == "none" or command.op is ReduceOp.SUM_I32):
-        raise ValueError(
-            f"compress must be False for codec {config.codec!r} and {command.op.name.lower()}"
+        raise FieldError(
+            "compress", f"must be False for codec {config.codec!r} and {command.op.name.lower()}"
         )
     for name in "source", "destination":
         address = getattr(command, name)
         if address % config.bus_bytes:
-            raise ValueError(
-                f"{name} must be a multiple of {config.bus_bytes} bytes, not {address!r}"
+            raise FieldError(
+                name, f"must be a multiple of {config.bus_bytes} bytes, not {address!r}"
             )

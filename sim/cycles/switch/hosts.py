@@ -15,6 +15,7 @@ from sim.cycles.script import POLL_CYCLES, Compute, Issue, Reached, Step, check_
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.endpoint.switch_system import SwitchSystem
+from sim.fields import FieldError
 
 __all__ = ["COMMAND_CYCLES", "Assembly", "SwitchHosts"]
 
@@ -135,7 +136,7 @@ class SwitchHosts:
         ]
         system = config.system
         if system.format is not Format.WORDS:
-            raise ValueError("format must be WORDS for cycle models of switches")
+            raise FieldError("format", "must be WORDS for cycle models of switches")
         self._given = np.full((ring.nodes, len(commands)), NEVER, np.int64)
         self.model = SwitchModel(
             system.switch,

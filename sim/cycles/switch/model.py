@@ -27,6 +27,7 @@ from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, SUBTOTAL, after
 from sim.endpoint.background import Background
 from sim.endpoint.switch_system import held_by
+from sim.fields import FieldError
 from sim.native.binding import bind
 
 __all__ = ["MODES", "AllReduceJob", "Surroundings", "SwitchModel", "SwitchNetwork", "Transit"]
@@ -55,10 +56,10 @@ class AllReduceJob:
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
+            raise FieldError("mode", f"must be one of {', '.join(MODES)}, not {self.mode!r}")
         for name, least in (("elements", 1), ("source", 0), ("destination", 0)):
             if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+                raise FieldError(name, f"must be at least {least}, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +115,12 @@ class Surroundings:
         for name, lowest in least.items():
             value = getattr(self, name)
             if value is not None and value < lowest:
-                raise ValueError(f"{name} must be at least {lowest}, not {value}")
+                raise FieldError(name, f"must be at least {lowest}, not {value}")
         if np.min(self.read_latency_cycles) < 0:
             found = self.read_latency_cycles
-            raise ValueError(f"read_latency_cycles must be at least 0, not {found}")
+            raise FieldError("read_latency_cycles", f"must be at least 0, not {found}")
         if not 0 <= self.stalls < 1:
-            raise ValueError(f"stalls must be from 0 to below 1, not {self.stalls}")
+            raise FieldError("stalls", f"must be from 0 to below 1, not {self.stalls}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,7 +397,7 @@ class SwitchModel(SwitchNetwork):
     ) -> None:
         modes = {job.mode for job in jobs}
         if modes >= {"pull", "whole"} or (around.acknowledged and len(modes) > 1):
-            raise ValueError(f"jobs must have one mode, not {', '.join(sorted(modes))}")
+            raise FieldError("jobs", f"must have one mode, not {', '.join(sorted(modes))}")
         if modes and "push" not in modes:
             # A load asks for the answer that it gets; what comes back the other way meanwhile is
             # acknowledged beside answers.
@@ -566,10 +567,10 @@ def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: 
     """Raise a ``ValueError`` if the configurations do not fit each other or the fabric."""
     if not 2 <= members <= min(_MOST_ENDPOINTS, switch.endpoints, dma.endpoints):
         most = min(_MOST_ENDPOINTS, switch.endpoints, dma.endpoints)
-        raise ValueError(f"endpoints must be from 2 to {most}, not {members}")
+        raise FieldError("endpoints", f"must be from 2 to {most}, not {members}")
     if switch.payload_flits != dma.payload_flits:
-        raise ValueError(
-            f"payload_flits must be {switch.payload_flits} as the switches have it, not "
+        raise FieldError(
+            "payload_flits", f"must be {switch.payload_flits} as the switches have it, not "
             f"{dma.payload_flits}"
         )
     for name, one, other in (
@@ -577,18 +578,21 @@ def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: 
         ("credits of the switch", switch.credits, dma.buffer_packets),
     ):
         if one > other:
-            raise ValueError(f"{name} must be at most the buffer's {other} packets, not {one}")
+            raise FieldError(name, f"must be at most the buffer's {other} packets, not {one}")
     if switch.multicast_partials != dma.multicast_partials:
-        raise ValueError(
-            f"multicast_partials must be {switch.multicast_partials} as the switches have it, not "
+        raise FieldError(
+            "multicast_partials",
+            f"must be {switch.multicast_partials} as the switches have it, not "
             f"{dma.multicast_partials}"
         )
     if switch.speedup != 2:
-        raise ValueError(f"speedup must be 2 in the cycle model, not {switch.speedup}")
+        raise FieldError("speedup", f"must be 2 in the cycle model, not {switch.speedup}")
     for name in ("half", "bfp"):
         if getattr(switch, name) or getattr(dma, name):
-            raise ValueError(f"{name} must be False in the cycle model: its packets are of words")
+            raise FieldError(name, "must be False in the cycle model: its packets are of words")
     if len(fabric.trees) > switch.regions:
-        raise ValueError(f"regions must be at least {len(fabric.trees)}, not {switch.regions}")
+        raise FieldError("regions", f"must be at least {len(fabric.trees)}, not {switch.regions}")
     if any(len(spots) != dma.links for spots in fabric.places):
-        raise ValueError(f"links must be {len(fabric.places[0])} of each endpoint, not {dma.links}")
+        raise FieldError(
+            "links", f"must be {len(fabric.places[0])} of each endpoint, not {dma.links}"
+        )

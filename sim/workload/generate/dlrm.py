@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from sim.fields import FieldError
 from sim.workload.generate.parts import checked, dense
 from sim.workload.graph import CollectiveKind
 from sim.workload.model import LayerPass, ModelLayer, ModelTable
@@ -81,9 +82,9 @@ def generate(
     )
     for name, sizes, least in (("bottom", bottom, 2), ("top", top, 1)):
         if len(sizes) < least or any(size < 1 for size in sizes):
-            raise ValueError(f"{name} must hold {least} or more sizes above 0, not {list(sizes)}")
+            raise FieldError(name, f"must hold {least} or more sizes above 0, not {list(sizes)}")
     if bottom[-1] != dimension:
-        raise ValueError(f"bottom must end with dimension, {dimension}, not {bottom[-1]}")
+        raise FieldError("bottom", f"must end with dimension, {dimension}, not {bottom[-1]}")
     vectors = tables + 1
     if interaction == "dot":
         inputs = dimension + vectors * (vectors - 1) // 2
@@ -93,7 +94,7 @@ def generate(
         inputs = dimension * vectors
         combine = Work(memory_bytes=2 * batch * inputs * dtype_bytes)
     else:
-        raise ValueError(f"interaction must be dot or concatenate, not {interaction!r}")
+        raise FieldError("interaction", f"must be dot or concatenate, not {interaction!r}")
     inputs = inputs if top_input is None else top_input
 
     layers = [_embedding(batch * tables * dimension * dtype_bytes, lookups)]

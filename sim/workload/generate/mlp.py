@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from sim.fields import FieldError
 from sim.workload.generate.parts import checked, dense
 from sim.workload.model import ModelTable
 from sim.workload.training import Parallelism
@@ -25,17 +26,18 @@ def generate(
     """
     checked(batch=batch, dtype_bytes=dtype_bytes, model_parallel_npus=model_parallel_npus)
     if len(sizes) < 2 or any(size < 1 for size in sizes):
-        raise ValueError(f"sizes must hold two or more sizes of at least 1, not {list(sizes)}")
+        raise FieldError("sizes", f"must hold two or more sizes of at least 1, not {list(sizes)}")
     for size in sizes[1:-1:2]:
         if size % model_parallel_npus:
-            raise ValueError(
-                f"model_parallel_npus must divide every second of sizes, {list(sizes[1:-1:2])}, "
+            raise FieldError(
+                "model_parallel_npus", f"must divide every second of sizes, {list(sizes[1:-1:2])}, "
                 f"not {model_parallel_npus!r}"
             )
     split = model_parallel_npus > 1
     if split and len(sizes) % 2 == 0:
-        raise ValueError(
-            f"sizes must give an even number of layers to be split over NPUs, not {len(sizes) - 1}"
+        raise FieldError(
+            "sizes",
+            f"must give an even number of layers to be split over NPUs, not {len(sizes) - 1}"
         )
     layers = []
     for number, (k, n) in enumerate(pairwise(sizes)):

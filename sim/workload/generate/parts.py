@@ -1,5 +1,6 @@
 """Layers that several models share."""
 
+from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 from sim.workload.model import LayerPass, ModelLayer
 from sim.workload.work import Gemm, Work
@@ -11,7 +12,7 @@ def checked(**sizes: int) -> None:
     """ValueError, with name and value, unless all *sizes* are whole numbers of at least 1."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {size!r}")
+            raise FieldError(name, f"must be a whole number of at least 1, not {size!r}")
 
 
 def update_bytes(parameters: int, dtype_bytes: int) -> int:

@@ -3,6 +3,7 @@
 53 convolutions and a fully connected layer. Data parallel.
 """
 
+from sim.fields import FieldError
 from sim.workload.generate.parts import checked, dense, gradient_pass, update_bytes
 from sim.workload.model import LayerPass, ModelLayer, ModelTable
 from sim.workload.training import Parallelism
@@ -30,7 +31,7 @@ def generate(
     """
     checked(batch=batch, dtype_bytes=dtype_bytes, image_size=image_size, classes=classes)
     if image_size % 32:
-        raise ValueError(f"image_size must be a multiple of 32, not {image_size!r}")
+        raise FieldError("image_size", f"must be a multiple of 32, not {image_size!r}")
     layers: list[ModelLayer] = []
 
     def convolution(

@@ -8,6 +8,7 @@ Activations are summed after both parts of a block, their gradients before.
 from collections.abc import Sequence
 from typing import Any
 
+from sim.fields import FieldError
 from sim.workload.generate.parts import checked, dense, gradient_pass, summed, update_bytes
 from sim.workload.model import LayerPass, ModelLayer, ModelTable
 from sim.workload.training import Parallelism
@@ -147,13 +148,13 @@ def generate(
 def _not_negative(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 0:
-            raise ValueError(f"{name} must be at least 0, not {size!r}")
+            raise FieldError(name, f"must be at least 0, not {size!r}")
 
 
 def _divides(name: str, parts: int, **sizes: int) -> None:
     for whole, size in sizes.items():
         if size % parts:
-            raise ValueError(f"{name} must divide {whole}, {size}, not {parts!r}")
+            raise FieldError(name, f"must divide {whole}, {size}, not {parts!r}")
 
 
 def _parallelism(npus: int, recomputed: Sequence[range] | None) -> Parallelism:

@@ -1,0 +1,1 @@
+"""Runs of descriptions: their result, and how each level carries them out."""

@@ -1,0 +1,147 @@
+"""Runs of descriptions on cycle models, RTL, or both."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from gen.waves import UnknownSignalError
+from hw.fp.ops import ReduceOp
+from sim.describe.build import DescribedSystem
+from sim.describe.sections import Description
+from sim.engines.engine import engine_named
+from sim.engines.run import engine_ring
+from sim.fields import FieldError
+from sim.rtl.job import Wait, plan_job
+from sim.rtl.record import record_of
+from sim.rtl.run import EngineRun, draw_inputs, run_engines
+from sim.rtl.system import WIRE_FAULTS
+from sim.runs.common import WINDOWS, notes_of_engine, shortest_s
+from sim.runs.result import DataCheck, Run
+from sim.workload.graph import Job
+from sim.workload.host import slowed, waits_are_alike
+
+__all__ = ["run_on_engines"]
+
+
+def run_on_engines(description: Description, system: DescribedSystem) -> Run:
+    """Run *description* at level ``cycles`` or ``rtl``, or some nodes at each."""
+    ring = engine_ring(description, system)
+    engine, settings = ring.engine, ring.settings
+    job = slowed(system.job, system.options["stragglers"], settings.nodes)
+    wait: Wait = "all" if description.host.wait == "all" else "each"
+    if wait == "each" and waits_are_alike(job):
+        wait = "all"
+    try:
+        plan = plan_job(
+            _by_rank(job, ring.nodes),
+            engine.kind,
+            ring.config,
+            settings,
+            clock_hz=engine.clock_hz,
+            wait=wait,
+            op=ReduceOp[description.workload.op.upper()],
+            compress=engine.compress,
+        )
+    except ValueError as error:
+        section = {"wait": "host", "op": "workload"}.get(getattr(error, "field", ""))
+        if section is not None and isinstance(error, FieldError):
+            raise description.reader.error(section, error.field, error.what) from error
+        what = f"does not run at level {description.level!r}: {error}"
+        raise description.reader.error("workload", "", what) from error
+    options: dict[str, Any] = {"bucket_cycles": _bucket_cycles(description, system)}
+    if "rtl" in ring.levels:
+        options |= {"threads": description.run.threads, **ring.options}
+        options["trace_signals"] = description.run.trace_signals
+    done = _traced(
+        description,
+        lambda: run_engines(
+            engine.kind,
+            ring.config,
+            settings,
+            plan.commands,
+            plan.steps,
+            draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
+            levels=cast(Any, ring.levels),
+            **options,
+        ),
+    )
+    record, job = record_of(
+        job,
+        plan,
+        done,
+        system.network,
+        clock_hz=engine.clock_hz,
+        bus_bytes=engine.config.bus_bytes,
+        nodes=ring.nodes,
+        crossed=ring.crossed,
+        network_reduces=engine_named(engine.kind).network_reduces,
+        wire_factor=getattr(engine.config, "wire_factor", 1.0),
+    )
+    data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
+    record.notes.extend(notes_of_engine(description))
+    record.notes.append(_note(description, ring.levels, data) + _of_links(done.counts))
+    signals = {ring.nodes[rank]: each for rank, each in done.signals.items()}
+    for node, each in signals.items():
+        if not each.complete:
+            record.notes.append(f"signals of node {node}: there was no room for later changes")
+    return Run(
+        description=description, system=system, record=record, job=job, data=data, engines=done,
+        signals=signals,
+    )
+
+
+def _traced(description: Description, work: Callable[[], EngineRun]) -> EngineRun:
+    """Result of *work*; an unknown signal is reported as an error of the description."""
+    try:
+        return work()
+    except UnknownSignalError as error:
+        raise description.reader.error("run", "trace_signals", error.what) from error
+
+
+def _by_rank(job: Job, nodes: Sequence[int]) -> Job:
+    """The job with ranks for nodes."""
+    if job.graph_of is None:
+        return job
+    return replace(job, graph_of=tuple(job.graph_of[node] for node in nodes))
+
+
+def _bucket_cycles(description: Description, system: DescribedSystem) -> int:
+    assert description.engine is not None
+    clock_hz = description.engine.clock_hz
+    stated = description.run.bucket_s
+    width_s = shortest_s(system) / WINDOWS if stated is None else stated
+    return max(16, math.ceil(width_s * clock_hz))
+
+
+def _of_links(counts: Mapping[str, int]) -> str:
+    """Text on resent frames and faults of wires, if links have retry."""
+    if "frames_resent" not in counts:
+        return ""
+    faults = ", ".join(f"{counts[f'wires_{what}']} {what}" for what in WIRE_FAULTS)
+    return (
+        f"; of the packets on wires {faults}, {counts['frames_resent']} frames were sent again"
+    )
+
+
+def _note(description: Description, levels: Sequence[str], data: DataCheck | None) -> str:
+    """Note on the engines that ran; *levels* are those of nodes, then of switches that reduce."""
+    engine = description.engine
+    assert engine is not None
+    nodes = math.prod(each.size for each in description.dimensions)
+
+    def shown(of: Sequence[str]) -> str:
+        return " and ".join(
+            f"{of.count(level)} as {'RTL' if level == 'rtl' else 'cycle models'}"
+            for level in dict.fromkeys(of)
+        )
+
+    text = f"engines: {engine.kind}, preset {engine.preset}, {shown(levels[:nodes])}"
+    if len({*levels}) > 1 and len(levels) > nodes:
+        text += f"; of switches {shown(levels[nodes:])}"
+    if data_format := engine_named(engine.kind).format_note(engine):
+        text += f"; {data_format}"
+    if data is None:
+        return text
+    verdict = "all equal numpy's" if data.exact else f"{data.wrong} differ from numpy's"
+    return f"{text}; of {data.results} results {verdict}"
