@@ -17,7 +17,7 @@ from foldwire.console import say, step
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.messages import MessageModel, MessageProgram, ring_program, tree_program
+from sim.cycles.switch.messages import MessageModel, MessageProgram, ring_messages, tree_messages
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.units import MIB
 
@@ -85,8 +85,8 @@ def main(argv: Sequence[str]) -> int:
             push[size], evicted = in_switch("push", size, around)
             pull[size], missing = in_switch("pull", size, around)
             bare, _ = in_switch("push", size, surroundings(options.seed, acknowledged=False))
-        for name, make in (("ring", ring_program), ("tree", tree_program)):
-            parts = ENDPOINTS if make is ring_program else 1
+        for name, make in (("ring", ring_messages), ("tree", tree_messages)):
+            parts = ENDPOINTS if make is ring_messages else 1
             sweeps = size <= SWEPT_BYTES or name not in chosen
             settings = _settings(size, parts) if sweeps else [chosen[name]]
             with step(f"{_bytes(size)}: {name}, {len(settings)} settings"):

@@ -19,7 +19,7 @@ def numbers(context: Context) -> Figure:
     rng = np.random.default_rng(SEED)
     whole = [rng.integers(-1000, 1000, ELEMENTS).astype(np.float32) for _ in range(NODES)]
     real = [rng.standard_normal(ELEMENTS).astype(np.float32) for _ in range(NODES)]
-    plan = ring.plan(ELEMENTS)
+    plan = ring.program.cut(ELEMENTS)
     shards = [plan.shard(rank) for rank in range(NODES)]
     rows = []
     for name, arrays in (("whole numbers", whole), ("FP32", real)):

@@ -15,9 +15,7 @@ from hw.ace.isa import INSTRUCTION_FIELDS, PROGRAM_ENTRY_FIELDS, Opcode
 from hw.ace.registers import CAUSES, INTERRUPTS
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.collectives.fsm_program import PROGRAM_ENTRY
-from sim.cycles.ace.model import partition_of
-from sim.cycles.ring import RingSettings
+from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.rtl import ace_writes
 from sim.rtl.ace_writes import Write
 from sim.workload.graph import CollectiveKind
@@ -61,19 +59,19 @@ class _Pair(Pair):
         self, config: AceConfig, registers: RegisterMap, rank: int, *, nodes: int,
         memory_bytes: int,
     ) -> Iterator[Write]:
+        program = AceProgram(config=config, nodes=nodes, queues=config.fsms)
         return ace_writes.set_up_writes(
-            registers, config, rank=rank, nodes=nodes, queues=config.fsms,
-            memory_bytes=memory_bytes, watchdog_cycles=PATIENCE,
+            registers, program, rank=rank, memory_bytes=memory_bytes, watchdog_cycles=PATIENCE
         )
 
     def start(
         self, config: AceConfig, registers: RegisterMap, op: ReduceOp, elements: int, *,
         name: int, source: int, destination: int, nodes: int,
     ) -> Iterator[Write]:
-        part = partition_of(config, RingSettings(nodes=nodes), elements, block=None)
+        program = AceProgram(config=config, nodes=nodes, queues=config.fsms)
         return ace_writes.start_writes(
-            registers, CollectiveKind.ALL_REDUCE, part, name=name, source=source,
-            destination=destination, op=op,
+            registers, CollectiveKind.ALL_REDUCE, program.settings(elements), name=name,
+            source=source, destination=destination, op=op,
         )
 
 

@@ -83,6 +83,11 @@ class Partition:
         return cls(elements=elements, nodes=nodes, stride=stride, block=block, queues=queues)
 
     @property
+    def settings(self) -> dict[str, int]:
+        """The cut as the registers of a command have it."""
+        return {"elements": self.elements, "stride": self.stride, "block": self.block}
+
+    @property
     def chunks(self) -> int:
         """Number of chunks."""
         return -(-self.stride // self.block)

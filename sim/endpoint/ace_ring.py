@@ -15,6 +15,7 @@ import numpy as np
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
+from sim.collectives.ace_program import AceProgram
 from sim.collectives.partition import Partition
 from sim.collectives.program import Receipt, Source
 from sim.endpoint.endpoint import EndpointModel, HardwareRing, Room, Stage, Unit
@@ -134,10 +135,8 @@ class AceRingTimes(HardwareRing):
     def _part(self, kind: CollectiveKind, size_bytes: float) -> Partition:
         c = self.config
         whole = size_bytes * (self.nodes if kind is _ALL_GATHER else 1)
-        return Partition.plan(
-            max(1, math.ceil(whole / ELEMENT_BYTES)), self.nodes, queues=c.fsms, lanes=c.lanes,
-            packet_elements=c.packet_elements, slot_elements=c.slot_elements,
-        )
+        program = AceProgram(config=c, nodes=self.nodes, queues=c.fsms)
+        return program.cut(max(1, math.ceil(whole / ELEMENT_BYTES)))
 
     def _largest(self, kind: CollectiveKind) -> tuple[float, float]:
         """Bytes of the largest chunk, and of its result."""

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
-from sim.collectives.fsm_program import FsmProgram, ring_program
-from sim.collectives.golden import direction_of, ring_partials
-from sim.cycles.ace.model import check_ring, partition_of
+from sim.cycles.ace.model import program_of
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_writes import ready_fields
 from sim.rtl.exchange import PayloadError
@@ -42,32 +40,16 @@ class Boundary:
         rank: int,
     ) -> None:
         self._config = config
-        self._ring = ring
         self._commands = commands
-        self._parts = [partition_of(config, ring, c.elements, block=c.block) for c in commands]
+        self._program = program_of(config, ring)
         self._inputs = inputs
         self._rank = rank
-        self._queues = check_ring(config, ring)
         self._partials: dict[int, tuple[NDArray[Any], ...]] = {}
-        self._programs: dict[tuple[CollectiveKind, int, int], FsmProgram] = {}
 
     @cached_property
     def _fields(self) -> dict[str, tuple[int, int]]:
         layout = self._config.format.layout
         return {name: (field.offset, field.width) for name, field in layout}
-
-    def _direction(self, fsm: int) -> int:
-        return direction_of(fsm, queues=self._queues, bidirectional=self._ring.bidirectional)
-
-    def _program(self, collective: CollectiveKind, direction: int, rank: int) -> FsmProgram:
-        key = collective, direction, rank % self._ring.nodes
-        if key not in self._programs:
-            ports = (0, 1) if direction == 1 else (1, 0)
-            self._programs[key] = ring_program(
-                collective, rank=key[2], nodes=self._ring.nodes, direction=direction,
-                to_port=ports[0], from_port=ports[1],
-            )
-        return self._programs[key]
 
     def _passing(self, number: int) -> tuple[NDArray[Any], ...]:
         """Vectors arriving, leaving and whole of a command."""
@@ -77,20 +59,18 @@ class Boundary:
                 whole = np.concatenate(list(self._inputs[number]))
                 self._partials[number] = whole, whole, whole
             else:
-                self._partials[number] = ring_partials(
-                    np.asarray(self._inputs[number]), self._parts[number], rank=self._rank,
-                    op=command.op, bidirectional=self._ring.bidirectional,
+                self._partials[number] = self._program.partials(
+                    np.asarray(self._inputs[number]), rank=self._rank, op=command.op,
+                    block=command.block,
                 )
         return self._partials[number]
 
-    def _elements(self, number: int, chunk: int, block: int, offset: int) -> slice:
+    def _elements(self, number: int, chunk: int, owner: int, offset: int) -> slice:
         """Elements that a packet carries."""
-        part = self._parts[number]
-        size = min(part.block, part.stride - chunk * part.block)
-        first = block * part.stride + chunk * part.block
-        last = min(first + size, part.elements)
-        start = first + offset * self._config.packet_elements
-        return slice(start, max(start, min(last, start + self._config.packet_elements)))
+        command = self._commands[number]
+        return self._program.packet(
+            command.elements, block=command.block, chunk=chunk, owner=owner, offset=offset
+        )
 
     def ready(
         self, *, source: int, sequence: int, number: int, chunk: int, fsm: int, context: int
@@ -103,8 +83,8 @@ class Boundary:
                 "chunk": chunk, "fsm": fsm, "context": context, "source": source,
                 "sequence": sequence,
                 **ready_fields(
-                    self._config, command.collective, self._parts[number],
-                    nodes=self._ring.nodes, queues=self._queues, op=command.op,
+                    self._program, command.collective,
+                    self._program.settings(command.elements, block=command.block), op=command.op,
                 ),
             }
         )
@@ -124,8 +104,10 @@ class Boundary:
     ) -> bytes:
         """The flits of a DATA packet from a neighbour: header, then payload."""
         command = self._commands[number]
-        program = self._program(command.collective, self._direction(fsm), self._rank)
-        instruction = program.instructions[step]
+        code = self._program.code(
+            command.collective, direction=self._program.direction(fsm), rank=self._rank
+        )
+        instruction = code.instructions[step]
         reduces = instruction.op.value & 1
         arriving, _, whole = self._passing(number)
         values = arriving if reduces else whole
@@ -168,9 +150,11 @@ class Boundary:
         """
         number = header["collective"]
         command = self._commands[number]
-        direction = self._direction(header["fsm"])
-        program = self._program(command.collective, direction, self._rank + direction)
-        instruction = program.instructions[header["step"]]
+        direction = self._program.direction(header["fsm"])
+        code = self._program.code(
+            command.collective, direction=direction, rank=self._rank + direction
+        )
+        instruction = code.instructions[header["step"]]
         reduces = instruction.op.value & 1
         _, leaving, whole = self._passing(number)
         place = self._elements(number, header["chunk"], instruction.block, header["offset"])

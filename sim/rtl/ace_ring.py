@@ -15,10 +15,8 @@ from hw.ace.retry import RetryAce, RetryAceConfig
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
 from hw.link.retry_frame import RetryConfig
-from sim.collectives.fsm_program import program_words
-from sim.collectives.golden import ring_all_reduce
-from sim.collectives.partition import Partition
-from sim.cycles.ace.model import check_ring, partition_of
+from sim.collectives.ace_program import AceProgram
+from sim.cycles.ace.model import program_of
 from sim.cycles.ring import Command, RingSettings
 from sim.fields import FieldError, check_type
 from sim.rtl.ace_writes import Write, set_up_writes, start_writes
@@ -146,14 +144,13 @@ class AceRing(RingDriver):
         ace = isinstance(config, AceConfig)
         check_type("config", config, "an AceConfig or a preset's name", ace)
         check_type("settings", settings, "RingSettings", isinstance(settings, RingSettings))
-        check_ring(config, settings)
-        program_words(config, rank=0, nodes=settings.nodes, direction=1, ports=(0, 1))
+        program_of(config, settings).words(0, rank=0)
 
     @classmethod
     def check_command(cls, config: AceConfig, settings: RingSettings, command: Command) -> None:
         if command.compress:
             raise FieldError("compress", "must be False for ACE, which has no codec")
-        partition_of(config, settings, command.elements, block=command.block)
+        program_of(config, settings).cut(command.elements, block=command.block)
 
     @classmethod
     def outstanding(cls, config: AceConfig) -> int:
@@ -166,13 +163,7 @@ class AceRing(RingDriver):
 
     def set_up(self, rank: int) -> Iterable[Write]:
         return set_up_writes(
-            self.registers,
-            self.config,
-            rank=rank,
-            nodes=self.settings.nodes,
-            queues=check_ring(self.config, self.settings),
-            memory_bytes=self.settings.memory_bytes,
-            bidirectional=self.settings.bidirectional,
+            self.registers, self.program, rank=rank, memory_bytes=self.settings.memory_bytes,
             ports=self._ports[rank],
         )
 
@@ -180,7 +171,7 @@ class AceRing(RingDriver):
         return start_writes(
             self.registers,
             command.collective,
-            self.plan(command.elements, block=command.block),
+            self.program.settings(command.elements, block=command.block),
             name=number,
             source=command.source,
             destination=command.destination,
@@ -191,7 +182,8 @@ class AceRing(RingDriver):
     def shard(
         cls, config: AceConfig, settings: RingSettings, command: Command, rank: int
     ) -> slice:
-        return partition_of(config, settings, command.elements, block=command.block).shard(rank)
+        program = program_of(config, settings)
+        return program.shard(command.elements, rank, block=command.block)
 
     @classmethod
     def reduced_by(
@@ -201,12 +193,8 @@ class AceRing(RingDriver):
         command: Command,
         inputs: Sequence[NDArray[Any]],
     ) -> NDArray[Any]:
-        return ring_all_reduce(
-            list(inputs),
-            partition_of(config, settings, command.elements, block=command.block),
-            op=command.op,
-            bidirectional=settings.bidirectional,
-        )
+        program = program_of(config, settings)
+        return program.all_reduced(list(inputs), op=command.op, block=command.block)
 
     def wait(self, node: Node, commands: int = 1) -> Ticket:
         return node.wait_irq() if commands == 1 else super().wait(node, commands)
@@ -249,9 +237,10 @@ class AceRing(RingDriver):
 
     # ---- Collectives.
 
-    def plan(self, elements: int, *, block: int | None = None) -> Partition:
-        """Cut of a vector of *elements* on this ring."""
-        return partition_of(self.config, self.settings, elements, block=block)
+    @property
+    def program(self) -> AceProgram:
+        """Program of this ring."""
+        return program_of(self.config, self.settings)
 
     def golden(
         self,
@@ -275,14 +264,14 @@ class AceRing(RingDriver):
         **options: Any,
     ) -> list[NDArray[Any]]:
         """Reduce vectors of equal length, one per rank; each rank gets its shard
-        (``Partition.shard``)."""
+        (`AceProgram.shard`)."""
         kind = CollectiveKind.REDUCE_SCATTER
         return self.run(Request(inputs=inputs, collective=kind, op=op, block=block), **options)[0]
 
     def all_gather(
         self, shards: Sequence[Any], elements: int, *, block: int | None = None, **options: Any
     ) -> list[NDArray[Any]]:
-        """Gather the shards of a vector of *elements* (``Partition.shard``); every rank gets the
+        """Gather the shards of a vector of *elements* (`AceProgram.shard`); every rank gets the
         vector."""
         request = Request(
             inputs=shards, collective=CollectiveKind.ALL_GATHER, elements=elements, block=block

@@ -3,17 +3,14 @@
 The driver of the compiled model and the test benches perform them in order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hw.ace.agreement import digest
-from hw.ace.config import AceConfig
 from hw.ace.registers import INTERRUPTS
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.collectives.fsm_program import PROGRAM_ENTRY, program_words
-from sim.collectives.golden import direction_of
-from sim.collectives.partition import Partition
+from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["Write", "halves", "ready_fields", "set_up_writes", "start_writes"]
@@ -26,13 +23,10 @@ _WORD = 0xFFFF_FFFF
 
 def set_up_writes(
     registers: RegisterMap,
-    config: AceConfig,
+    program: AceProgram,
     *,
     rank: int,
-    nodes: int,
-    queues: int,
     memory_bytes: int,
-    bidirectional: bool = True,
     ports: tuple[int, int] = (0, 1),
     watchdog_cycles: int = 0,
 ) -> Iterator[Write]:
@@ -40,16 +34,14 @@ def set_up_writes(
 
     Parameters
     ----------
-    registers, config
-        Those of the engine.
-    rank, nodes : int
-        Place of this node and size of the ring.
-    queues : int
-        FSMs in use.
+    registers : RegisterMap
+        Registers of the engine.
+    program : AceProgram
+        Program of the ring.
+    rank : int
+        Place of this node.
     memory_bytes : int
         Memory of the node.
-    bidirectional : bool
-        FSMs with odd numbers run the ring backwards.
     ports : (next, previous)
         Links to the next and the previous rank.
     watchdog_cycles : int
@@ -61,18 +53,16 @@ def set_up_writes(
         If the programs do not fit the program store, or have more steps than a packet can name.
     """
     end = memory_bytes - 1
-    yield "node", registers.registers["node"].pack(rank=rank, nodes=nodes)
-    yield "fsms", queues
+    yield "node", registers.registers["node"].pack(rank=rank, nodes=program.nodes)
+    yield "fsms", program.queues
     yield "links", sum(1 << port for port in ports)
     yield from halves("memory_end", end)
     if watchdog_cycles:
         yield "watchdog", watchdog_cycles
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)
-    for fsm in range(queues):
-        direction = direction_of(fsm, queues=queues, bidirectional=bidirectional)
-        words = program_words(config, rank=rank, nodes=nodes, direction=direction, ports=ports)
-        for address, word in words.items():
+    for fsm in range(program.queues):
+        for address, word in program.words(fsm, rank=rank, ports=ports).items():
             place = registers.registers["program_address"].pack(word=address, fsm=fsm)
             yield "program_address", place
             yield from halves("program", word)
@@ -81,19 +71,18 @@ def set_up_writes(
 def start_writes(
     registers: RegisterMap,
     collective: CollectiveKind,
-    partition: Partition,
+    settings: Mapping[str, int],
     *,
     name: int,
     source: int,
     destination: int,
     op: ReduceOp = ReduceOp.SUM_F32,
 ) -> Iterator[Write]:
-    """Parameters and command of one collective. *name* is new for each, the same on all nodes."""
+    """Parameters and command of one collective. *name* is new for each, the same on all nodes;
+    *settings* are those of `AceProgram.settings`."""
     yield from halves("source", source)
     yield from halves("destination", destination)
-    yield "elements", partition.elements
-    yield "stride", partition.stride
-    yield "block", partition.block
+    yield from settings.items()
     command: dict[str, Any] = {
         "collective": name % 256,
         "program": PROGRAM_ENTRY[collective],
@@ -113,24 +102,17 @@ def _moves(collective: CollectiveKind) -> dict[str, int]:
 
 
 def ready_fields(
-    config: AceConfig,
+    program: AceProgram,
     collective: CollectiveKind,
-    partition: Partition,
+    settings: Mapping[str, int],
     *,
-    nodes: int,
-    queues: int,
     op: ReduceOp,
 ) -> dict[str, int]:
     """Header fields of a READY packet that describe the command of its sender."""
     number = digest(
-        elements=partition.elements,
-        stride=partition.stride,
-        block=partition.block,
-        nodes=nodes,
-        fsms=queues,
-        **_moves(collective),
+        **settings, nodes=program.nodes, fsms=program.queues, **_moves(collective)
     )
-    bits = config.format.step
+    bits = program.config.format.step
     return {"op": op.value, "step": number & (1 << bits) - 1, "offset": number >> bits}
 
 

@@ -10,10 +10,8 @@ from hw.ace.config import AceConfig
 from hw.ace.registers import register_map
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.collectives.golden import ring_all_reduce
-from sim.collectives.partition import Partition
-from sim.cycles.ace.model import partition_of
-from sim.cycles.ring import Command, RingSettings
+from sim.collectives.ace_program import AceProgram
+from sim.cycles.ring import Command
 from sim.rtl.ace_writes import Write, set_up_writes, start_writes
 from sim.workload.graph import CollectiveKind
 from tb.host import Job, Ring
@@ -46,12 +44,7 @@ class AceRing(Ring):
 
     def set_up(self, rank: int) -> list[Write]:
         writes = set_up_writes(
-            self.registers(),
-            self.config,
-            rank=rank,
-            nodes=len(self.ranks),
-            queues=self.config.fsms,
-            memory_bytes=MEMORY_BYTES,
+            self.registers(), self.program, rank=rank, memory_bytes=MEMORY_BYTES
         )
         return list(writes)
 
@@ -60,7 +53,7 @@ class AceRing(Ring):
         return start_writes(
             self.registers(),
             command.collective,
-            self.plan(command),
+            self.program.settings(command.elements, block=command.block),
             name=job.name,
             source=command.source,
             destination=command.destination,
@@ -68,18 +61,21 @@ class AceRing(Ring):
         )
 
     def results(self, job: Job) -> list[np.ndarray]:
-        command, part = job.command, self.plan(job.command)
+        command = job.command
         if command.collective is CollectiveKind.ALL_GATHER:
             return [np.concatenate(job.inputs)] * len(job.inputs)
-        whole = ring_all_reduce(job.inputs, part, op=command.op)
+        whole = self.program.all_reduced(job.inputs, op=command.op, block=command.block)
         if command.collective is CollectiveKind.ALL_REDUCE:
             return [whole] * len(job.inputs)
-        return [whole[part.shard(rank)] for rank in self.ranks]
+        return [whole[self._shard(command, rank)] for rank in self.ranks]
 
-    def plan(self, command: Command) -> Partition:
-        """Partition of the vector of a command."""
-        ring = RingSettings(nodes=len(self.ranks))
-        return partition_of(self.config, ring, command.elements, block=command.block)
+    @property
+    def program(self) -> AceProgram:
+        """Program of the ring."""
+        return AceProgram(config=self.config, nodes=len(self.ranks), queues=self.config.fsms)
+
+    def _shard(self, command: Command, rank: int) -> slice:
+        return self.program.shard(command.elements, rank, block=command.block)
 
     def job(
         self,
@@ -99,7 +95,7 @@ class AceRing(Ring):
         )
         inputs = [self.vector(elements, op) for _ in self.ranks]
         if collective is CollectiveKind.ALL_GATHER:
-            inputs = [inputs[rank][self.plan(command).shard(rank)] for rank in self.ranks]
+            inputs = [inputs[rank][self._shard(command, rank)] for rank in self.ranks]
         return self.add_job(command, inputs)
 
     async def _stall_links(self) -> None:

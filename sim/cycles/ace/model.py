@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
-from sim.collectives.fsm_program import PROGRAM_ENTRY, ring_program
-from sim.collectives.golden import direction_of
-from sim.collectives.partition import Partition
+from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import (
     OP_COMMAND,
@@ -45,7 +43,7 @@ __all__ = [
     "Note",
     "check_ring",
     "completion_cycles",
-    "partition_of",
+    "program_of",
 ]
 
 START_WRITES = 8
@@ -91,14 +89,17 @@ def check_ring(config: AceConfig, ring: RingSettings, *, max_nodes: int | None =
     return fsms
 
 
-def partition_of(
-    config: AceConfig, ring: RingSettings, elements: int, *, block: int | None = None
-) -> Partition:
-    """Partition of a vector of *elements* by these engines; *block* as in ``Command``."""
-    return Partition.plan(
-        elements, ring.nodes, queues=config.fsms if ring.fsms is None else ring.fsms,
-        lanes=config.lanes, packet_elements=config.packet_elements,
-        slot_elements=config.slot_elements, block=block,
+def program_of(config: AceConfig, ring: RingSettings) -> AceProgram:
+    """Program of a ring of engines.
+
+    Raises
+    ------
+    ValueError
+        If the engine does not support the ring.
+    """
+    return AceProgram(
+        config=config, nodes=ring.nodes, queues=check_ring(config, ring),
+        bidirectional=ring.bidirectional,
     )
 
 
@@ -164,12 +165,15 @@ class EngineModel:
         lists = [
             [] if rank in external else _operations(script) for rank, script in enumerate(scripts)
         ]
-        parts = [partition_of(config, ring, each.elements, block=each.block) for each in commands]
+        program = program_of(config, ring)
+        for each in commands:
+            program.cut(each.elements, block=each.block)
         c = self.config = config
         self.ring = ring
         nodes = ring.nodes
         operations = sum(len(each) for each in lists)
-        most = nodes * sum(self._flits(part) for part in parts) if trace else 0
+        flits = (program.most_flits(each.elements, block=each.block) for each in commands)
+        most = nodes * sum(flits) if trace else 0
         s = self.state = allocate(
             config, nodes, commands=len(commands), operations=max(1, operations),
             log=(_LOG if external else 1) + most,
@@ -191,7 +195,7 @@ class EngineModel:
         }
         for name, value in settings.items():
             s.c[name] = value
-        self._programs(fsms)
+        self._programs(program)
         s.node["rank"] = np.arange(nodes)
         s.port["pace"] = pace_of(ring.beats_per_cycle)
         s.port["latency"] = ring.latency_cycles
@@ -203,8 +207,8 @@ class EngineModel:
         self._draw_stalls()
         outside = np.array(sorted(external), np.int64)
         s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
-        for number, (command, part) in enumerate(zip(commands, parts, strict=True)):
-            self._command(number, command, part)
+        for number, command in enumerate(commands):
+            self._command(number, command, program)
         self._lengths = [len(script) for script in lists]
         position = 0
         for rank, script in enumerate(lists):
@@ -216,13 +220,6 @@ class EngineModel:
             if script:
                 post(s, start_cycle, HOST, rank, 0)
         self.events = 0
-
-    def _flits(self, part: Partition) -> int:
-        """Upper bound of the flits that a node sends for a command, READY packets included."""
-        packets = -(-part.block // self.config.packet_elements)
-        steps = 2 * (part.nodes - 1)
-        payload = part.stride * ELEMENT_BYTES // FLIT_BYTES
-        return steps * (payload + part.chunks * packets) + 4 * part.chunks + 64
 
     def _draw_stalls(self) -> None:
         """Keys and thresholds of the channels of links and memories."""
@@ -240,42 +237,39 @@ class EngineModel:
             for number, channel in enumerate(channels):
                 unit["stall_key"][:, :, number] = stall_key(ring.seed, ranks, ports, channel)
 
-    def _command(self, number: int, command: Command, part: Partition) -> None:
+    def _command(self, number: int, command: Command, program: AceProgram) -> None:
         kind = command.collective
         bus = self.config.bus_bytes
+        cut = program.settings(command.elements, block=command.block)
         self.state.commands[number] = (
             PROGRAM_ENTRY[kind], kind is not CollectiveKind.ALL_GATHER,
             kind is not CollectiveKind.REDUCE_SCATTER,
-            kind is CollectiveKind.ALL_GATHER, part.elements, part.stride, part.block,
-            -(-part.elements // part.stride) - 1, command.source // bus,
+            kind is CollectiveKind.ALL_GATHER, cut["elements"], cut["stride"], cut["block"],
+            -(-cut["elements"] // cut["stride"]) - 1, command.source // bus,
             command.destination // bus,
         )
 
-    def _programs(self, fsms: int) -> None:
+    def _programs(self, program: AceProgram) -> None:
         """Programs of rank 0. Those of other ranks differ in the blocks alone, by their rank."""
-        nodes = self.ring.nodes
-        ahead, behind = _PORTS_AHEAD_BEHIND
-        programs = {}
-        for direction in (1, -1):
-            ports = (ahead, behind) if direction == 1 else (behind, ahead)
-            for kind in PROGRAM_ENTRY:
-                programs[direction, kind] = ring_program(
-                    kind, rank=0, nodes=nodes, direction=direction,
-                    to_port=ports[0], from_port=ports[1],
-                )
-        longest = max(len(program.instructions) for program in programs.values())
+        programs = {
+            (direction, kind): program.code(
+                kind, direction=direction, rank=0, ports=_PORTS_AHEAD_BEHIND
+            )
+            for direction in (1, -1) for kind in PROGRAM_ENTRY
+        }
+        longest = max(len(each.instructions) for each in programs.values())
         state = self.state
         code = np.zeros((len(programs), longest), state.code.dtype)
         entries = np.zeros(len(programs), state.programs.dtype)
         numbers = {key: number for number, key in enumerate(programs)}
-        for key, program in programs.items():
-            mask = sum(1 << port for port in program.ready_ports)
+        for key, its in programs.items():
+            mask = sum(1 << port for port in its.ready_ports)
             number = numbers[key]
-            entries[number] = (program.receives, program.sends, mask, len(program.instructions))
-            for step, i in enumerate(program.instructions):
+            entries[number] = (its.receives, its.sends, mask, len(its.instructions))
+            for step, i in enumerate(its.instructions):
                 code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.from_result
         for fsm in range(self.config.fsms):
-            direction = direction_of(fsm, queues=fsms, bidirectional=self.ring.bidirectional)
+            direction = program.direction(fsm)
             for kind in PROGRAM_ENTRY:
                 state.c["program_of"][0, fsm, PROGRAM_ENTRY[kind]] = numbers[direction, kind]
         self.state = state._replace(code=code, programs=entries)

@@ -11,7 +11,7 @@ from sim.collectives.tree import binary_trees
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import Surroundings, SwitchNetwork
 
-__all__ = ["MessageModel", "MessageProgram", "ring_program", "tree_program"]
+__all__ = ["MessageModel", "MessageProgram", "ring_messages", "tree_messages"]
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ def _pieces(size: int, most: int) -> list[int]:
     return [size // count + (k < size % count) for k in range(count)]
 
 
-def ring_program(
+def ring_messages(
     endpoints: int, size_bytes: int, *, channels: int, chunk_bytes: int
 ) -> MessageProgram:
     """Ring all-reduce: each channel has its part of the vector, and goes over it in rounds of
@@ -60,7 +60,7 @@ def ring_program(
     return program
 
 
-def tree_program(
+def tree_messages(
     endpoints: int, size_bytes: int, *, channels: int, chunk_bytes: int
 ) -> MessageProgram:
     """Double binary tree: chunks up and down one of two trees by turns. A leaf has at most

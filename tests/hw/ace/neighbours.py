@@ -191,10 +191,8 @@ class Neighbours:
         )
 
     def _agreed(self, job: Job) -> dict[str, int]:
-        config = self.rig.config
-        return ready_fields(
-            config, job.collective, job.partition, nodes=self.nodes, queues=config.fsms, op=job.op
-        )
+        program = self.rig.program(self.nodes)
+        return ready_fields(program, job.collective, job.partition.settings, op=job.op)
 
     def _engine_is_ready(self, header: dict[str, int], payload: bytes) -> None:
         assert header["kind"] == PacketKind.READY.value

@@ -9,6 +9,7 @@ import numpy as np
 from hw.ace.config import AceConfig
 from hw.ace.registers import register_map
 from hw.link.packet import FLIT_BITS, FLIT_BYTES, PacketKind
+from sim.collectives.ace_program import AceProgram
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.ace_writes import set_up_writes, start_writes
 from sim.workload.graph import CollectiveKind
@@ -67,15 +68,15 @@ class Rig:
     def set_up(self, *, rank: int, nodes: int, memory_bytes: int = MEMORY_BYTES) -> None:
         """Make the engine a rank of a ring: port 0 to the next rank, port 1 to the previous one."""
         for register, word in set_up_writes(
-            self.registers,
-            self.config,
-            rank=rank,
-            nodes=nodes,
-            queues=self.config.fsms,
-            memory_bytes=memory_bytes,
-            bidirectional=False,
+            self.registers, self.program(nodes), rank=rank, memory_bytes=memory_bytes
         ):
             self.write(register, word)
+
+    def program(self, nodes: int) -> AceProgram:
+        """Program of a ring of *nodes*, in one direction."""
+        return AceProgram(
+            config=self.config, nodes=nodes, queues=self.config.fsms, bidirectional=False
+        )
 
     def reset(self) -> None:
         """Reset the engine alone; its memory forgets what was under way, its neighbours nothing."""
@@ -104,7 +105,8 @@ class Rig:
 
     def start(self, collective: CollectiveKind, partition: Any, **options: Any) -> None:
         """Write the parameters and the command of one collective."""
-        for register, word in start_writes(self.registers, collective, partition, **options):
+        settings = partition.settings
+        for register, word in start_writes(self.registers, collective, settings, **options):
             self.write(register, word)
 
     def write(self, register: str, word: int = 0, **fields: Any) -> int:

@@ -2,10 +2,10 @@
 
 import pytest
 
+from sim.collectives import ace_program
 from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.cycles.ring import RingSettings
 from sim.cycles.script import Compute, Interrupt, Issue
-from sim.rtl import ace_payload as payload
 from sim.rtl.exchange import PayloadError
 from sim.rtl.run import draw_inputs
 from sim.workload.graph import CollectiveKind
@@ -50,14 +50,14 @@ def test_a_packet_that_is_not_the_golden_one_is_found(
     ring = RingSettings(nodes=3, latency_cycles=6)
     commands = [command(CollectiveKind.ALL_REDUCE, 500)]
     inputs = draw_inputs(commands, 3, seed=3)
-    golden = payload.ring_partials
+    golden = ace_program.ring_partials
 
     def one_bit_off(*arguments, **options):
         arriving, leaving, whole = golden(*arguments, **options)
         leaving.view("u4")[123] ^= 1
         return arriving, leaving, whole
 
-    monkeypatch.setattr(payload, "ring_partials", one_bit_off)
+    monkeypatch.setattr(ace_program, "ring_partials", one_bit_off)
     with pytest.raises(PayloadError, match="rank 1 sent a packet of collective 0, chunk "):
         run(ring, commands, [STEPS] * 3, inputs, levels=mixed_ring(3, 1))
 
@@ -66,13 +66,13 @@ def test_what_models_send_is_what_the_engine_adds(run, command, monkeypatch: pyt
     ring = RingSettings(nodes=3, latency_cycles=6)
     commands = [command(CollectiveKind.REDUCE_SCATTER, 600)]
     inputs = draw_inputs(commands, 3, seed=4)
-    golden = payload.ring_partials
+    golden = ace_program.ring_partials
 
     def doubled(*arguments, **options):
         arriving, leaving, whole = golden(*arguments, **options)
         return 2 * arriving, leaving, whole
 
-    monkeypatch.setattr(payload, "ring_partials", doubled)
+    monkeypatch.setattr(ace_program, "ring_partials", doubled)
     with pytest.raises(PayloadError):
         run(ring, commands, [STEPS] * 3, inputs, levels=mixed_ring(3, 0))
 

@@ -12,7 +12,7 @@ from hw.switch.packet import Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.messages import MessageModel, ring_program, tree_program
+from sim.cycles.switch.messages import MessageModel, ring_messages, tree_messages
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.endpoint.switch_hardware import behind_others, oldest_first
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
@@ -354,13 +354,13 @@ def software(program, *, fence=False):
 
 @pytest.mark.parametrize("channels", [1, 2])
 def test_a_ring_sends_what_rings_send(channels):
-    ring = software(ring_program(4, 2048, channels=channels, chunk_bytes=256))
+    ring = software(ring_messages(4, 2048, channels=channels, chunk_bytes=256))
 
     assert (ring.flits() == 9 * 2 * 3 * 2048 // 4 // 128).all()
 
 
 def test_a_fence_costs_two_more_ways_at_every_step():
-    program = ring_program(4, 512, channels=1, chunk_bytes=512)
+    program = ring_messages(4, 512, channels=1, chunk_bytes=512)
     plain, fenced = software(program), software(program, fence=True)
 
     way = plain.cycles / 6 - 10  # of a packet with data
@@ -371,8 +371,8 @@ def test_a_fence_costs_two_more_ways_at_every_step():
 
 
 def test_chunks_follow_each_other_through_both_trees():
-    whole = software(tree_program(4, 4096, channels=1, chunk_bytes=4096))
-    pieces = software(tree_program(4, 4096, channels=4, chunk_bytes=512))
+    whole = software(tree_messages(4, 4096, channels=1, chunk_bytes=4096))
+    pieces = software(tree_messages(4, 4096, channels=4, chunk_bytes=512))
 
     # Every endpoint but the root sends up, and gets down, each byte once.
     assert whole.flits().sum() == pieces.flits().sum() == 9 * 2 * 3 * 4096 // 128
@@ -380,7 +380,7 @@ def test_chunks_follow_each_other_through_both_trees():
 
 
 @pytest.mark.parametrize("endpoints", [2, 3, 8, 16])
-@pytest.mark.parametrize("make", [ring_program, tree_program])
+@pytest.mark.parametrize("make", [ring_messages, tree_messages])
 def test_every_operand_comes_to_every_endpoint(make, endpoints):
     # Of each chunk that is sent down or on, what the sender has got before. A ring sends each of
     # its chunks to all; the sets of a tree grow on the way up.

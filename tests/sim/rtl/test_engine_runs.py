@@ -9,6 +9,7 @@ import pytest
 from hw.ace.config import preset as ace_preset
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset as nic_preset
+from sim.collectives import ace_program
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Interrupt, Issue, Reached
 from sim.rtl.job import plan_job
@@ -63,16 +64,14 @@ def test_compressed_all_reduces_of_nics_are_compared_with_the_golden_model():
 
 
 def test_results_that_differ_are_counted(monkeypatch):
-    from sim.rtl import ace_ring
-
-    golden = ace_ring.ring_all_reduce
+    golden = ace_program.ring_all_reduce
 
     def one_bit_off(*arguments, **options):
         result = golden(*arguments, **options)
         result.view(np.uint32)[70] ^= 1  # in the shard of rank 2
         return result
 
-    monkeypatch.setattr(ace_ring, "ring_all_reduce", one_bit_off)
+    monkeypatch.setattr(ace_program, "ring_all_reduce", one_bit_off)
     commands = [Command(collective=CollectiveKind.REDUCE_SCATTER, elements=90, destination=4096)]
     inputs = draw_inputs(commands, 3, seed=3)
     scripts = [[Issue(command=0), Interrupt()]] * 3
