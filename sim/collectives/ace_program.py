@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.ace.config import AceConfig
+from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BYTES
 from sim.collectives.fsm_program import (
     PROGRAM_ENTRY,
     FsmProgram,
@@ -102,7 +103,7 @@ class AceProgram:
         """Upper bound of the flits that a node sends for a command, READY packets included."""
         cut, c = self.cut(elements, block=block), self.config
         packets = -(-cut.block // c.packet_elements)
-        payload = cut.stride * 4 // 16
+        payload = cut.stride * ELEMENT_BYTES // FLIT_BYTES
         return 2 * (self.nodes - 1) * (payload + cut.chunks * packets) + 4 * cut.chunks + 64
 
     def packet(
