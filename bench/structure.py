@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from sim.engines import registry
+
 __all__ = [
     "ENGINES",
     "LONGEST_SIGNATURE",
@@ -26,7 +28,7 @@ __all__ = [
     "shared_files",
 ]
 
-ENGINES = ("ace", "smartnic", "in_switch")
+ENGINES = tuple(registry.names())
 """Names of the engines in descriptions and at the door."""
 LONGEST_SIGNATURE = 12
 RECORDS = "sim/engines/"

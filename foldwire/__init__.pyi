@@ -19,9 +19,14 @@ from hw.fp.alu import ReduceALU as ReduceALU
 from hw.fp.ops import ReduceOp as ReduceOp
 from hw.smartnic.config import SmartNicConfig as SmartNicConfig
 from hw.smartnic.nic import SmartNic as SmartNic
+from hw.switch.config import SwitchConfig as SwitchConfig
+from hw.switch.switch import Switch as Switch
+from hw.switch_dma.config import SwitchDmaConfig as SwitchDmaConfig
+from hw.switch_dma.dma import SwitchDma as SwitchDma
 from sim.collectives.plan import AlgorithmChoice as AlgorithmChoice
 from sim.cycles.ring import RingSettings as RingSettings
 from sim.endpoint.kinds import endpoint as endpoint
+from sim.engines.engine import register_engine as register_engine
 from sim.events.record import RunRecord as RunRecord
 from sim.events.scheduler import Scheduler as Scheduler
 from sim.events.simulate import simulate as simulate

@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from hw.common.all_reduce import AllReduceConfig
 from hw.common.engine import ELEMENT_BYTES
-from hw.common.params import preset_of, require_choice, require_field
+from hw.common.params import preset_of, require_choice, require_field, require_type
 from hw.link.packet import FLIT_BYTES
 from hw.switch.config import PlaneConfig
 from hw.switch.packet import HEADER
@@ -96,6 +96,8 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
         number("wave_blocks", 1, max(1, 1024 // self.waves), power_of_two=True)
         number("read_ahead", 1, 64)
         number("regions", 1, 8)
+        for name in ("fixed_point", "parts"):
+            require_type(name, getattr(self, name), bool)
         PlaneConfig.__post_init__(self)
         AllReduceConfig.__post_init__(self)
 

@@ -19,7 +19,7 @@ from sim.endpoint.kinds import KINDS
 from sim.endpoint.memory_times import MemoryTimes
 from sim.engines import registry
 from sim.events.scheduler import Scheduler
-from sim.fields import FieldError
+from sim.fields import FieldError, check_type
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Blueprint", "EngineRecord", "EngineRing", "StatedEngine", "engine_named", "engine_of",
-    "register",
+    "register_engine",
 ]
 
 
@@ -275,20 +275,27 @@ class EngineRecord(ABC):
         return None
 
 
-def register(added: EngineRecord) -> None:
+def register_engine(engine: EngineRecord) -> None:
     """Add an engine of one's own, under its name; all of Foldwire knows it then.
 
     Raises
     ------
+    TypeError
+        *engine* is no instance of an `EngineRecord`.
     ValueError
         For the name, a kind of endpoint, or a design of another one.
     """
-    if added.name in registry.names():
-        raise FieldError("engine", f"must have a name of its own, not {added.name!r}")
-    for kind in (*added.events, *added.published):
+    check_type("engine", engine, "an EngineRecord", isinstance(engine, EngineRecord))
+    if engine.name in registry.names():
+        raise FieldError("engine", f"must have a name of its own, not {engine.name!r}")
+    for kind in (*engine.events, *engine.published):
         if kind in KINDS:
             raise FieldError("engine", f"must have kinds of endpoints of its own, not {kind!r}")
-    registry.add(added)
+    taken = {name for each in registry.records() for name in each.blueprints}
+    for design in engine.blueprints:
+        if design in taken:
+            raise FieldError("engine", f"must have designs of its own, not {design!r}")
+    registry.add(engine)
 
 
 def engine_named(name: str) -> EngineRecord:

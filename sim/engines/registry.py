@@ -49,5 +49,5 @@ def of_kind(kind: Any) -> Any | None:
 
 
 def add(engine: Any) -> None:
-    """Add the record of another engine; see :func:`sim.engines.engine.register`."""
+    """Add the record of another engine; see :func:`sim.engines.engine.register_engine`."""
     _added[engine.name] = engine

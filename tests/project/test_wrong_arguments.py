@@ -72,7 +72,7 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     ".placement": ("None",),
     ".parallelism": ("None",),
     ".watchdog_cycles": ("0",),
-    ".stages": ("0",),
+    ".stages": ("0",), ".alu_stages": ("0",), ".age_bits": ("0",),
     ".link_stalls": ("0",), ".memory_stalls": ("0",), ".host_stalls": ("0",),
     ".link_loss": ("0",), ".link_repetition": ("0",), ".link_damage": ("0",),
     ".host_bytes_per_cycle": ("1.5",),

@@ -13,7 +13,7 @@ from foldwire.cli import main
 from sim.describe.reader import ConfigError
 from sim.endpoint.kinds import KINDS
 from sim.engines import registry
-from sim.engines.engine import engine_named, register
+from sim.engines.engine import engine_named, register_engine
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "examples" / "led_nic.py"
@@ -44,7 +44,7 @@ def test_page_runs_as_it_stands(own, capsys):
 def test_engine_is_at_every_door_once_it_is_registered(own, capsys, tmp_path):
     with pytest.raises(ValueError, match="kind must be one of ace, smartnic, in_switch, switch, "):
         fw.preset("led_nic", "test")
-    register(own.LedNicRecord())
+    register_engine(own.LedNicRecord())
 
     assert fw.presets("led_nic") == ["test", "40g", "100g", "400g"]
     assert "led_nic" in KINDS and "led-nic" in CATALOG
@@ -55,7 +55,7 @@ def test_engine_is_at_every_door_once_it_is_registered(own, capsys, tmp_path):
 
 
 def test_own_keys_and_refusals_are_those_of_the_record(own):
-    register(own.LedNicRecord())
+    register_engine(own.LedNicRecord())
     system = {
         "topology": {"kind": "torus", "shape": [2, 2], "bandwidth_bytes_per_s": 5e9},
         "workload": {"collective": "all_reduce", "size_bytes": 65536},
@@ -72,13 +72,14 @@ def test_own_keys_and_refusals_are_those_of_the_record(own):
     [
         ({"name": "ace"}, "engine must have a name of its own, not 'ace'"),
         ({"events": {"ideal": None}}, "engine must have kinds of endpoints of its own, not 'idea"),
+        ({"blueprints": {"ace": None}}, "engine must have designs of its own, not 'ace'"),
     ],
 )
 def test_names_that_exist_are_refused(own, change, message):
     record = type("Other", (own.LedNicRecord,), change)()
 
     with pytest.raises(ValueError, match=message):
-        register(record)
+        register_engine(record)
     assert "led_nic" not in registry.names()
 
 
