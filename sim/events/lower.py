@@ -24,7 +24,7 @@ from sim.network.network import Network
 from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
 
-__all__ = ["Lowered", "job_network", "lower"]
+__all__ = ["Lowered", "LoweringOptions", "job_network", "lower"]
 
 _Cut = tuple[list[tuple[float, int, int]], tuple[list[float], list[float]]]
 """A call in chunks: size, first phase record and number of phases of each; the mean latency of a
@@ -32,6 +32,40 @@ message by column of phases, and the bytes that a chunk takes by buffer."""
 
 MOST_LEVELS = 4096
 """Levels of priority: the rank of a chunk is 64-bit, with its level in the upper bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoweringOptions:
+    """Options of a run, apart from its parts; see :func:`sim.events.simulate.simulate`.
+
+    Parameters
+    ----------
+    packets : PacketOptions or None
+        None: messages travel whole.
+    software : bool
+        Nodes on the way receive a message and send it again.
+    reserve : bool
+        Nodes admit their least live chunk even where queues and rooms are full.
+    shared_links, check, fold
+        As in `simulate`.
+    stragglers : mapping of node to factor
+        Factors by which the nodes' computations take longer.
+    bucket_fs, buckets : int
+        Width and number of the intervals of link utilisation over time; 0 buckets record none.
+    spans : int
+        Most spans that are recorded; 0: none.
+    """
+
+    packets: PacketOptions | None
+    software: bool
+    reserve: bool
+    shared_links: bool
+    check: bool
+    fold: str
+    stragglers: Mapping[int, float]
+    bucket_fs: int
+    buckets: int
+    spans: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +100,14 @@ def lower(
     endpoint: Endpoint,
     scheduler: Scheduler,
     choice: AlgorithmChoice | Mapping[CollectiveKind, AlgorithmChoice],
-    packets: PacketOptions | None,
-    software: bool,
-    reserve: bool,
-    shared_links: bool,
-    check: bool,
-    fold: str,
-    stragglers: dict[int, float],
-    bucket_fs: int,
-    buckets: int,
-    spans: int,
+    options: LoweringOptions,
 ) -> Lowered:
     """Build the state of a run."""
+    fold, stragglers = options.fold, options.stragglers
     _check_fold(fold)
-    low = Lowering(network, endpoint, scheduler, choice, packets, software, check)
+    low = Lowering(
+        network, endpoint, scheduler, choice, options.packets, options.software, options.check
+    )
     calls = _calls(job)
     streams = _streams(scheduler, [_call_of(job, users[0]).dimensions for users in calls])
     for call_task in calls:
@@ -137,16 +165,17 @@ def lower(
             "use larger chunks"
         )
     state = make_state(
-        low, job, calls, chunk_rows, call_rows, graph_of, stragglers, bucket_fs, buckets, spans
+        low, job, calls, chunk_rows, call_rows, graph_of, stragglers,
+        options.bucket_fs, options.buckets, options.spans,
     )
     low.note_choices()
     state.numbers[constants.FIRST_TRANSFER] = first_transfer
-    state.numbers[constants.RESERVE] = reserve
-    state.numbers[constants.CHECK] = check
+    state.numbers[constants.RESERVE] = options.reserve
+    state.numbers[constants.CHECK] = options.check
     state.numbers[constants.TOGETHER] = scheduler.together
-    state.numbers[constants.SHARED_LINKS] = shared_links
+    state.numbers[constants.SHARED_LINKS] = options.shared_links
     # A message alone takes its length once, plus every latency: its first byte goes ahead.
-    ahead = not shared_links or any(model.cut_through for model in low.models.values())
+    ahead = not options.shared_links or any(model.cut_through for model in low.models.values())
     state.numbers[constants.CUT_THROUGH_BYTES] = int(ahead)
     return Lowered(
         state=state,
@@ -156,7 +185,7 @@ def lower(
         calls=[users[0] for users in calls],
         phases=low.phase_of_row,
         transfers=transfers,
-        software=software,
+        software=options.software,
         chunks=np.array([row[1] for row in call_rows[: len(calls)]], np.int64),
         phase_names=[
             low.plans[_call_of(job, u[0]).kind, _call_of(job, u[0]).dimensions].phase_names()
@@ -290,7 +319,7 @@ def _graph_of(network: Network, job: Job) -> np.ndarray:
     return np.array(job.graph_of, np.int32)
 
 
-def _why_not_folded(job: Job, stragglers: dict[int, float]) -> str | None:
+def _why_not_folded(job: Job, stragglers: Mapping[int, float]) -> str | None:
     if len(job.graphs) > 1 and len(set(job.graph_of or ())) != 1:
         return "nodes run different graphs"
     if stragglers:

@@ -14,7 +14,7 @@ from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import endpoint as named_endpoint
 from sim.events.check import what_is_wrong
 from sim.events.kernel import constants, loop
-from sim.events.lower import Lowered, job_network, lower
+from sim.events.lower import Lowered, LoweringOptions, job_network, lower
 from sim.events.packets import PacketOptions
 from sim.events.progress import Report, reported
 from sim.events.record import CallPhases, RunRecord
@@ -125,15 +125,10 @@ def simulate(
         check_type(name, value, "True or False", isinstance(value, bool))
     check_type("report", report, "callable or None", report is None or callable(report))
     begin = time.perf_counter()
-    lowering = partial(
-        lower,
-        network,
-        job,
-        endpoint=endpoint,
-        scheduler=scheduler or Scheduler(),
-        choice=algorithms or AlgorithmChoice(),
+    options = LoweringOptions(
         packets=(packets or PacketOptions()) if granularity == "packet" else None,
         software=packet_routing == "software",
+        reserve=reserve == "on",
         shared_links=shared_links,
         check=check,
         fold=fold,
@@ -142,7 +137,15 @@ def simulate(
         buckets=buckets if bucket_s > 0 else 0,
         spans=spans,
     )
-    lowered = _completed(network, job, lowering, reserve, report)
+    lowering = partial(
+        lower,
+        network,
+        job,
+        endpoint=endpoint,
+        scheduler=scheduler or Scheduler(),
+        choice=algorithms or AlgorithmChoice(),
+    )
+    lowered = _completed(network, job, lowering, options, reserve, report)
     if not share_applied:
         lowered.notes.extend(_share_not_applied(endpoint, job))
     record = _record(network, job, lowered, time.perf_counter() - begin)
@@ -202,12 +205,13 @@ def _completed(
     network: Network,
     job: Job,
     lowering: Callable[..., Lowered],
+    options: LoweringOptions,
     reserve: str,
     report: Report | None,
 ) -> Lowered:
     """The state at the end of a run that did not get stuck."""
     for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
-        lowered = lowering(reserve=reserving)
+        lowered = lowering(options=replace(options, reserve=reserving))
         with reported(network, lowered, report):
             _run(network, job, lowered)
         stuck = why_stuck(job, lowered)

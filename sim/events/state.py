@@ -1,6 +1,6 @@
 """The arrays of the kernel, made of the collected records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def make_state(
     chunk_rows: list[Row],
     call_rows: list[Row],
     graph_of: np.ndarray,
-    stragglers: dict[int, float],
+    stragglers: Mapping[int, float],
     bucket_fs: int,
     buckets: int,
     spans: int,
@@ -339,7 +339,7 @@ def _pool_arrays(low: Lowering, held: Tables | None) -> Arrays:
     }
 
 
-def _node_scale(nodes: int, rows: int, stragglers: dict[int, float]) -> np.ndarray:
+def _node_scale(nodes: int, rows: int, stragglers: Mapping[int, float]) -> np.ndarray:
     """Factor by which each node computes longer."""
     scale = np.ones(rows)
     for node, factor in stragglers.items():

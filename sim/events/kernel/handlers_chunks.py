@@ -195,11 +195,7 @@ def _moved_to_head(chunks, slot_state, queue_head, queue_tail, n_nodes, head, no
 def admit_any(s, c, now, node, depth):
     """Admit the first chunk of all queues while any fits: what queues share (contexts, memory) goes
     to the chunk of lowest rank, of equals to the one that has waited longest."""
-    queue = _first_that_fits(
-        s.chunks, s.phases, s.slot_state, s.queue_head, s.queue_group, s.queue_taken, s.queue_limit,
-        s.partition_used, s.partition_limit, s.pool_used, s.pool_limit, c.nodes, c.queues,
-        c.partitions, c.pools, node,
-    )
+    queue = _first_that_fits(s, c, node)
     if queue >= 0:
         chunk = s.queue_head[node * (c.queues + 1) + queue]
         phase = s.slot_state[s.chunks[chunk].slot * c.nodes + node].phase
@@ -210,28 +206,24 @@ def admit_any(s, c, now, node, depth):
 
 
 @compiled
-def _first_that_fits(
-    chunks, phases, slot_state, queue_head, queue_group, queue_taken, queue_limit, partition_used,
-    partition_limit, pool_used, pool_limit, n_nodes, n_queues, n_partitions, n_pools, node,
-):
+def _first_that_fits(s, c, node):
     """The queue whose head goes first of those that can be admitted; -1 if there is none."""
+    chunks, slot_state = s.chunks, s.slot_state
     best = -1
     first = np.int64(-1)
-    for queue in range(n_queues):
-        chunk = np.int64(queue_head[node * (n_queues + 1) + queue])
-        group = queue_group[queue]
-        if chunk < 0 or queue_taken[node * n_queues + group] >= queue_limit[group]:
+    for queue in range(c.queues):
+        chunk = np.int64(s.queue_head[node * (c.queues + 1) + queue])
+        group = s.queue_group[queue]
+        taken = s.queue_taken[node * c.queues + group]
+        if chunk < 0 or taken >= s.queue_limit[group]:
             continue
-        local = chunks[chunk].slot * n_nodes + node
+        local = chunks[chunk].slot * c.nodes + node
         phase = slot_state[local].phase
         row = chunks[chunk].phase + phase
-        if queue_taken[node * n_queues + group] >= phases[row].places or not _has_room(
-            chunks, phases, partition_used, partition_limit, pool_used, pool_limit,
-            node * n_partitions, node * n_pools, chunk, row, phase == 0,
-        ):
+        if taken >= s.phases[row].places or not _fits(s, c, node, chunk, row, phase == 0):
             continue
         if best >= 0:
-            other = chunks[first].slot * n_nodes + node
+            other = chunks[first].slot * c.nodes + node
             mine, its = chunks[chunk].rank, chunks[first].rank
             if mine == its:
                 mine, its = slot_state[local].since, slot_state[other].since
@@ -487,62 +479,51 @@ def insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_node
         queue_tail[head] = chunk
 
 
-@inlined
-def admit_least(s, c, now, node):
-    """See :func:`_to_front`."""
-    return _to_front(
-        s.chunks, s.calls, s.phases, s.slot_state, s.nodes, s.queue_head, s.queue_tail,
-        s.queue_delay, c.nodes, c.queues, c.columns, node, now,
-    )
-
-
 @compiled
-def _to_front(
-    chunks, calls, phases, slot_state, nodes, queue_head, queue_tail, queue_delay, n_nodes,
-    n_queues, columns, node, now,
-):
+def admit_least(s, c, now, node):
     """If the node's least live chunk waits for admission, move it to the front of its queue.
 
     Returns the chunk and the queue; chunk -1 if there is nothing to do. Chunks are numbered alike
     everywhere, so the least chunk of all that are live makes progress on every node.
     """
+    chunks, slot_state, nodes = s.chunks, s.slot_state, s.nodes
     least = nodes[node].least
     phase = np.int32(ENDED)
     while least < nodes[node].most:
         if chunks[least].open > 0:
-            phase = slot_state[chunks[least].slot * n_nodes + node].phase
+            phase = slot_state[chunks[least].slot * c.nodes + node].phase
             if phase >= 0 or phase == IN_READY_QUEUE:
                 break
         least += 1
     nodes[node].least = least
     if least >= nodes[node].most:
         return np.int64(-1), np.int64(0)
-    local = chunks[least].slot * n_nodes + node
+    local = chunks[least].slot * c.nodes + node
     if phase >= 0 and slot_state[local].running != WAITS:
         return np.int64(-1), np.int64(0)
-    queue = np.int64(phases[chunks[least].phase + max(phase, 0)].queue)
-    waits_in = node * (n_queues + 1) + (n_queues if phase == IN_READY_QUEUE else queue)
+    queue = np.int64(s.phases[chunks[least].phase + max(phase, 0)].queue)
+    waits_in = node * (c.queues + 1) + (c.queues if phase == IN_READY_QUEUE else queue)
     before = np.int64(-1)
-    after = np.int64(queue_head[waits_in])
+    after = np.int64(s.queue_head[waits_in])
     while after != least:
         before = after
-        after = np.int64(slot_state[chunks[after].slot * n_nodes + node].next)
+        after = np.int64(slot_state[chunks[after].slot * c.nodes + node].next)
     after = np.int64(slot_state[local].next)
     if before < 0:
-        queue_head[waits_in] = after
+        s.queue_head[waits_in] = after
     else:
-        slot_state[chunks[before].slot * n_nodes + node].next = after
+        slot_state[chunks[before].slot * c.nodes + node].next = after
     if after < 0:
-        queue_tail[waits_in] = before
+        s.queue_tail[waits_in] = before
     if phase == IN_READY_QUEUE:
-        queue_delay[chunks[least].call * columns] += now - slot_state[local].since
+        s.queue_delay[chunks[least].call * c.columns] += now - slot_state[local].since
         nodes[node].first_phase += 1
         nodes[node].waiting += 1
         slot_state[local].phase = 0
         slot_state[local].since = now
-    front = node * (n_queues + 1) + queue
-    slot_state[local].next = queue_head[front]
-    if queue_head[front] < 0:
-        queue_tail[front] = least
-    queue_head[front] = least
+    front = node * (c.queues + 1) + queue
+    slot_state[local].next = s.queue_head[front]
+    if s.queue_head[front] < 0:
+        s.queue_tail[front] = least
+    s.queue_head[front] = least
     return np.int64(least), queue

@@ -242,13 +242,11 @@ def packet(s, p, c, e, node):
     if e.key > 0 and e.stage == 0:
         row = s.chunks[e.chunk].phase + e.phase
         return inject(
-            p, s.events, s.buckets, s.heap, s.cache, s.registers, e.now, e.key, node,
+            s, p, e.now, e.key, node,
             s.entries[e.entry].links + node, s.entries[e.entry].hops, p.packet_bytes[e.entry],
             message_bytes(s, e.chunk, row, e.entry),
         )
-    message, link, busy, amount, arrival = packet_event(
-        p, s.events, s.buckets, s.heap, s.cache, s.registers, e.now, e.key, node
-    )
+    message, link, busy, amount, arrival = packet_event(s, p, e.now, e.key, node)
     if message >= 0:
         key = p.packet_messages[message].key
         sender = p.packet_messages[message].node

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.events.kernel.common import push_event
 from sim.events.kernel.constants import PACKET
-from sim.events.kernel.queue import push
 from sim.native.mark import compiled
 
 __all__ = [
@@ -117,7 +117,7 @@ class PacketState(NamedTuple):
 
 
 @compiled
-def inject(p, events, buckets, heap, cache, reg, now, key, node, route, hops, packet, amount):
+def inject(s, p, now, key, node, route, hops, packet, amount):
     """Queue a message at the injection port of its route; returns False if there is no room."""
     number = p.packet_numbers
     message = number[MESSAGE_FREE]
@@ -145,7 +145,7 @@ def inject(p, events, buckets, heap, cache, reg, now, key, node, route, hops, pa
         p.ports[port].last = message
         _ask(p.ports, p.lanes, port, now)
         wire = p.lane_of[route] >> 1
-        _look(p.wires, events, buckets, heap, cache, reg, wire, now)
+        _look(s, p.wires, wire, now)
     else:
         p.packet_messages[p.ports[port].last].next = message
         p.ports[port].last = message
@@ -166,21 +166,21 @@ def _ask(ports, lanes, port, now):
 
 
 @compiled
-def _look(wires, events, buckets, heap, cache, reg, wire, now):
+def _look(s, wires, wire, now):
     """Schedule a look at the link as soon as it is free."""
     time = max(now, wires[wire].free)
     if wires[wire].wake != time:
         wires[wire].wake = time
-        push(events, buckets, heap, cache, reg, time, np.int64(LOOK), wire)
+        push_event(s, time, np.int64(LOOK), wire)
 
 
 @compiled
 def _move(p, segment, wire, now):
     """Queue a packet that holds a VC, if it can send a unit; returns whether it was queued."""
-    s = p.packet_segments[segment]
-    if s.moving == 0 or s.queued or s.arrived == s.sent:
+    sent = p.packet_segments[segment]
+    if sent.moving == 0 or sent.queued or sent.arrived == sent.sent:
         return False
-    if s.room == 0:
+    if sent.room == 0:
         p.wires[wire].blocked += 1
         p.packet_segments[segment].queued = BLOCKED
         if p.wires[wire].starves < 0:
@@ -213,7 +213,7 @@ def _segment(p):
 
 
 @compiled
-def packet_event(p, events, buckets, heap, cache, reg, now, key, item):
+def packet_event(s, p, now, key, item):
     """Handle one event of the packet network; at most one link sends one unit.
 
     Returns (message, link, busy time, payload, arrival): message -1 if nothing was sent, -2 if
@@ -224,7 +224,7 @@ def packet_event(p, events, buckets, heap, cache, reg, now, key, item):
     if key == VC_FREE:
         p.lanes[item].free += 1
         if p.lanes[item].first >= 0:
-            _look(p.wires, events, buckets, heap, cache, reg, item >> 1, now)
+            _look(s, p.wires, item >> 1, now)
         return nothing
     if key == LOOK:
         wire = np.int64(item)
@@ -260,13 +260,13 @@ def packet_event(p, events, buckets, heap, cache, reg, now, key, item):
                 p.ports[port].last = segment
                 _ask(p.ports, p.lanes, port, now)
     if p.wires[wire].free > now:
-        _look(p.wires, events, buckets, heap, cache, reg, wire, now)
+        _look(s, p.wires, wire, now)
         return nothing
-    return _send(p, events, buckets, heap, cache, reg, now, wire)
+    return _send(s, p, now, wire)
 
 
 @compiled
-def _send(p, events, buckets, heap, cache, reg, now, wire):
+def _send(s, p, now, wire):
     """Send a unit over a link that is free, if there is one that may go."""
     nothing = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(-1))
     number = p.packet_numbers
@@ -370,12 +370,11 @@ def _send(p, events, buckets, heap, cache, reg, now, wire):
         after = p.lane_of[p.packet_messages[message].route + (hop + 1) * n_nodes] >> 1
         next_fs = p.wires[after].flit_fs
         ready = max(there - busy + flit_fs, there - (flits - 1) * next_fs)
-        push(events, buckets, heap, cache, reg, ready,
-             base | ((hop + 1) << HOP_AT) | PACKET, ahead)
+        push_event(s, ready, base | ((hop + 1) << HOP_AT) | PACKET, ahead)
     else:
         credit = there + p.wires[wire].credit_fs
         if tail:
-            push(events, buckets, heap, cache, reg, credit, np.int64(VC_FREE), lane)
+            push_event(s, credit, np.int64(VC_FREE), lane)
             p.packet_messages[message].arrival = max(p.packet_messages[message].arrival, there)
             p.packet_messages[message].to_come -= 1
             if p.packet_messages[message].to_come == 0:
@@ -384,17 +383,15 @@ def _send(p, events, buckets, heap, cache, reg, now, wire):
                 number[MESSAGE_FREE] = message
                 number[LIVE] -= 1
         elif needed:
-            push(events, buckets, heap, cache, reg, credit,
-                 (base | (hop << HOP_AT) | PACKET) + CREDIT, segment)
+            push_event(s, credit, (base | (hop << HOP_AT) | PACKET) + CREDIT, segment)
     held = np.int64(p.packet_segments[segment].held)
     if held >= 0:
         credit = now + busy + p.wires[held >> 1].credit_fs
         if tail:
-            push(events, buckets, heap, cache, reg, credit, np.int64(VC_FREE), held)
+            push_event(s, credit, np.int64(VC_FREE), held)
         elif needed:
             up = np.int64(p.packet_segments[segment].up)
-            push(events, buckets, heap, cache, reg, credit,
-                 (base | ((hop - 1) << HOP_AT) | PACKET) + CREDIT, up)
+            push_event(s, credit, (base | ((hop - 1) << HOP_AT) | PACKET) + CREDIT, up)
     payload = np.int64(0)
     if tail:
         payload = np.int64(p.packet_segments[segment].bytes)
@@ -403,5 +400,5 @@ def _send(p, events, buckets, heap, cache, reg, now, wire):
     else:
         _move(p, segment, wire, now)
     if p.wires[wire].first >= 0 or p.lanes[2 * wire].first >= 0 or p.lanes[2 * wire + 1].first >= 0:
-        _look(p.wires, events, buckets, heap, cache, reg, wire, now)
+        _look(s, p.wires, wire, now)
     return (message, wire, busy, payload, finished)
