@@ -21,11 +21,14 @@ from sim.workload.training import training_job
 
 __all__ = ["GENERATORS", "load_workload", "model"]
 
-GENERATORS: Mapping[str, tuple[Callable[..., ModelTable], Mapping[str, Mapping[str, Any]]]] = {
+Generator = Callable[..., ModelTable | transformer.Transformer]
+"""A function of its parameters, or their record, which makes the table."""
+
+GENERATORS: Mapping[str, tuple[Generator, Mapping[str, Mapping[str, Any]]]] = {
     "resnet50": (resnet50.generate, {}),
     "gnmt": (gnmt.generate, {}),
     "dlrm": (dlrm.generate, dlrm.PRESETS),
-    "transformer": (transformer.generate, transformer.PRESETS),
+    "transformer": (transformer.Transformer, transformer.PRESETS),
     "mlp": (mlp.generate, {}),
 }
 """Generators and their presets, by the name that follows ``model:``."""
@@ -125,7 +128,8 @@ def model(name: str, *, preset: str | None = None, **options: Any) -> ModelTable
             f"not {preset!r}"
         )
     _check_options(f"model:{name}", options, generate)
-    return generate(**{**(presets[preset] if preset else {}), **options})
+    made = generate(**{**(presets[preset] if preset else {}), **options})
+    return made if isinstance(made, ModelTable) else made.table()
 
 
 def _refuse_compute(compute: ComputeModel | None, source: str) -> None:

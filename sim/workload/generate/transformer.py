@@ -6,6 +6,7 @@ Activations are summed after both parts of a block, their gradients before.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sim.fields import FieldError
@@ -14,7 +15,7 @@ from sim.workload.model import LayerPass, ModelLayer, ModelTable
 from sim.workload.training import Parallelism
 from sim.workload.work import Gemm, Work
 
-__all__ = ["PRESETS", "generate"]
+__all__ = ["PRESETS", "Transformer"]
 
 _VASWANI = {
     "layers": 6,
@@ -50,26 +51,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+MATRICES = "attention computes full score matrices, masked or not, and moves them through memory"
 
-def generate(
-    *,
-    hidden: int = 768,
-    layers: int = 12,
-    heads: int = 12,
-    sequence: int = 512,
-    vocabulary: int = 50257,
-    feed_forward: int | None = None,
-    positions: int | None = None,
-    token_types: int = 0,
-    pooler: bool = False,
-    outer_norm: bool = True,
-    decoder_layers: int = 0,
-    model_parallel_npus: int = 1,
-    recompute: bool = False,
-    batch: int = 8,
-    dtype_bytes: int = 2,
-) -> ModelTable:
-    """A Transformer on *batch* sequences per copy of the model.
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer:
+    """A Transformer on *batch* sequences per copy of the model; see `table`.
 
     Parameters
     ----------
@@ -91,58 +78,202 @@ def generate(
     recompute
         Keep the inputs of blocks only and run their forward pass again before the backward pass.
     """
-    inner = 4 * hidden if feed_forward is None else feed_forward
-    learned = sequence if positions is None else positions
-    checked(
-        hidden=hidden,
-        layers=layers,
-        heads=heads,
-        sequence=sequence,
-        vocabulary=vocabulary,
-        feed_forward=inner,
-        model_parallel_npus=model_parallel_npus,
-        batch=batch,
-        dtype_bytes=dtype_bytes,
-    )
-    _not_negative(positions=learned, token_types=token_types, decoder_layers=decoder_layers)
-    _divides("heads", heads, hidden=hidden)
-    _divides("model_parallel_npus", model_parallel_npus, heads=heads, feed_forward=inner)
-    maker = _Maker(
-        hidden=hidden,
-        heads=heads,
-        sequence=sequence,
-        inner=inner,
-        batch=batch,
-        split=model_parallel_npus,
-        dtype_bytes=dtype_bytes,
-    )
-    pieces = -(-vocabulary // model_parallel_npus)
-    table = (learned + token_types) * hidden + (2 * hidden if outer_norm else 0)
-    made = [maker.embedding("embedding", pieces * hidden + table)]
-    blocks: list[range] = []
-    for number in range(layers + decoder_layers):
-        start = len(made)
-        if number == layers:
-            made.append(maker.embedding("target_embedding", 0))
-            start += 1
-        made += maker.block(f"block{number}", cross=number >= layers)
-        blocks.append(range(start, len(made)))
-    if pooler:
-        made.append(dense("pooler", Gemm(m=batch, n=hidden, k=hidden), dtype_bytes=dtype_bytes))
-    made.append(maker.output(pieces))
 
-    return ModelTable(
-        name="transformer",
-        layers=tuple(made),
-        parallelism=_parallelism(model_parallel_npus, blocks if recompute else None),
-        batch=batch,
-        dtype_bytes=dtype_bytes,
-        assumptions=(
-            "attention computes full score matrices, masked or not, and moves them through memory",
-            "the normalisation outside the blocks is counted with the embedding",
-            "the vocabulary is padded to a multiple of model_parallel_npus",
-        ),
-    )
+    hidden: int = 768
+    layers: int = 12
+    heads: int = 12
+    sequence: int = 512
+    vocabulary: int = 50257
+    feed_forward: int | None = None
+    positions: int | None = None
+    token_types: int = 0
+    pooler: bool = False
+    outer_norm: bool = True
+    decoder_layers: int = 0
+    model_parallel_npus: int = 1
+    recompute: bool = False
+    batch: int = 8
+    dtype_bytes: int = 2
+
+    def __post_init__(self) -> None:
+        checked(
+            hidden=self.hidden,
+            layers=self.layers,
+            heads=self.heads,
+            sequence=self.sequence,
+            vocabulary=self.vocabulary,
+            feed_forward=self._inner,
+            model_parallel_npus=self.model_parallel_npus,
+            batch=self.batch,
+            dtype_bytes=self.dtype_bytes,
+        )
+        _not_negative(
+            positions=self._learned,
+            token_types=self.token_types,
+            decoder_layers=self.decoder_layers,
+        )
+        _divides("heads", self.heads, hidden=self.hidden)
+        _divides(
+            "model_parallel_npus", self.model_parallel_npus,
+            heads=self.heads, feed_forward=self._inner,
+        )
+
+    @property
+    def _inner(self) -> int:
+        return 4 * self.hidden if self.feed_forward is None else self.feed_forward
+
+    @property
+    def _learned(self) -> int:
+        return self.sequence if self.positions is None else self.positions
+
+    @property
+    def _split(self) -> int:
+        return self.model_parallel_npus
+
+    @property
+    def _tokens(self) -> int:
+        return self.batch * self.sequence
+
+    @property
+    def _summed(self) -> int:
+        """Elements of the sums over the NPUs of one copy of the model."""
+        return self._tokens * self.hidden if self.model_parallel_npus > 1 else 0
+
+    def table(self) -> ModelTable:
+        """The layers of the model, and how it is distributed."""
+        pieces = -(-self.vocabulary // self.model_parallel_npus)
+        beside = (self._learned + self.token_types) * self.hidden
+        beside += 2 * self.hidden if self.outer_norm else 0
+        made = [self._embedding("embedding", pieces * self.hidden + beside)]
+        blocks: list[range] = []
+        for number in range(self.layers + self.decoder_layers):
+            start = len(made)
+            if number == self.layers:
+                made.append(self._embedding("target_embedding", 0))
+                start += 1
+            made += self._block(f"block{number}", cross=number >= self.layers)
+            blocks.append(range(start, len(made)))
+        if self.pooler:
+            first = Gemm(m=self.batch, n=self.hidden, k=self.hidden)
+            made.append(dense("pooler", first, dtype_bytes=self.dtype_bytes))
+        made.append(self._output(pieces))
+
+        return ModelTable(
+            name="transformer",
+            layers=tuple(made),
+            parallelism=_parallelism(self.model_parallel_npus, blocks if self.recompute else None),
+            batch=self.batch,
+            dtype_bytes=self.dtype_bytes,
+            assumptions=(
+                MATRICES,
+                "the normalisation outside the blocks is counted with the embedding",
+                "the vocabulary is padded to a multiple of model_parallel_npus",
+            ),
+        )
+
+    def _block(self, name: str, *, cross: bool) -> list[ModelLayer]:
+        layers = self._attention(name, 3 * self.hidden)
+        if cross:
+            layers += self._attention(f"{name}_cross", self.hidden, source=2 * self.hidden)
+        activation = self._tokens * self._inner // self._split
+        return [
+            *layers,
+            self._dense(
+                f"{name}_expand", self._inner // self._split, self.hidden, norm=True, opens=True
+            ),
+            self._dense(
+                f"{name}_contract",
+                self.hidden,
+                self._inner // self._split,
+                closes=True,
+                elements=2 * activation,
+            ),
+        ]
+
+    def _attention(self, name: str, columns: int, source: int = 0) -> list[ModelLayer]:
+        layers = [
+            self._dense(f"{name}_qkv", columns // self._split, self.hidden, norm=True, opens=True)
+        ]
+        if source:
+            layers.append(
+                self._dense(f"{name}_source", source // self._split, self.hidden, opens=True)
+            )
+        return [
+            *layers,
+            self._scores(f"{name}_attention"),
+            self._dense(f"{name}_project", self.hidden, self.hidden // self._split, closes=True),
+        ]
+
+    def _dense(
+        self,
+        name: str,
+        n: int,
+        k: int,
+        *,
+        norm: bool = False,
+        opens: bool = False,
+        closes: bool = False,
+        elements: int = 0,
+    ) -> ModelLayer:
+        if norm:
+            # Read for the statistics, read again, write.
+            elements += 3 * self._tokens * self.hidden
+        return dense(
+            name,
+            Gemm(m=self._tokens, n=n, k=k),
+            dtype_bytes=self.dtype_bytes,
+            more_parameters=2 * self.hidden if norm else 0,
+            forward_sum=self._summed if closes else 0,
+            gradient_sum=self._summed if opens else 0,
+            beside=Work(memory_bytes=elements * self.dtype_bytes),
+        )
+
+    def _scores(self, name: str) -> ModelLayer:
+        size = self.hidden // self.heads
+        count = self.batch * self.heads // self._split
+        scores = Gemm(m=self.sequence, n=self.sequence, k=size, count=count)
+        context = Gemm(m=self.sequence, n=size, k=self.sequence, count=count)
+        softmax = 2 * count * self.sequence**2
+        moved = (scores.elements() + context.elements() + softmax) * self.dtype_bytes
+        return ModelLayer(
+            name=name,
+            parameters=0,
+            forward=LayerPass(work=Work(gemms=(scores, context), memory_bytes=moved)),
+            # Products of two activations: both sides get a gradient, and there are no weights.
+            input_gradient=LayerPass(
+                work=Work(
+                    gemms=(
+                        context.input_gradient(),
+                        context.weight_gradient(),
+                        scores.input_gradient(),
+                        scores.weight_gradient(),
+                    ),
+                    memory_bytes=2 * moved,
+                )
+            ),
+            weight_gradient=LayerPass(),
+        )
+
+    def _embedding(self, name: str, parameters: int) -> ModelLayer:
+        look_up = Work(memory_bytes=2 * self._tokens * self.hidden * self.dtype_bytes)
+        return ModelLayer(
+            name=name,
+            parameters=parameters,
+            forward=summed(look_up, self._summed * self.dtype_bytes),
+            input_gradient=LayerPass(),
+            weight_gradient=gradient_pass(look_up, parameters, self.dtype_bytes),
+            update_bytes=update_bytes(parameters, self.dtype_bytes),
+        )
+
+    def _output(self, pieces: int) -> ModelLayer:
+        return dense(
+            "output",
+            Gemm(m=self._tokens, n=pieces, k=self.hidden),
+            dtype_bytes=self.dtype_bytes,
+            bias=False,
+            own_weights=False,
+            gradient_sum=self._summed,
+        )
 
 
 def _not_negative(**sizes: int) -> None:
@@ -169,131 +300,3 @@ def _parallelism(npus: int, recomputed: Sequence[range] | None) -> Parallelism:
     if npus > 1:
         return Parallelism(keyword="HYBRID_TRANSFORMER", model_parallel_npus=npus)
     return Parallelism(keyword="DATA")
-
-
-class _Maker:
-    def __init__(
-        self,
-        *,
-        hidden: int,
-        heads: int,
-        sequence: int,
-        inner: int,
-        batch: int,
-        split: int,
-        dtype_bytes: int,
-    ) -> None:
-        self.hidden = hidden
-        self.heads = heads
-        self.sequence = sequence
-        self.inner = inner
-        self.batch = batch
-        self.split = split
-        self.dtype_bytes = dtype_bytes
-        self.tokens = batch * sequence
-        # Elements of the sums over the NPUs of one copy of the model.
-        self.summed = self.tokens * hidden if split > 1 else 0
-
-    def block(self, name: str, *, cross: bool) -> list[ModelLayer]:
-        layers = self._attention(name, 3 * self.hidden)
-        if cross:
-            layers += self._attention(f"{name}_cross", self.hidden, source=2 * self.hidden)
-        activation = self.tokens * self.inner // self.split
-        return [
-            *layers,
-            self._dense(
-                f"{name}_expand", self.inner // self.split, self.hidden, norm=True, opens=True
-            ),
-            self._dense(
-                f"{name}_contract",
-                self.hidden,
-                self.inner // self.split,
-                closes=True,
-                elements=2 * activation,
-            ),
-        ]
-
-    def _attention(self, name: str, columns: int, source: int = 0) -> list[ModelLayer]:
-        layers = [
-            self._dense(f"{name}_qkv", columns // self.split, self.hidden, norm=True, opens=True)
-        ]
-        if source:
-            layers.append(
-                self._dense(f"{name}_source", source // self.split, self.hidden, opens=True)
-            )
-        return [
-            *layers,
-            self._scores(f"{name}_attention"),
-            self._dense(f"{name}_project", self.hidden, self.hidden // self.split, closes=True),
-        ]
-
-    def _dense(
-        self,
-        name: str,
-        n: int,
-        k: int,
-        *,
-        norm: bool = False,
-        opens: bool = False,
-        closes: bool = False,
-        elements: int = 0,
-    ) -> ModelLayer:
-        if norm:
-            # Read for the statistics, read again, write.
-            elements += 3 * self.tokens * self.hidden
-        return dense(
-            name,
-            Gemm(m=self.tokens, n=n, k=k),
-            dtype_bytes=self.dtype_bytes,
-            more_parameters=2 * self.hidden if norm else 0,
-            forward_sum=self.summed if closes else 0,
-            gradient_sum=self.summed if opens else 0,
-            beside=Work(memory_bytes=elements * self.dtype_bytes),
-        )
-
-    def _scores(self, name: str) -> ModelLayer:
-        size = self.hidden // self.heads
-        count = self.batch * self.heads // self.split
-        scores = Gemm(m=self.sequence, n=self.sequence, k=size, count=count)
-        context = Gemm(m=self.sequence, n=size, k=self.sequence, count=count)
-        softmax = 2 * count * self.sequence**2
-        moved = (scores.elements() + context.elements() + softmax) * self.dtype_bytes
-        return ModelLayer(
-            name=name,
-            parameters=0,
-            forward=LayerPass(work=Work(gemms=(scores, context), memory_bytes=moved)),
-            # Products of two activations: both sides get a gradient, and there are no weights.
-            input_gradient=LayerPass(
-                work=Work(
-                    gemms=(
-                        context.input_gradient(),
-                        context.weight_gradient(),
-                        scores.input_gradient(),
-                        scores.weight_gradient(),
-                    ),
-                    memory_bytes=2 * moved,
-                )
-            ),
-            weight_gradient=LayerPass(),
-        )
-
-    def embedding(self, name: str, parameters: int) -> ModelLayer:
-        look_up = Work(memory_bytes=2 * self.tokens * self.hidden * self.dtype_bytes)
-        return ModelLayer(
-            name=name,
-            parameters=parameters,
-            forward=summed(look_up, self.summed * self.dtype_bytes),
-            input_gradient=LayerPass(),
-            weight_gradient=gradient_pass(look_up, parameters, self.dtype_bytes),
-            update_bytes=update_bytes(parameters, self.dtype_bytes),
-        )
-
-    def output(self, pieces: int) -> ModelLayer:
-        return dense(
-            "output",
-            Gemm(m=self.tokens, n=pieces, k=self.hidden),
-            dtype_bytes=self.dtype_bytes,
-            bias=False,
-            own_weights=False,
-            gradient_sum=self.summed,
-        )

@@ -7,7 +7,8 @@ import pytest
 from sim.workload.astra_text import parse, render, shipped
 from sim.workload.compute_model import Roofline, SystolicArray
 from sim.workload.gemm_table import read_gemm_table
-from sim.workload.generate import dlrm, gnmt, mlp, resnet50, transformer
+from sim.workload.generate import dlrm, gnmt, mlp, resnet50
+from sim.workload.generate.transformer import Transformer
 from sim.workload.graph import CollectiveKind, TaskKind
 from sim.workload.load import load_workload, model
 from sim.workload.model import model_job, text_workload
@@ -175,8 +176,10 @@ def test_transformer_flops_follow_the_rule_of_six():
 
 
 def test_recomputation_repeats_the_blocks():
-    plain = model_job(transformer.generate(layers=2), WHOLE, shape=(4,), passes=1)
-    again = model_job(transformer.generate(layers=2, recompute=True), WHOLE, shape=(4,), passes=1)
+    plain, again = (
+        model_job(Transformer(layers=2, recompute=each).table(), WHOLE, shape=(4,), passes=1)
+        for each in (False, True)
+    )
     forward = [
         [task.name for task in job.graphs[0].tasks if task.name.endswith(" forward")]
         for job in (plain, again)
@@ -333,7 +336,7 @@ def test_a_model_written_as_text_is_the_same_job():
 
 
 def test_recomputation_survives_the_text():
-    table = transformer.generate(layers=2, recompute=True, model_parallel_npus=2)
+    table = Transformer(layers=2, recompute=True, model_parallel_npus=2).table()
     again = parse(render(text_workload(table, WHOLE)), name="t", source="t.txt")
 
     assert len(training_job(again, shape=(4,)).graphs[0].tasks) == len(
