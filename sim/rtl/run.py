@@ -17,7 +17,7 @@ from sim.fields import FieldError
 from sim.rtl.engines import EngineKind, engine_kind
 from sim.rtl.exchange import MixedExchange
 from sim.rtl.host import Ticket
-from sim.rtl.ring import Progress, RingDriver
+from sim.rtl.ring import RingDriver
 from sim.rtl.signals import SignalTrace
 from sim.rtl.system import CycleLimitError
 from sim.workload.graph import CollectiveKind
@@ -112,7 +112,6 @@ def run_engines(
     bucket_cycles: int = 0,
     trace: bool = False,
     max_cycles: int = 100_000_000,
-    progress: Progress | None = None,
     **options: Any,
 ) -> EngineRun:
     """Run scripts on a ring of engines until all have ended, and check the results of RTL ranks.
@@ -146,8 +145,6 @@ def run_engines(
     trace : bool
         Keep every beat.
     max_cycles : int
-    progress : callable or None
-        ``progress(cycle, nodes_done)`` now and then, if all ranks are RTL.
     options
         For RTL: those of the driver (threads, faults; for ACE also links, ports).
 
@@ -175,7 +172,7 @@ def run_engines(
     prepared = time.perf_counter()
     tickets = _queue(driver, commands, scripts, data) if driver is not None else {}
     begin = driver.system.cycle if driver is not None else start_cycle
-    wall_s = _run(driver, model, exchange, max_cycles, progress)
+    wall_s = _run(driver, model, exchange, max_cycles)
     checked, wrong = _compare(driver, commands, data) if driver is not None else (0, 0)
     steps = _steps(tickets, model, ring.nodes)
     return EngineRun(
@@ -287,14 +284,13 @@ def _run(
     model: CycleModel | None,
     exchange: MixedExchange | None,
     max_cycles: int,
-    progress: Progress | None,
 ) -> float:
     """Run to the end of all scripts; returns the wall time in seconds."""
     if exchange is not None:
         return exchange.run(max_cycles)
     if driver is not None:
         try:
-            return driver.system.run(max_cycles=max_cycles, progress=progress).wall_s
+            return driver.system.run(max_cycles=max_cycles).wall_s
         except CycleLimitError as error:
             raise CycleLimitError(f"{error}; {driver.report()}", error.partial) from None
     assert model is not None
