@@ -8,6 +8,7 @@ import pytest
 from bench import random_systems
 from bench._groups import group_violations, with_groups
 from bench.random_systems import MOST_BYTES, draw, violations
+from sim.endpoint import kinds
 from sim.endpoint.kinds import KINDS, IdealEndpoint
 from sim.network.network import Network
 from sim.run import run
@@ -82,7 +83,7 @@ GATHERED = {
 def test_slow_ideal_endpoint_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert violations(GATHERED) == []
     slow = IdealEndpoint(delay_s=1e-6)
-    monkeypatch.setitem(KINDS, "ideal", slow)
+    monkeypatch.setitem(kinds._SOFTWARE, "ideal", slow)
 
     assert [check for check, _ in violations(GATHERED)] == ["ideal"]
 
