@@ -18,8 +18,11 @@ __all__ = [
     "Lost",
     "Maker",
     "Row",
+    "Series",
     "Verdict",
+    "derived",
     "not_reproduced",
+    "stacks",
     "statement",
     "weakest",
 ]
@@ -172,6 +175,13 @@ def statement(setting: str, *, below: Pairs = (), at_most: Pairs = (), **fields:
     )
 
 
+def derived(setting: str, ours: float, target: Target, **fields: Any) -> Row:
+    """A row whose published value follows from others, and ours from the same arithmetic."""
+    return Row(
+        setting=setting, ours=ours, target=target, identity=True, origin="derived", **fields
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lost:
     """A published result that cannot be compared, and why."""
@@ -208,6 +218,12 @@ class Bars:
     y: str
     groups: Mapping[str, Mapping[str, Mapping[str, float]]]
     levels: Mapping[str, float] = field(default_factory=dict)
+
+
+def stacks(title: str, y: str, parts: Mapping[str, Mapping[str, float]], **fields: Any) -> Bars:
+    """Bars that stand apart, each by its name: ``parts[bar][part]`` is the height of a part."""
+    groups = {name: {name: bar} for name, bar in parts.items()}
+    return Bars(title=title, y=y, groups=groups, **{"x": "", **fields})
 
 
 @dataclass(frozen=True, kw_only=True)

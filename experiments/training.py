@@ -1,14 +1,15 @@
 """Quantities of training runs that the papers plot: compute, exposed communication, network use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from experiments.figure import Bars
 from experiments.systems import EFFICIENCY
 from sim.results.breakdown import Breakdown
 from sim.units import FS_PER_S
 from sim.workload.graph import TaskKind, TrainingPhase
 
-__all__ = ["Outcome", "outcome", "union"]
+__all__ = ["Outcome", "outcome", "time_bars", "union"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,3 +76,15 @@ def outcome(run: Breakdown) -> Outcome:
         active_backward=shares["backward"],
         active_s=active_s,
     )
+
+
+def time_bars(title: str, outcomes: Mapping[str, Mapping[str, Outcome]]) -> Bars:
+    """Compute and exposed communication of two iterations; ``outcomes[group][bar]``."""
+    groups = {
+        group: {
+            name: {"compute": each.compute_ms, "exposed communication": each.exposed_ms}
+            for name, each in bars.items()
+        }
+        for group, bars in outcomes.items()
+    }
+    return Bars(title=title, x="", y="time of two iterations (ms)", groups=groups)

@@ -13,6 +13,8 @@ from experiments.figure import (
     Figure,
     Lost,
     Row,
+    Series,
+    stacks,
     statement,
 )
 from experiments.systems import (
@@ -138,15 +140,14 @@ def fig9(context: Context) -> Figure:
     return Figure(
         title="Fig. 9: 1x8 switch against 1x8x1 torus (simulated)",
         rows=rows,
-        curves=[
-            Curves(
-                title="ASTRA-SIM Fig. 9", x=COLUMN, y="size over time (GB/s)", series=series,
-                log_x=True,
-            )
-        ],
+        curves=[_over_size("Fig. 9", "size over time (GB/s)", series)],
         lost=[Lost(what="Fig. 9, values and axes", reason="plotted values are lost")],
         assumptions=(*SYSTEM, *DISPATCHED, AXES),
     )
+
+
+def _over_size(figure: str, y: str, series: Mapping[str, Series]) -> Curves:
+    return Curves(title=f"ASTRA-SIM {figure}", x=COLUMN, y=y, series=series, log_x=True)
 
 
 def fig10(context: Context) -> Figure:
@@ -188,11 +189,7 @@ def fig10(context: Context) -> Figure:
     return Figure(
         title="Fig. 10: 64 packages, baseline algorithm (simulated)",
         rows=rows,
-        curves=[
-            Curves(
-                title="ASTRA-SIM Fig. 10", x=COLUMN, y="time per MB (us)", series=series, log_x=True
-            )
-        ],
+        curves=[_over_size("Fig. 10", "time per MB (us)", series)],
         lost=[Lost(what="Fig. 10, values", reason="plotted values are lost")],
         assumptions=(*SYSTEM, CONSTANT_LINKS, *DISPATCHED, AXES),
     )
@@ -270,14 +267,10 @@ def fig11(context: Context) -> Figure:
         title="Fig. 11: 4x4x4, steps of improvement (simulated)",
         rows=rows,
         curves=[
-            Curves(
-                title="ASTRA-SIM Fig. 11: 4x4x4",
-                x=COLUMN,
-                y="time per MB (us)",
-                series={
-                    n: [(s / MB, times[n][s] * 1e6 / (s / MB)) for s in PLOTTED] for n in names
-                },
-                log_x=True,
+            _over_size(
+                "Fig. 11: 4x4x4",
+                "time per MB (us)",
+                {n: [(s / MB, times[n][s] * 1e6 / (s / MB)) for s in PLOTTED] for n in names},
             )
         ],
         lost=[Lost(what="Fig. 11, values", reason="plotted values are lost")],
@@ -325,13 +318,11 @@ def fig12(context: Context) -> Figure:
         title="Fig. 12: scaling of a 4 MB all-reduce (simulated)",
         rows=rows,
         curves=[
-            Bars(
-                title="ASTRA-SIM Fig. 12a: 4 MB all-reduce",
+            stacks(
+                "ASTRA-SIM Fig. 12a: 4 MB all-reduce",
+                "time (us)",
+                {name_of(shape): {"time": t * 1e6} for shape, t in seconds.items()},
                 x="shape",
-                y="time (us)",
-                groups={
-                    name_of(s): {name_of(s): {"time": t * 1e6}} for s, t in seconds.items()
-                },
             ),
             breakdown(
                 "ASTRA-SIM Fig. 12b: 4 MB all-reduce, mean of chunks (queues) and messages "
@@ -353,11 +344,11 @@ def breakdown(title: str, records: Mapping[str, RunRecord]) -> Bars:
 
     P0 is the ready queue.
     """
-    groups: dict[str, dict[str, dict[str, float]]] = {}
+    bars: dict[str, dict[str, float]] = {}
     for name, record in records.items():
         phases = record.phases
         chunks = float(phases.chunks.sum()) * record.task_end_fs.shape[0]
-        parts = {
+        bars[name] = parts = {
             f"queue P{n}": float(phases.queue_delay_fs[:, n].sum()) / chunks / 1e9
             for n in range(phases.queue_delay_fs.shape[1])
         }
@@ -365,5 +356,4 @@ def breakdown(title: str, records: Mapping[str, RunRecord]) -> Bars:
             messages = float(phases.messages[:, n].sum())
             spent = float(phases.network_delay_fs[:, n].sum())
             parts[f"network P{n}"] = spent / messages / 1e9 if messages else 0.0
-        groups[name] = {name: parts}
-    return Bars(title=title, x="", y="mean delay (us)", groups=groups)
+    return stacks(title, "mean delay (us)", bars)

@@ -1,8 +1,10 @@
 """ASTRA-SIM, Figs. 13 to 18: training."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 from experiments.figure import (
     Assumption,
@@ -12,6 +14,7 @@ from experiments.figure import (
     Figure,
     Lost,
     Row,
+    stacks,
     statement,
 )
 from experiments.figures.astra_topologies import (
@@ -104,13 +107,9 @@ def fig13(context: Context) -> Figure:
         title="Fig. 13: Transformer by layer, 2x2x2 (simulated)",
         rows=rows,
         curves=[
-            Bars(
-                title="ASTRA-SIM Fig. 13: Transformer on 2x2x2",
-                x="layer",
-                y="compute + raw communication (ms)",
-                groups={
-                    f"{n + 1}": {f"{n + 1}": parts[n]} for n in range(len(blocks))
-                },
+            stacks(
+                "ASTRA-SIM Fig. 13: Transformer on 2x2x2", "compute + raw communication (ms)",
+                {f"{n + 1}": parts[n] for n in range(len(blocks))}, x="layer",
             )
         ],
         lost=[Lost(what="Fig. 13, bars", reason="plotted values are lost")],
@@ -220,19 +219,26 @@ def fig17(context: Context) -> Figure:
         title="Fig. 17: exposed communication of ResNet-50 (simulated)",
         rows=rows,
         curves=[
-            Curves(
-                title="ASTRA-SIM Fig. 17: ResNet-50",
-                x="NPUs",
-                y="exposed communication (% of time)",
-                series={
-                    **{t: [(float(n), v) for n, v in of.items()] for t, of in found.items()},
-                    "published": [(float(n), v) for n, v in EXPOSED.items()],
-                },
-                log_x=True,
+            _exposed_curves(
+                "ASTRA-SIM Fig. 17: ResNet-50", "NPUs", {**found, "published": EXPOSED},
                 marks=["published"],
             )
         ],
         assumptions=TRAINING,
+    )
+
+
+def _exposed_curves(
+    title: str, x: str, shares: Mapping[str, Mapping[Any, float]], **fields: Any
+) -> Curves:
+    """Share of exposed communication (%) over a number that grows by factors."""
+    return Curves(
+        title=title,
+        x=x,
+        y="exposed communication (% of time)",
+        series={name: [(float(n), v) for n, v in of.items()] for name, of in shares.items()},
+        log_x=True,
+        **fields,
     )
 
 
@@ -292,12 +298,8 @@ def fig18(context: Context) -> Figure:
         title="Fig. 18: compute power (simulated)",
         rows=rows,
         curves=[
-            Curves(
-                title="ASTRA-SIM Fig. 18: ResNet-50 on 2x4x4",
-                x="compute power",
-                y="exposed communication (% of time)",
-                series={"exposed": list(shares.items())},
-                log_x=True,
+            _exposed_curves(
+                "ASTRA-SIM Fig. 18: ResNet-50 on 2x4x4", "compute power", {"exposed": shares}
             )
         ],
         lost=[Lost(what="Fig. 18, other factors", reason="values are lost")],

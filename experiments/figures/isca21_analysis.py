@@ -1,6 +1,6 @@
 """ACE at ISCA 2021: memory traffic (section VI-A), the ceiling of injection, and Table II."""
 
-from experiments.figure import Assumption, Context, Figure, Row
+from experiments.figure import Assumption, Context, Figure, Row, derived
 from experiments.targets import AtLeast, Exactly, Holds, Near
 from gen.table import Column, Table
 from sim.analytic.traffic import (
@@ -71,28 +71,17 @@ CONFIGURATIONS = Assumption(
 def traffic(context: Context) -> Figure:
     """Bytes read from memory per byte sent, of a host and of an engine that keeps data on chip."""
     rows = [
-        Row(
-            setting="host, reads per byte sent, every step counted",
-            ours=float(host_reads_per_byte_sent()),
-            target=Near(1.5, relative=0.02),
-            identity=True,
-            origin="derived",
-            check="H4",
+        derived(
+            "host, reads per byte sent, every step counted",
+            float(host_reads_per_byte_sent()), Near(1.5, relative=0.02), check="H4",
         ),
-        Row(
-            setting="engine on 4x4x4, bytes sent per byte read",
-            ours=float(1 / engine_reads_per_byte_sent((4, 4, 4))),
-            target=Exactly(2.25),
-            identity=True,
-            origin="derived",
-            check="H3",
+        derived(
+            "engine on 4x4x4, bytes sent per byte read",
+            float(1 / engine_reads_per_byte_sent((4, 4, 4))), Exactly(2.25), check="H3",
         ),
-        Row(
-            setting="engine on 4x4x4, reads per byte sent",
-            ours=float(engine_reads_per_byte_sent((4, 4, 4))),
-            target=Near(0.444, relative=0.002),
-            identity=True,
-            origin="derived",
+        derived(
+            "engine on 4x4x4, reads per byte sent",
+            float(engine_reads_per_byte_sent((4, 4, 4))), Near(0.444, relative=0.002),
         ),
     ]
     for nodes, shape in SIZES.items():
@@ -138,16 +127,11 @@ def ceiling(context: Context) -> Figure:
     mean = sum(each.read_ratio for each in ceilings.values()) / len(ceilings)
     rows = [
         *(
-            Row(
-                setting=setting,
-                ours=ours / GB,
-                unit="GB/s",
-                target=Near(derived, relative=tolerance),
-                identity=True,
-                origin="derived",
-                check=check,
+            derived(
+                setting,
+                ours / GB, Near(published, relative=tolerance), unit="GB/s", check=check,
             )
-            for setting, ours, derived, tolerance, check in (
+            for setting, ours, published, tolerance, check in (
                 (
                     "ideal injection on 4x4x4, of 500 GB/s",
                     at_64.injection_bytes_per_s, 300, 0.05, "Q1",

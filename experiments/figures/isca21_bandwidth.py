@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
-from experiments.figure import Assumption, Context, Curves, Figure, Row
+from experiments.figure import Assumption, Context, Curves, Figure, Row, Series, derived
 from experiments.figures.isca21_analysis import SYSTEM
 from experiments.systems import EFFICIENCY, ISCA21_DISPATCHER, Rates, isca21_torus, measure
 from experiments.targets import AtLeast, Exactly, Gain, Near
@@ -66,7 +67,7 @@ def _busiest(nodes: int) -> str:
 
 def fig5(context: Context) -> Figure:
     """Over the memory bandwidth given to communication, with as many cores as wanted."""
-    series = {}
+    series, ideals = {}, [f"ideal, {nodes} NPUs" for nodes in SHAPES]
     for nodes in SHAPES:
         for kind in ("baseline", "ACE"):
             series[f"{kind}, {nodes} NPUs"] = [
@@ -132,15 +133,20 @@ def fig5(context: Context) -> Figure:
         title="Fig. 5: network bandwidth over memory bandwidth (simulated)",
         rows=rows,
         curves=[
-            Curves(
-                title="ISCA'21 Fig. 5: 64 MB all-reduce",
-                x="memory bandwidth for communication (GB/s)",
-                y="network bandwidth per NPU (GB/s)",
-                series=series,
-                dashed=[f"ideal, {nodes} NPUs" for nodes in SHAPES],
-            )
+            _curves("Fig. 5", "memory bandwidth for communication (GB/s)", series, dashed=ideals)
         ],
         assumptions=(*SYSTEM, SWEPT),
+    )
+
+
+def _curves(figure: str, x: str, series: Mapping[str, Series], **fields: Any) -> Curves:
+    """Bandwidth over what communication may use."""
+    return Curves(
+        title=f"ISCA'21 {figure}: 64 MB all-reduce",
+        x=x,
+        y="network bandwidth per NPU (GB/s)",
+        series=series,
+        **fields,
     )
 
 
@@ -216,11 +222,8 @@ def fig6(context: Context) -> Figure:
         title="Fig. 6: network bandwidth over cores (simulated)",
         rows=rows,
         curves=[
-            Curves(
-                title="ISCA'21 Fig. 6: 64 MB all-reduce",
-                x="cores for communication",
-                y="network bandwidth per NPU (GB/s)",
-                series=series,
+            _curves(
+                "Fig. 6", "cores for communication", series,
                 levels={f"ideal, {n} NPUs": _ideal(n) / GB for n in SHAPES},
             )
         ],
@@ -239,13 +242,9 @@ def traffic_simulated(context: Context) -> Figure:
     engine = _measure(isca21_torus(SHAPES[64]), AceEndpoint(memory_bytes_per_s=rate))
     loads = engine.busy_s("TX DMA") * rate
     rows = [
-        Row(
-            setting="host, ring of 16: memory reads per byte sent",
-            ours=reads[0],
-            target=Near(1.5, relative=0.02),
-            identity=True,
-            origin="derived",
-            check="H4",
+        derived(
+            "host, ring of 16: memory reads per byte sent",
+            reads[0], Near(1.5, relative=0.02), check="H4",
         ),
         Row(
             setting="host, four phases of 4x4x4: memory reads per byte sent",
@@ -253,13 +252,9 @@ def traffic_simulated(context: Context) -> Figure:
             why="Of a phase's first messages every byte is read once, of a summed one twice, of a "
             "forwarded one once; phases of 4 have more first messages than the ring of 16.",
         ),
-        Row(
-            setting="ACE, 4x4x4: bytes sent per byte read",
-            ours=round(engine.sent_bytes / loads, 9),
-            target=Exactly(2.25),
-            identity=True,
-            origin="derived",
-            check="H3",
+        derived(
+            "ACE, 4x4x4: bytes sent per byte read",
+            round(engine.sent_bytes / loads, 9), Exactly(2.25), check="H3",
         ),
     ]
     return Figure(

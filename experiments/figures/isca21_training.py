@@ -29,7 +29,7 @@ from experiments.systems import (
     train_released,
 )
 from experiments.targets import Bound, Gain, Order
-from experiments.training import Outcome, outcome
+from experiments.training import Outcome, outcome, time_bars
 from gen.table import Column, Table
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import endpoint
@@ -162,19 +162,8 @@ def fig11(context: Context) -> Figure:
 
 
 def _stacks(workload: str, cells: Mapping[tuple[str, int], Cell]) -> Bars:
-    return Bars(
-        title=f"ISCA'21 Fig. 11a: {workload}",
-        x="",
-        y="time of two iterations (ms)",
-        groups={
-            f"{nodes} NPUs": {kind: _parts(cells[workload, nodes][kind]) for kind in KINDS}
-            for nodes in SHAPES
-        },
-    )
-
-
-def _parts(each: Outcome) -> dict[str, float]:
-    return {"compute": each.compute_ms, "exposed communication": each.exposed_ms}
+    outcomes = {f"{nodes} NPUs": cells[workload, nodes] for nodes in SHAPES}
+    return time_bars(f"ISCA'21 Fig. 11a: {workload}", outcomes)
 
 
 def _speed_ups(gains: Mapping[str, Mapping[int, float]]) -> Bars:
@@ -362,9 +351,12 @@ def fig12(context: Context) -> Figure:
     """DLRM with lookup and update off the critical path; the side thread has 1 core and 80 GB/s."""
     nodes, kinds = 128, ("CompOpt", "ACE")
     loops = {"default": False, "optimised": True}
-    gain = {
-        kind: run(DLRM, nodes, kind).total_ms / run(DLRM, nodes, kind, True).total_ms
+    outcomes = {
+        kind: {loop: run(DLRM, nodes, kind, side) for loop, side in loops.items()}
         for kind in kinds
+    }
+    gain = {
+        kind: of["default"].total_ms / of["optimised"].total_ms for kind, of in outcomes.items()
     }
     rows = [
         Row(setting=f"{kind}: default over optimised loop, {name_of(SHAPES[nodes])}", ours=value)
@@ -381,19 +373,7 @@ def fig12(context: Context) -> Figure:
     return Figure(
         title="Fig. 12: DLRM's optimised loop (simulated)",
         rows=rows,
-        curves=[
-            Bars(
-                title=f"ISCA'21 Fig. 12: DLRM on {name_of(SHAPES[nodes])}",
-                x="",
-                y="time of two iterations (ms)",
-                groups={
-                    kind: {
-                        loop: _parts(run(DLRM, nodes, kind, side)) for loop, side in loops.items()
-                    }
-                    for kind in kinds
-                },
-            )
-        ],
+        curves=[time_bars(f"ISCA'21 Fig. 12: DLRM on {name_of(SHAPES[nodes])}", outcomes)],
         lost=[
             Lost(
                 what="Fig. 12, speed-ups",

@@ -6,7 +6,7 @@ of a usual rate for each GPU, at one switch.
 
 from functools import cache
 
-from experiments.figure import Assumption, Bars, Context, Figure, Lost, Row, statement
+from experiments.figure import Assumption, Context, Figure, Lost, Row, statement
 from experiments.figures.klenk_bandwidth import (
     CHUNKS,
     FENCED,
@@ -17,9 +17,8 @@ from experiments.figures.klenk_bandwidth import (
 from experiments.figures.klenk_training import (
     MODEL,
     NVLINK,
-    RATIOS,
-    SCHEDULES,
     Links,
+    gain_bars,
     gains_over_rings,
     most_of_transformer,
 )
@@ -126,22 +125,14 @@ def fig11_ethernet(context: Context) -> Figure:
             origin="abstract",
         ),
     ]
-    groups = {
-        f"{rate} Gbit/s": {
-            f"{ratio}:1 {schedule}": {"gain": gains["Transformer", ratio, schedule]}
-            for ratio in RATIOS
-            for schedule in SCHEDULES
-        }
-        for rate, gains in found.items()
-    }
     return Figure(
         title="Fig. 11: training with switches that reduce, Ethernet (simulated)",
         rows=rows,
         tables=tables,
         curves=[
-            Bars(
-                title="Klenk Fig. 11: the Transformer on Ethernet, push over rings", x="",
-                y="gain", groups=groups, levels={"no gain": 1.0},
+            gain_bars(
+                "the Transformer on Ethernet, push over rings",
+                {f"{rate} Gbit/s": ("Transformer", gains) for rate, gains in found.items()},
             )
         ],
         assumptions=(*ASSUMPTIONS, SOFTWARE[0], *MODEL),

@@ -18,6 +18,7 @@ from bench.switch_tables import (
     run,
 )
 from experiments.figure import Assumption, Context, Curves, Figure, Row
+from experiments.figures.klenk_bandwidth import rate_curves
 from experiments.targets import Between, Near, WithinFactor
 from gen.table import Column, Table
 from sim.endpoint.background import Background
@@ -173,12 +174,7 @@ def fig9(context: Context) -> Figure:
     return Figure(
         title="Fig. 9: sizes of tables without waves (cycle model)",
         rows=rows,
-        curves=[
-            Curves(
-                title="Klenk Fig. 9: 8 MB without waves", x="table of a port (B)",
-                y="all-reduce bandwidth (GB/s)", log_x=True, series=series,
-            )
-        ],
+        curves=[rate_curves("Fig. 9: 8 MB without waves", "table of a port (B)", series)],
         assumptions=(
             *MODEL,
             Assumption("8 MB", "chosen", "the axes are lost"),

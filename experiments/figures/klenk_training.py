@@ -200,6 +200,23 @@ def gains_over_rings(
     return gains, table
 
 
+def gain_bars(title: str, groups: Mapping[str, tuple[str, Gains]]) -> Bars:
+    """Bars by ratio and schedule; of each group the model, and the gains that it is among."""
+    return Bars(
+        title=f"Klenk Fig. 11: {title}",
+        x="",
+        y="gain",
+        groups={
+            name: {
+                f"{ratio}:1 {schedule}": {"gain": gains[model, ratio, schedule]}
+                for ratio, schedule in product(RATIOS, SCHEDULES)
+            }
+            for name, (model, gains) in groups.items()
+        },
+        levels={"no gain": 1.0},
+    )
+
+
 def most_of_transformer(gains: Gains) -> float:
     """The largest gain of all ratios and schedules."""
     return max(gain for (model, _, _), gain in gains.items() if model == "Transformer")
@@ -239,22 +256,13 @@ def fig11(context: Context) -> Figure:
             origin="note",
         ),
     ]
-    groups = {
-        model: {
-            f"{ratio}:1 {schedule}": {"gain": gains[model, ratio, schedule]}
-            for ratio in RATIOS
-            for schedule in SCHEDULES
-        }
-        for model in MODELS
-    }
     return Figure(
         title="Fig. 11: training with switches that reduce (simulated)",
         rows=rows,
         tables=[table],
         curves=[
-            Bars(
-                title="Klenk Fig. 11: a step with push over one with rings", x="",
-                y="gain", groups=groups, levels={"no gain": 1.0},
+            gain_bars(
+                "a step with push over one with rings", {model: (model, gains) for model in MODELS}
             )
         ],
         assumptions=(*SWITCHES, *SOFTWARE, *MODEL),

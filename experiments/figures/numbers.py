@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.figure import Assumption, Context, Figure, Row
+from experiments.figure import Assumption, Context, Figure, derived
 from experiments.targets import Exactly, Near
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
@@ -41,13 +41,9 @@ def numbers(context: Context) -> Figure:
             )
             target = Exactly(0) if name == "whole numbers" else Near(0, absolute=REORDER)
             rows.append(
-                Row(
-                    setting=f"{collective} of {name}, {NODES} RTL engines: largest relative error",
-                    ours=error,
-                    target=target,
-                    identity=True,
-                    origin="derived",
-                    check="H10",
+                derived(
+                    f"{collective} of {name}, {NODES} RTL engines: largest relative error",
+                    error, target, check="H10",
                 )
             )
     return Figure(

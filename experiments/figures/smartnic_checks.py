@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.figure import Assumption, Context, Figure, Row
+from experiments.figure import Assumption, Context, Figure, derived
 from experiments.targets import Exactly, Near
 from hw.bfp.format import preset
 from sim.analytic.smartnic import LayerTime, trace_s
@@ -36,22 +36,14 @@ def checks(context: Context) -> Figure:
     once, twice = fmt.pack(blocks), fmt.pack(fmt.encode(fmt.decode(blocks)))
     changed = int(np.sum(np.frombuffer(once, np.uint8) != np.frombuffer(twice, np.uint8)))
     rows = [
-        Row(
-            setting="compression ratio of BFP16 (printed with two decimals)",
-            ours=fmt.ratio,
-            target=Near(3.76, absolute=0.005),
-            identity=True,
-            origin="derived",
-            check="H6",
+        derived(
+            "compression ratio of BFP16 (printed with two decimals)",
+            fmt.ratio, Near(3.76, absolute=0.005), check="H6",
         ),
-        Row(
-            setting=f"bytes of {len(once)} that change when {VALUES // fmt.elements} blocks of any "
+        derived(
+            f"bytes of {len(once)} that change when {VALUES // fmt.elements} blocks of any "
             "floats are decoded and encoded again",
-            ours=changed,
-            target=Exactly(0),
-            identity=True,
-            origin="derived",
-            check="H6",
+            changed, Exactly(0), check="H6",
         ),
     ]
     for name, (layers, sum_, by_hand) in HAND_MADE.items():
@@ -60,14 +52,9 @@ def checks(context: Context) -> Figure:
             for f, b, u, a in layers
         ]
         rows.append(
-            Row(
-                setting=f"T_total of a trace {name}: {sum_}",
-                ours=trace_s(trace),
-                unit="s",
-                target=Exactly(by_hand),
-                identity=True,
-                origin="derived",
-                check="H7",
+            derived(
+                f"T_total of a trace {name}: {sum_}",
+                trace_s(trace), Exactly(by_hand), unit="s", check="H7",
             )
         )
     return Figure(

@@ -1,9 +1,10 @@
 """Smart NIC, Figs. 2 and 4: the baseline and its schemes, and the gain of the NIC."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from experiments.figure import Bars, Context, Curves, Figure, Row, statement
+from experiments.figure import Bars, Context, Curves, Figure, Row, Series, stacks, statement
 from experiments.figures.smartnic_fit import (
     ASSUMPTIONS,
     BATCHES,
@@ -102,6 +103,9 @@ def fig2b(context: Context) -> Figure:
     }
     alone = systems(2, LARGE)
     ideal = alone.baseline.total_s - alone.baseline.exposed_s
+    series = {
+        name: [(n, n * ideal / found[n]) for n in WORKERS] for name, found in times.items()
+    }
     ring = times["ring"]
     rows = [
         Row(
@@ -133,23 +137,25 @@ def fig2b(context: Context) -> Figure:
         title="Fig. 2b: scaling of MPI schemes, batch 1792 (analytic, predicted)",
         rows=rows,
         curves=[
-            Curves(
-                title="Fig. 2b: weak scaling of the overlapped baseline, batch 1792",
-                x="workers",
-                y="throughput over one worker's",
-                dashed=["linear"],
-                series={
-                    "linear": [(n, n) for n in WORKERS],
-                    **{
-                        name: [(n, n * ideal / found[n]) for n in WORKERS]
-                        for name, found in times.items()
-                    },
-                },
+            _scaling(
+                "Fig. 2b: weak scaling of the overlapped baseline, batch 1792", "linear", series
             )
         ],
         assumptions=ASSUMPTIONS,
         note="The paper's statements: default = ring = Rabenseifner > binomial; good to 12 "
         "workers, then the gap grows. Linear: computations of the baseline alone.",
+    )
+
+
+def _scaling(title: str, ideal: str, series: Mapping[str, Series], **fields: Any) -> Curves:
+    """Weak scaling, beside an *ideal* of that name."""
+    return Curves(
+        title=title,
+        x="workers",
+        y="throughput over one worker's",
+        series={ideal: [(n, n) for n in WORKERS], **series},
+        dashed=[ideal],
+        **fields,
     )
 
 
@@ -287,12 +293,10 @@ def _throughput(batch: int) -> Curves:
     def over_one(nodes: int, total_s: float) -> tuple[float, float]:
         return nodes, nodes * alone / total_s
 
-    return Curves(
-        title=f"Fig. 4b: weak scaling, batch {batch}",
-        x="workers",
-        y="throughput over one worker's",
-        series={
-            "ideal": [(n, n) for n in WORKERS],
+    return _scaling(
+        f"Fig. 4b: weak scaling, batch {batch}",
+        "ideal",
+        {
             "NIC with BFP": [over_one(n, systems(n, batch).nic(bfp=True).total_s) for n in WORKERS],
             "NIC": [over_one(n, systems(n, batch).nic(bfp=False).total_s) for n in WORKERS],
             "baseline": [over_one(n, systems(n, batch).baseline.total_s) for n in WORKERS],
@@ -305,7 +309,6 @@ def _throughput(batch: int) -> Curves:
                 if size == batch
             },
         },
-        dashed=["ideal"],
         marks=[f"published speed-up, NIC{end}" for end in ("", " with BFP")],
     )
 
@@ -472,17 +475,12 @@ def _division(times: dict[str, TrainingTime]) -> Table:
 
 
 def _bars(title: str, times: dict[str, TrainingTime]) -> Bars:
-    return Bars(
-        title=title,
-        x="",
-        y="time (ms)",
-        groups={
-            name: {
-                name: {
-                    part: 1e3 * getattr(each, f"{part}_s")
-                    for part in ("forward", "backward", "update", "exposed")
-                }
-            }
+    parts = ("forward", "backward", "update", "exposed")
+    return stacks(
+        title,
+        "time (ms)",
+        {
+            name: {part: 1e3 * getattr(each, f"{part}_s") for part in parts}
             for name, each in times.items()
         },
     )

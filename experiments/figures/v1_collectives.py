@@ -6,12 +6,12 @@ from statistics import mean
 
 from experiments.figure import (
     Assumption,
-    Bars,
     Context,
     Curves,
     Figure,
     Lost,
     Row,
+    stacks,
     statement,
 )
 from experiments.systems import Rates, measure, name_of, v1_switch, v1_torus
@@ -200,6 +200,11 @@ def fig11(context: Context) -> Figure:
         "buses and endpoint": "bus_delay_fs",
         "network": "network_delay_fs",
     }
+    what = "Fig. 11: where chunks and messages of Fig. 9 spend their time"
+    whole = sum(total("Baseline", name) for name in parts.values())
+    bars = {
+        each: {part: total(each, name) / whole for part, name in parts.items()} for each in KINDS
+    }
     rows = [
         Row(
             setting="queueing of chunks, less than Baseline, sum over sizes",
@@ -233,23 +238,7 @@ def fig11(context: Context) -> Figure:
     return Figure(
         title="Fig. 11: breakdown of Fig. 9 (simulated)",
         rows=rows,
-        curves=[
-            Bars(
-                title="ACE v1 Fig. 11: where chunks and messages of Fig. 9 spend their time",
-                x="",
-                y="time, relative to all of Baseline's",
-                groups={
-                    each: {
-                        each: {
-                            part: total(each, name)
-                            / sum(total("Baseline", other) for other in parts.values())
-                            for part, name in parts.items()
-                        }
-                    }
-                    for each in KINDS
-                },
-            )
-        ],
+        curves=[stacks(f"ACE v1 {what}", "time, relative to all of Baseline's", bars)],
         note=_means(False, "Sums"),
         assumptions=(*ENDPOINTS, TORI, AXES),
     )

@@ -1,11 +1,10 @@
 """ACE v1, Figs. 14 to 17: data-parallel training on tori, two iterations, LIFO."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from statistics import mean
 
-from experiments.figure import Assumption, Bars, Context, Figure, Lost, Row, statement
+from experiments.figure import Assumption, Bars, Context, Figure, Lost, Row, stacks, statement
 from experiments.figures.v1_collectives import ENDPOINTS, SHAPES
 from experiments.systems import (
     ARRAY_FLOPS,
@@ -28,7 +27,7 @@ from experiments.systems import (
     v1_torus,
 )
 from experiments.targets import Bound, Gain, Near
-from experiments.training import Outcome, outcome
+from experiments.training import Outcome, outcome, time_bars
 from gen.table import Column, Table
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import endpoint
@@ -105,21 +104,13 @@ def _training(workload: str, context: Context) -> Table:
 
 
 def _bars(title: str, workload: str) -> Bars:
-    return Bars(
-        title=title,
-        x="",
-        y="time of two iterations (ms)",
-        groups={
-            name_of(shape): {
-                kind: _parts(_outcome(workload, shape, kind)) for kind in KINDS
-            }
+    return time_bars(
+        title,
+        {
+            name_of(shape): {kind: _outcome(workload, shape, kind) for kind in KINDS}
             for shape in SHAPES
         },
     )
-
-
-def _parts(each: Outcome) -> Mapping[str, float]:
-    return {"compute": each.compute_ms, "exposed communication": each.exposed_ms}
 
 
 def _limit(workload: str) -> str:
@@ -366,14 +357,9 @@ def fig17(context: Context) -> Figure:
         title="Fig. 17: network bandwidth in training (simulated)",
         rows=rows,
         curves=[
-            Bars(
-                title="ACE v1 Fig. 17: use of the network, relative to Ideal",
-                x="",
-                y="of Ideal (%)",
-                groups={
-                    kind: {kind: {"while collectives are under way": active[kind]}}
-                    for kind in kinds
-                },
+            stacks(
+                "ACE v1 Fig. 17: use of the network, relative to Ideal", "of Ideal (%)",
+                {kind: {"while collectives are under way": active[kind]} for kind in kinds},
                 levels={f"published, {k}": v for k, v in UTILISATION.items()},
             )
         ],
