@@ -159,16 +159,14 @@ class Dimension:
         cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
     ) -> Self:
         """Rings; *options* are other fields."""
-        links = bandwidth_bytes_per_s, latency_s
-        return cls._of(DimensionKind.RING, size, links, options)
+        return cls._of(DimensionKind.RING, size, (bandwidth_bytes_per_s, latency_s), options)
 
     @classmethod
     def switch(
         cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
     ) -> Self:
         """Groups at ``lanes`` switches; *options* are other fields."""
-        links = bandwidth_bytes_per_s, latency_s
-        return cls._of(DimensionKind.SWITCH, size, links, options)
+        return cls._of(DimensionKind.SWITCH, size, (bandwidth_bytes_per_s, latency_s), options)
 
     @classmethod
     def fully_connected(
@@ -188,14 +186,8 @@ class Dimension:
         **options: Any,
     ) -> Self:
         """Fat trees with leaves of ``group`` members; *options* are other fields."""
-        return cls(
-            kind=DimensionKind.FAT_TREE,
-            size=size,
-            group=group,
-            bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-            latency_s=latency_s,
-            **options,
-        )
+        links = bandwidth_bytes_per_s, latency_s
+        return cls._of(DimensionKind.FAT_TREE, size, links, {"group": group, **options})
 
     @property
     def directions(self) -> int:

@@ -127,10 +127,6 @@ class Transformer:
         return self.sequence if self.positions is None else self.positions
 
     @property
-    def _split(self) -> int:
-        return self.model_parallel_npus
-
-    @property
     def _tokens(self) -> int:
         return self.batch * self.sequence
 
@@ -175,33 +171,25 @@ class Transformer:
         layers = self._attention(name, 3 * self.hidden)
         if cross:
             layers += self._attention(f"{name}_cross", self.hidden, source=2 * self.hidden)
-        activation = self._tokens * self._inner // self._split
+        inner = self._inner // self.model_parallel_npus
         return [
             *layers,
+            self._dense(f"{name}_expand", inner, self.hidden, norm=True, opens=True),
             self._dense(
-                f"{name}_expand", self._inner // self._split, self.hidden, norm=True, opens=True
-            ),
-            self._dense(
-                f"{name}_contract",
-                self.hidden,
-                self._inner // self._split,
-                closes=True,
-                elements=2 * activation,
+                f"{name}_contract", self.hidden, inner, closes=True,
+                elements=2 * self._tokens * inner,
             ),
         ]
 
     def _attention(self, name: str, columns: int, source: int = 0) -> list[ModelLayer]:
-        layers = [
-            self._dense(f"{name}_qkv", columns // self._split, self.hidden, norm=True, opens=True)
-        ]
+        split = self.model_parallel_npus
+        layers = [self._dense(f"{name}_qkv", columns // split, self.hidden, norm=True, opens=True)]
         if source:
-            layers.append(
-                self._dense(f"{name}_source", source // self._split, self.hidden, opens=True)
-            )
+            layers.append(self._dense(f"{name}_source", source // split, self.hidden, opens=True))
         return [
             *layers,
             self._scores(f"{name}_attention"),
-            self._dense(f"{name}_project", self.hidden, self.hidden // self._split, closes=True),
+            self._dense(f"{name}_project", self.hidden, self.hidden // split, closes=True),
         ]
 
     def _dense(
@@ -230,7 +218,7 @@ class Transformer:
 
     def _scores(self, name: str) -> ModelLayer:
         size = self.hidden // self.heads
-        count = self.batch * self.heads // self._split
+        count = self.batch * self.heads // self.model_parallel_npus
         scores = Gemm(m=self.sequence, n=self.sequence, k=size, count=count)
         context = Gemm(m=self.sequence, n=size, k=self.sequence, count=count)
         softmax = 2 * count * self.sequence**2
