@@ -29,9 +29,13 @@ class Kept:
         Everything that the figures depend on: sources, options. Figures of another key are dropped.
     folder:
         Folder of the file; by default in the cache.
+    fresh:
+        Forget what an interrupted run has left.
     """
 
-    def __init__(self, name: str, key: str, folder: Path | None = None) -> None:
+    def __init__(
+        self, name: str, key: str, folder: Path | None = None, *, fresh: bool = False
+    ) -> None:
         self._path = (folder or default_cache_dir() / "bench") / f"{name}.json"
         self._key = key
         self._parts: dict[str, _Part] = {}
@@ -41,6 +45,8 @@ class Kept:
                 self._parts = found["parts"]
         except (OSError, ValueError, KeyError):
             pass  # no usable file
+        if fresh:
+            self.forget()
 
     def get(self, part: str, *, says: bool = True) -> dict[str, Any] | None:
         """Figures of a part, or None; with *says*, print when they were measured."""

@@ -122,11 +122,8 @@ def main(argv: Sequence[str]) -> int:
         for path in (ROOT / "sim" / folder).rglob("*.py")
         if path != RULE
     ]
-    stated = Kept("defaults_grid", digest(ROOT, simulator))
-    chosen = Kept("defaults", digest(ROOT, ["sim", "examples"]))
-    if options.fresh:
-        stated.forget()
-        chosen.forget()
+    stated = Kept("defaults_grid", digest(ROOT, simulator), fresh=options.fresh)
+    chosen = Kept("defaults", digest(ROOT, ["sim", "examples"]), fresh=options.fresh)
     grid = [] if options.beside else list(_grid(options))
     table, found = _against_grid(grid, stated, chosen, options)
     besides = [*_of_endpoints(), *_of_examples()]

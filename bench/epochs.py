@@ -26,9 +26,7 @@ def main(argv: Sequence[str]) -> int:
     parser = bench_parser("epochs", __doc__, seed="all that is drawn")
     add_campaign(parser, runs=RUNS)
     options = parser.parse_args(argv)
-    kept = Kept("epochs", digest(ROOT))
-    if options.fresh:
-        kept.forget()
+    kept = Kept("epochs", digest(ROOT), fresh=options.fresh)
     cases = draw_epoch_cases(options.seed, options.runs)
     # One configuration after the other, so that two processes seldom wait for one compiler.
     cases.sort(key=lambda case: (case.entries, case.links))

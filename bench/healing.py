@@ -29,9 +29,7 @@ def main(argv: Sequence[str]) -> int:
     parser = bench_parser("healing", __doc__, seed="all that is drawn")
     add_campaign(parser, runs=RUNS)
     options = parser.parse_args(argv)
-    kept = Kept("healing", digest(ROOT))
-    if options.fresh:
-        kept.forget()
+    kept = Kept("healing", digest(ROOT), fresh=options.fresh)
     cases = draw_healing_cases(options.seed, options.runs)
     cases.sort(key=lambda case: (case.fault == "cables", case.links))
     runs, wrong, stuck = Counter[str](), Counter[str](), Counter[str]()

@@ -29,9 +29,7 @@ def main(argv: Sequence[str]) -> int:
     """Draw, run, count by class."""
     options = _options(argv)
     begin = time.monotonic()
-    kept = Kept("rtl_random", digest(ROOT))
-    if options.fresh:
-        kept.forget()
+    kept = Kept("rtl_random", digest(ROOT), fresh=options.fresh)
     findings: list[tuple[Kind, Finding]] = []
     collectives: Counter[tuple[str, str]] = Counter()
     spent_s = used = 0

@@ -451,9 +451,7 @@ def main(argv: Sequence[str]) -> int:
 
     whole = not options.parts
     about = {name: each for name, each in vars(options).items() if name not in ("parts", "fresh")}
-    kept = Kept("rtl_speed", repr((digest(ROOT), CXX, about)))
-    if options.fresh:
-        kept.forget()
+    kept = Kept("rtl_speed", repr((digest(ROOT), CXX, about)), fresh=options.fresh)
     parts = {}
     for name in options.parts or PARTS:
         figures = kept.get(name) if whole else None
