@@ -19,6 +19,7 @@ from hw.switch_dma.config import preset as dma_preset
 from tb.switch.endpoint import payload
 from tb.switch.system import System
 from tb.switch_dma.fabric import AllReduce, flat, join
+from tb.switch_dma.system import Memories
 
 TARGET = 0.95
 LATENCY_CYCLES = 4
@@ -203,7 +204,7 @@ def _pull(config: SwitchConfig, seed: int) -> tuple[float, str, bool]:
     )
     dma = replace(dma_preset("1-link"), buffer_packets=PULL_CREDITS, credits=PULL_CREDITS)
     system = flat(config, dma, members, latency=LATENCY_CYCLES, seed=seed,
-                  timeout=PULL_TIMEOUT_CYCLES, mode="pull", memory_bytes=4 * PULLED_BYTES)
+                  timeout=PULL_TIMEOUT_CYCLES, mode="pull", memory=Memories(4 * PULLED_BYTES))
     join(system)
     job = AllReduce(system, ReduceOp.SUM_I32, PULLED_BYTES // 4, seed=seed)
     job.start()

@@ -19,7 +19,7 @@ from hw.switch_dma.config import preset
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
 from hw.switch_dma.layouts import Part
-from tb.switch_dma.fabric import AllReduce, shares
+from tb.switch_dma.fabric import AllReduce, Restriction, shares
 from tb.switch_dma.fixed_point import largest_exponent, to_fixed, to_float, total, unit_of
 from tb.switch_dma.orders import FLITS, LANES, Adds, Orders, converted
 from tb.switch_dma.twin import Course
@@ -163,8 +163,8 @@ def _in_part(kind: str, cell: Cell, seed: int) -> Outcome:
     if kind == "broadcast":
         parts = [(0, elements if k == seed % cell.members else 0) for k in range(cell.members)]
     job = AllReduce(
-        made.system, cell.op, elements, seed=seed, parts=parts,
-        part=Part.STORE if kind == "reduce-scatter" else Part.SEND,
+        made.system, cell.op, elements, seed=seed,
+        only=Restriction(Part.STORE if kind == "reduce-scatter" else Part.SEND, parts),
     )
     course = Course(made.system, job, made.given, **made.until)
     return _outcome([course], _right(job))

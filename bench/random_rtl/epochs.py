@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.random_rtl.on_switches import OnSwitches
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch.config import preset as switch_preset
@@ -14,7 +15,7 @@ from hw.switch.switch import Switch
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.registers import INTERRUPTS
-from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tb.switch_dma.fabric import AllReduce, join
 
 __all__ = ["MOST_ABORTS", "TIMEOUTS", "EpochCase", "draw_epoch_cases", "run_epochs"]
 
@@ -39,7 +40,7 @@ _OPS = (ReduceOp.SUM_I32, ReduceOp.SUM_I32, ReduceOp.MAX_F32)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpochCase:
+class EpochCase(OnSwitches):
     """A system, operands that are left in its tables, and the aborts and commands after them.
 
     Members
@@ -98,11 +99,10 @@ class EpochCase:
         return replace(dma_preset("test"), links=self.links)
 
     def __str__(self) -> str:
-        where = f"leaves of {self.leaf}" if self.leaf else "a switch"
         return (
-            f"{self.aborts:3} aborts, {self.mode} x{self.members} on {where}, links {self.links} "
-            f"entries {self.entries} timeout {self.timeout} left {self.left} then {self.elements} "
-            f"stalls {self.stalls:g} seed {self.seed}"
+            f"{self.aborts:3} aborts, {self.mode} x{self.members} on {self.where}, "
+            f"links {self.links} entries {self.entries} timeout {self.timeout} left {self.left} "
+            f"then {self.elements} stalls {self.stalls:g} seed {self.seed}"
         )
 
 
@@ -163,11 +163,8 @@ class _Run:
 
     def __init__(self, case: EpochCase, switch_type: type) -> None:
         self.case, self.rng = case, random.Random(case.seed)
-        make: Any = two_levels if case.leaf else flat
-        self.system: Any = make(
-            case.switch, case.dma, case.members, mode=case.mode, timeout=case.timeout,
-            latency=case.latency, stalls=case.stalls, seed=case.seed & 0xFFFF,
-            switch_type=switch_type, **({"leaf": case.leaf} if case.leaf else {}),
+        self.system: Any = case.build(
+            case.switch, case.dma, case.members, timeout=case.timeout, switch_type=switch_type
         )
         join(self.system, watchdog=WATCHDOG, abort=1)
         self.epoch = 0

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.random_rtl.epochs import SWITCHES
+from bench.random_rtl.on_switches import OnSwitches
 from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
 from hw.switch.config import SwitchConfig
@@ -15,7 +16,7 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.registers import INTERRUPTS
 from sim.rtl.switch_writes import region_writes, route_writes
-from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tb.switch_dma.fabric import AllReduce, join
 from tb.switch_dma.faults import Tap, bad_packets
 
 __all__ = ["CABLES", "FAULTS", "LEAST_PCT", "MOST_CYCLES", "HealingCase", "draw_healing_cases",
@@ -49,7 +50,7 @@ _RETRY = {"slots": 8, "timeout_cycles": 100, "tries": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
-class HealingCase:
+class HealingCase(OnSwitches):
     """A system with two regions, and a fault in the first.
 
     Members
@@ -98,10 +99,9 @@ class HealingCase:
         return RetryConfig(**given)
 
     def __str__(self) -> str:
-        where = f"leaves of {self.leaf}" if self.leaf else "a switch"
         return (
             f"{self.fault}: {self.mode} x{'+'.join(str(len(each)) for each in self.groups)} on "
-            f"{where}, links {self.links} stalls {self.stalls:g} latency {self.latency} "
+            f"{self.where}, links {self.links} stalls {self.stalls:g} latency {self.latency} "
             f"seed {self.seed}"
         )
 
@@ -155,11 +155,9 @@ class _Run:
 
     def __init__(self, case: HealingCase) -> None:
         self.case, self.rng = case, random.Random(case.seed)
-        make: Any = two_levels if case.leaf else flat
-        self.system: Any = make(
-            case.switch, case.dma, sum(map(len, case.groups)), groups=case.groups, mode=case.mode,
-            timeout=200, latency=case.latency, stalls=case.stalls, seed=case.seed & 0xFFFF,
-            retry=case.retry, **({"leaf": case.leaf} if case.leaf else {}),
+        self.system: Any = case.build(
+            case.switch, case.dma, sum(map(len, case.groups)), groups=case.groups, timeout=200,
+            retry=case.retry,
         )
         self.victims, self.others = map(list, case.groups)
         join(self.system, watchdog=_WATCHDOG, abort=1)

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass, replace
 
+from bench.random_rtl.on_switches import OnSwitches
 from bench.random_rtl.trial import CLEAN, FAULTS
 from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
@@ -43,7 +44,7 @@ class Engine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(OnSwitches):
     """A system, a collective on it, and what goes wrong.
 
     Members
@@ -84,9 +85,8 @@ class Case:
 
     def __str__(self) -> str:
         switch, dma = self.engine.switch, self.engine.dma
-        where = f"leaves of {self.leaf}" if self.leaf else "a switch"
         return (
-            f"{self.mode} {self.what} x{'+'.join(map(str, map(len, self.groups)))} on {where} "
+            f"{self.mode} {self.what} x{'+'.join(map(str, map(len, self.groups)))} on {self.where} "
             f"{self.op.name.lower()} {self.elements} links {dma.links} entries {switch.entries} "
             f"buffers {switch.buffer_packets}{' retry' * (self.engine.retry is not None)} "
             f"latency {self.latency} stalls {self.stalls:g} timeout {self.timeout} seed {self.seed}"

@@ -9,9 +9,9 @@ from bench.random_rtl.switch_cases import PARTS, Case, kinds_of
 from bench.random_rtl.trial import Attempt, Trial
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import AbortCause
-from hw.switch_dma.layouts import Part
 from tb.link.lossy import Faults
-from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tb.switch_dma.fabric import AllReduce, Restriction, join
+from tb.switch_dma.system import Memories
 
 __all__ = ["QUIET", "Collectives"]
 
@@ -47,13 +47,11 @@ class Collectives(Trial):
         self.rng = random.Random(case.seed)
         self.limit = LIMIT
         engine = case.engine
-        make: Any = two_levels if case.leaf else flat
         self.faults = Faults()
-        self.system: Any = make(
+        self.system: Any = case.build(
             engine.switch, engine.dma, sum(len(group) for group in case.groups),
-            groups=case.groups, timeout=case.timeout, latency=case.latency, stalls=case.stalls,
-            seed=case.seed & 0xFFFF, memory_bytes=MEMORY_BYTES, mode=case.mode,
-            retry=engine.retry, faults=self.faults, **({"leaf": case.leaf} if case.leaf else {}),
+            groups=case.groups, timeout=case.timeout, memory=Memories(MEMORY_BYTES),
+            retry=engine.retry, faults=self.faults,
         )
         self.watch = {"watchdog": 0, "tries": 0, "abort": 1}
         self.victims = case.groups[0]
@@ -134,11 +132,12 @@ class Collectives(Trial):
             what = rng.choice(kinds_of(case.engine.dma))
             fixed = what == "deterministic"
             op = ReduceOp.SUM_F32 if fixed else rng.choice(list(ReduceOp))
-        part = PARTS.get(what, Part.NONE)
+        only = Restriction()
+        if what in PARTS:
+            only = Restriction(PARTS[what], self._parts(what, len(self.regions[region])))
         return AllReduce(
             self.system, op, case.elements, seed=self.seed, region=region, tag=self.seed & 255,
-            fixed=what == "deterministic", part=part,
-            parts=self._parts(what, len(self.regions[region])) if part is not Part.NONE else (),
+            fixed=what == "deterministic", only=only,
         )
 
     def _parts(self, what: str, members: int) -> list[tuple[int, int]]:

@@ -1,7 +1,9 @@
 """Systems of RTL endpoints and switches, all-reduces on them, and their expected results."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +19,17 @@ from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
 from tb.switch_dma.system import DmaSystem
 
-__all__ = ["SOURCE", "AllReduce", "flat", "join", "shares", "smallest", "two_levels"]
+__all__ = [
+    "SOURCE",
+    "AllReduce",
+    "Placement",
+    "Restriction",
+    "flat",
+    "join",
+    "shares",
+    "smallest",
+    "two_levels",
+]
 
 SOURCE = 0x1000
 """Address of operands in memory; results follow at the next multiple of 4 KiB."""
@@ -40,13 +52,13 @@ def two_levels(switch, dma, members, *, leaf=None, **options):
 
 
 def _system(switch, dma, fabric, *, timeout=200, groups=None, **options):
-    system = DmaSystem(switch, dma, fabric.places, fabric.cables, **options)
+    system = DmaSystem(switch, dma, fabric, **options)
     for region, members in enumerate([range(len(fabric.places))] if groups is None else groups):
         links = system.pruned(members, fabric.trees[0])
         homes = [home for home in fabric.homes[0] if home in members]
         system.region(members, links=links, region=region, timeout=timeout, homes=homes)
     system.routes(lambda s, e: fabric.routes[s][e])
-    system.fabric, system.timeout = fabric, timeout
+    system.timeout = timeout
     return system
 
 
@@ -71,6 +83,25 @@ def join(system, **settings):
     return system
 
 
+class Placement(NamedTuple):
+    """Addresses in memory: operands at *source*, results in their place or, unless *in_place*, from
+    the next multiple of 4 KiB on."""
+
+    source: int = SOURCE
+    in_place: bool = False
+
+
+class Restriction(NamedTuple):
+    """The step, sending or storing, that endpoints restrict to their parts; *spans* are the first
+    and the end element of every endpoint's part."""
+
+    step: Part = Part.NONE
+    spans: Sequence[tuple[int, int]] = ()
+
+
+_AT_SOURCE, _WHOLE = Placement(), Restriction()
+
+
 class AllReduce:
     """An all-reduce of all nodes of a region: puts operands into memory and checks the results.
 
@@ -80,27 +111,20 @@ class AllReduce:
     op : ReduceOp
     elements : int
     seed : int
-    in_place : bool
-        Results replace operands.
     tag : int
     region : int
     mode : str or None
         Mode of reduction; by default that of the system.
-    at : int
-        Address of operands in memory; results follow at the next multiple of 4 KiB.
+    at : Placement
     fixed : bool or int
         Sum FP32 in fixed point, within the window that the operands need; or of this exponent.
-    part : Part
-        Step that endpoints restrict to their parts: sending or storing.
-    parts : sequence of (int, int)
-        First and end element of every endpoint's part.
+    only : Restriction
     format : Format
         Format of operands and results on links; 16-bit numbers have it in memory, too.
     """
 
-    def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
-                 mode=None, at=SOURCE, fixed=False, part=Part.NONE, parts=(),
-                 format=Format.WORDS):
+    def __init__(self, system, op, elements, *, seed=1, tag=1, region=0, mode=None,
+                 at=_AT_SOURCE, fixed=False, only=_WHOLE, format=Format.WORDS):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
         self.mode = system.mode if mode is None else mode
         self.format, self.memory_type = format, np.dtype(dtype_of(op))
@@ -111,10 +135,10 @@ class AllReduce:
         rng = np.random.default_rng(seed)
         self.inputs = [self._draw(rng) for _ in self.nodes]
         self.exponent = largest_exponent(self.inputs) if fixed is True else int(fixed)
-        self.part, self.parts = part, list(parts)
+        self.part, self.parts = only.step, list(only.spans)
         room = -(-4 * elements // 4096) * 4096
-        self.source = at
-        self.destination = at if in_place else at + room + 4096
+        self.source = at.source
+        self.destination = at.source if at.in_place else at.source + room + 4096
         for node, words in zip(self.nodes, self.inputs):
             end = self.destination + room + 4096
             assert end <= len(node.memory.bytes), "the memory is too small"

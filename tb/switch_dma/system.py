@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from typing import NamedTuple
 
 from gen.configured import compile_configured
 from hw.link.packet import FLIT_BITS
@@ -17,7 +18,7 @@ from tb.link.lossy import Faults, LossyWire
 from tb.switch.system import SwitchNode, program_region
 from tb.switch_dma.node import DmaNode, Memory
 
-__all__ = ["DmaSystem"]
+__all__ = ["DmaSystem", "Memories"]
 
 
 class _Wire:
@@ -50,29 +51,36 @@ class _BadWire:
         return self.now, 0
 
 
+class Memories(NamedTuple):
+    """Memories of the endpoints, of so many *bytes* each; *by_cycle*: they draw their stalls as
+    those of the cycle model do."""
+
+    bytes: int = 1 << 16
+    by_cycle: bool = False
+
+
+_MEMORIES = Memories()
+
+
 class DmaSystem:
     """Switches of one or several planes, cables between them, endpoints with a link per plane.
 
     Parameters
     ----------
     switch, dma : configurations
-    places : list of list of (switch, port)
-        Ports at which the links of each endpoint end.
-    cables : list of ((switch, port), (switch, port))
+    fabric : Fabric
+        Ports at which the links of each endpoint end, and cables.
     latency : int
         Cycles of every link.
     seed : int
         Seed of all stalls.
     stalls : float
         Stall rate of memories, 0 to 1.
-    memory_bytes : int
-        Size of the memory of each endpoint.
+    memory : Memories
     retry : RetryConfig or None
         Configuration of all links; None without retry, so that wires must be error-free.
     faults : Faults or None
         Faults of all wires.
-    by_cycle : bool
-        Memories draw their stalls as those of the cycle model do.
     mode : str
         Mode of reduction: ``push``; ``pull``; ``whole``, pull in which own operands travel,
         too.
@@ -80,9 +88,9 @@ class DmaSystem:
         Type of the switches, without *retry*: `Switch`, or one like it.
     """
 
-    def __init__(self, switch, dma, places, cables=(), *, latency=3, seed=1, stalls=0.0,
-                 memory_bytes=1 << 16, retry=None, faults=None,
-                 mode="push", by_cycle=False, switch_type=Switch):
+    def __init__(self, switch, dma, fabric, *, latency=3, seed=1, stalls=0.0, memory=_MEMORIES,
+                 retry=None, faults=None, mode="push", switch_type=Switch):
+        places, cables = fabric.places, fabric.cables
         assert mode in ("push", "pull", "whole")
         self.mode = mode
         if retry is None:
@@ -97,7 +105,7 @@ class DmaSystem:
         spots = [spot for each in places for spot in each]
         spots += [end for cable in cables for end in cable]
         rng = random.Random(seed)
-        self.config, self.dma, self.places = switch, dma, places
+        self.config, self.dma, self.fabric, self.places = switch, dma, fabric, places
         self.latency, self.seed, self.stalls = latency, seed, stalls
         # Cycles without progress in which a lost frame is resent.
         self.patience = 0 if retry is None else 3 * retry.timeout_cycles
@@ -109,9 +117,8 @@ class DmaSystem:
         ]
         self.nodes = [
             DmaNode(dma_model, dma, k,
-                    Memory(memory_bytes, rng=None if by_cycle else rng, seed=seed, node=k,
-                           stalls=stalls,
-                           latency=rng.randrange(2, 9)))
+                    Memory(memory.bytes, rng=None if memory.by_cycle else rng, seed=seed, node=k,
+                           stalls=stalls, latency=rng.randrange(2, 9)))
             for k in range(len(places))
         ]
         self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}

@@ -13,6 +13,7 @@ from foldwire.handoff.pair import pair_data
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import AbortCause
 from sim.cycles.ring import Command, RingSettings
+from sim.cycles.switch.fabric import Fabric
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.nic_ring import NicRing
 from tb.switch_dma.system import DmaSystem
@@ -27,7 +28,7 @@ class Stranger:
         designs = {engine: build(engine, "test", {}) for engine in ("switch", "switch-dma")}
         self.texts = {engine: manual(design) for engine, design in designs.items()}
         configs = [designs[engine].component.config for engine in ("switch", "switch-dma")]
-        self.system = DmaSystem(*configs, [[(0, k)] for k in range(MEMBERS)])
+        self.system = DmaSystem(*configs, Fabric.flat(MEMBERS))
 
     def recipe(self, engine, title):
         return self.texts[engine].partition(f"## Recipe: {title}\n")[2].partition("\n## ")[0]

@@ -15,7 +15,7 @@ from hw.switch.packet import AbortCause, Kind, decode, encode, notice_fields
 from hw.switch.recount import GUARD_CYCLES
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.receive import Receive
-from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tb.switch_dma.fabric import AllReduce, Placement, flat, join, two_levels
 
 SWITCH = replace(switch_preset("test"), regions=3, timeout_bits=16, trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -107,7 +107,8 @@ def test_aborts_of_one_region_leave_the_other_alone(mode):
     for number in range(9):
         job = AllReduce(system, ReduceOp.SUM_I32, 200, seed=number)
         job.start(job.nodes[1::2])  # of them that are in this region alone
-        other = AllReduce(system, ReduceOp.SUM_I32, 500, region=1, seed=50 + number, at=0x4000)
+        other = AllReduce(system, ReduceOp.SUM_I32, 500, region=1, seed=50 + number,
+                          at=Placement(0x4000))
         other.start()
         for _ in range(rng.randrange(100, 400)):
             system.step()
@@ -137,7 +138,7 @@ def test_a_frozen_memory_blocks_nobody_once_its_all_reduce_is_given_up(mode):
     for node in system.nodes[:2]:
         node.write("interrupt", aborted=1, stalled=1)
     system.settle(quiet=5)
-    other = AllReduce(system, ReduceOp.SUM_I32, 700, region=1, at=0x8000, seed=9)
+    other = AllReduce(system, ReduceOp.SUM_I32, 700, region=1, at=Placement(0x8000), seed=9)
     other.start()
     system.run(lambda: all(node.pins.get("irq") for node in system.nodes[:2]))
     assert system.cycle - begin < 10_000

@@ -15,7 +15,7 @@ from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.control import Control
 from hw.switch_dma.layouts import Part
 from hw.switch_dma.registers import CommandError
-from tb.switch_dma.fabric import AllReduce, flat, join, shares, smallest, two_levels
+from tb.switch_dma.fabric import AllReduce, Restriction, flat, join, shares, smallest, two_levels
 from tb.switch_dma.faults import Tap
 from tests.hw.switch_dma.test_switch_dma import (
     QUIET,
@@ -139,8 +139,8 @@ def test_sums_that_16_bits_do_not_hold():
 @formats
 def test_reduce_scatter(format, mode):
     system = join(flat(SWITCH, DMA, 3, mode=mode))
-    parts = shares(system, 200)
-    finish(system, all_reduce(system, ReduceOp.SUM_F32, 200, format, part=Part.STORE, parts=parts))
+    only = Restriction(Part.STORE, shares(system, 200))
+    finish(system, all_reduce(system, ReduceOp.SUM_F32, 200, format, only=only))
 
 
 # ---- Exits.

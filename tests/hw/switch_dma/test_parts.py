@@ -12,7 +12,7 @@ from hw.switch.packet import AbortCause
 from hw.switch_dma.config import preset
 from hw.switch_dma.layouts import Part
 from hw.switch_dma.registers import CommandError
-from tb.switch_dma.fabric import AllReduce, flat, join, shares, two_levels
+from tb.switch_dma.fabric import AllReduce, Restriction, flat, join, shares, two_levels
 from tests.hw.switch_dma.test_switch_dma import (
     QUIET,
     counted,
@@ -45,7 +45,7 @@ def test_all_gather(make, members, entries, mode):
     system = join(make(replace(SWITCH, entries=entries), DMA, members, mode=mode, stalls=0.3,
                        timeout=60))
     parts = shares(system, 333)
-    job = AllReduce(system, ReduceOp.SUM_I32, 333, part=Part.SEND, parts=parts)
+    job = AllReduce(system, ReduceOp.SUM_I32, 333, only=Restriction(Part.SEND, parts))
     staggered(system, job)
 
     together = np.concatenate([words[slice(*part)] for words, part in zip(job.inputs, parts)])
@@ -59,7 +59,7 @@ def test_all_gather(make, members, entries, mode):
 def test_broadcast(root, mode):
     system = join(flat(replace(SWITCH, entries=1), DMA, 3, mode=mode, timeout=60))
     parts = [(0, 200) if k == root else (0, 0) for k in range(3)]
-    job = AllReduce(system, ReduceOp.SUM_I32, 200, part=Part.SEND, parts=parts)
+    job = AllReduce(system, ReduceOp.SUM_I32, 200, only=Restriction(Part.SEND, parts))
     staggered(system, job)
 
     assert all(np.array_equal(words, job.inputs[root]) for words in job.results())
@@ -72,11 +72,11 @@ def test_broadcast(root, mode):
 def test_reduce_scatter(elements, fixed, mode):
     """Every member has its part of the sum, and what lies beside it in memory stays."""
     system = join(flat(replace(SWITCH, entries=2), DMA, 4, mode=mode, stalls=0.2, timeout=60))
-    parts = shares(system, elements)
-    job = AllReduce(system, ReduceOp.SUM_F32, elements, fixed=fixed, part=Part.STORE, parts=parts)
+    only = Restriction(Part.STORE, shares(system, elements))
+    job = AllReduce(system, ReduceOp.SUM_F32, elements, fixed=fixed, only=only)
     staggered(system, job)
 
-    assert counted(system, "results") == sum(-(-(end - begin) // SIZE) for begin, end in parts)
+    assert counted(system, "results") == sum(-(-(end - begin) // SIZE) for begin, end in only.spans)
     assert elements < 100 or evicted(system) > 0
 
 
@@ -86,15 +86,16 @@ def test_parts_on_several_links(links):
     system = join(flat(SWITCH, replace(DMA, links=links), 3))
     base = [0] * links
     for part in (Part.SEND, Part.STORE):
-        base = finish(system, AllReduce(system, ReduceOp.SUM_I32, 500, part=part,
-                                        parts=shares(system, 500)), base=base)
+        base = finish(system, AllReduce(system, ReduceOp.SUM_I32, 500,
+                                        only=Restriction(part, shares(system, 500))), base=base)
     finish(system, AllReduce(system, ReduceOp.MAX_F32, 77), base=base)
 
 
 @both_modes
 def test_members_that_differ_in_it_disagree(mode):
     system = join(flat(SWITCH, DMA, 3, mode=mode))
-    job = AllReduce(system, ReduceOp.SUM_I32, 200, part=Part.STORE, parts=shares(system, 200))
+    only = Restriction(Part.STORE, shares(system, 200))
+    job = AllReduce(system, ReduceOp.SUM_I32, 200, only=only)
     job.start(system.nodes[1:])
     job.start(system.nodes[:1], part=Part.SEND)
     system.settle(quiet=QUIET)
@@ -106,7 +107,7 @@ def test_members_that_differ_in_it_disagree(mode):
 @both_modes
 def test_a_refused_read_is_known_to_all(mode):
     system = join(flat(SWITCH, DMA, 3, mode=mode))
-    job = AllReduce(system, ReduceOp.SUM_I32, 200, part=Part.SEND, parts=shares(system, 200))
+    job = AllReduce(system, ReduceOp.SUM_I32, 200, only=Restriction(Part.SEND, shares(system, 200)))
     inside, outside = (job.source + 4 * job.parts[1][0], job.source)
     system.nodes[1].memory.bad_reads.append(range(outside, outside + 16))  # not read
     job.start()
@@ -126,7 +127,7 @@ def test_a_refused_read_is_known_to_all(mode):
                                                        "op": ReduceOp.SUM_F32})])
 def test_parts_that_cannot_be_are_refused(begin, end, more):
     system = join(flat(SWITCH, DMA, 2))
-    job = AllReduce(system, ReduceOp.SUM_I32, 200, part=Part.SEND, parts=[(begin, end)] * 2)
+    job = AllReduce(system, ReduceOp.SUM_I32, 200, only=Restriction(Part.SEND, [(begin, end)] * 2))
     job.start(**more)
     system.settle(quiet=20)
     assert {each["error"] for each in system.ask("refusal")} == {CommandError.PART.value}

@@ -11,8 +11,9 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.packet import AbortCause
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.registers import COUNTERS, CommandError
-from tb.switch_dma.fabric import SOURCE, AllReduce, flat, join, two_levels
+from tb.switch_dma.fabric import SOURCE, AllReduce, Placement, flat, join, two_levels
 from tb.switch_dma.node import SLVERR
+from tb.switch_dma.system import Memories
 
 SWITCH = replace(switch_preset("test"), regions=3, entries=1, trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -41,7 +42,7 @@ class Collectives:
         if self.system.dma.fixed_point and what["op"] is ReduceOp.SUM_F32:
             what["fixed"] = rng.random() < 0.5  # its unit depends on the number of members
         return AllReduce(self.system, what.pop("op"), elements or rng.randint(1, 700),
-                         region=region, at=SOURCE + _BYTES * place, **what)
+                         region=region, at=Placement(SOURCE + _BYTES * place), **what)
 
     def start(self, jobs, *, skew=0, without=()):
         """Give the commands, at drawn times, by all members but those that are left out."""
@@ -167,7 +168,7 @@ def test_what_one_group_gives_up_does_not_disturb_the_other(cause, mode):
     """Tables of one entry, which both use; the group that gave up works on afterwards."""
     groups = [(0, 3, 4), (1, 2, 5)]
     system = join(two_levels(SWITCH, DMA, 6, leaf=2, groups=groups, stalls=0.1, timeout=60,
-                             memory_bytes=1 << 18))
+                             memory=Memories(1 << 18)))
     for k in groups[0]:  # the other group would wait longer
         system.nodes[k].write("watchdog", cycles=400, abort=1)
     system.settle(quiet=5)
@@ -212,7 +213,8 @@ def test_collectives_in_any_region_one_after_the_other(make, endpoints, seed):
     in others at the same time."""
     rng = random.Random(seed)
     groups = overlapping(rng, endpoints, 3)
-    system = join(make(SWITCH, SEVERAL, endpoints, groups=groups, seed=seed, memory_bytes=1 << 18,
+    system = join(make(SWITCH, SEVERAL, endpoints, groups=groups, seed=seed,
+                       memory=Memories(1 << 18),
                        stalls=rng.choice((0.0, 0.3)), latency=rng.choice((1, 5)),
                        timeout=rng.choice((40, 200))))
     work = Collectives(system, seed)
@@ -256,7 +258,7 @@ def test_an_abort_concerns_its_region_alone(after, mode):
     region is given up, whichever is busy then."""
     groups = [(0, 1, 2), (1, 2, 3)]
     system = join(flat(SWITCH, SEVERAL, 4, groups=groups, stalls=0.1, seed=after,
-                       memory_bytes=1 << 18))
+                       memory=Memories(1 << 18)))
     work = Collectives(system, after)
     jobs = [work.draw(region, 300, mode=mode) for _ in range(2) for region in range(2)]
     work.start(jobs)
@@ -312,7 +314,7 @@ def test_a_region_is_programmed_anew_while_another_is_in_use():
     """A row gets another region, with other members, while the endpoint reduces in a second one;
     that of a region with outstanding all-reduces is refused."""
     groups = [(0, 1, 2), (1, 2, 3), (0, 2, 3)]
-    system = flat(SWITCH, SEVERAL, 4, groups=groups, memory_bytes=1 << 18)
+    system = flat(SWITCH, SEVERAL, 4, groups=groups, memory=Memories(1 << 18))
     for region, group in enumerate(groups[:2]):
         for k in group:
             node = system.nodes[k]
@@ -386,7 +388,7 @@ def test_a_region_that_was_not_joined_takes_no_commands():
 def test_a_queue_full_of_what_was_given_up_takes_no_more():
     """Places of given up commands are free when those before them have begun."""
     groups = [(0, 1), (1, 2)]
-    system = join(flat(SWITCH, SEVERAL, 3, groups=groups, memory_bytes=1 << 18))
+    system = join(flat(SWITCH, SEVERAL, 3, groups=groups, memory=Memories(1 << 18)))
     work = Collectives(system, 1)
     busy, next_, own = work.draw(1, 400), work.draw(1, 90), work.draw(0, 50)
     shared = system.nodes[1]

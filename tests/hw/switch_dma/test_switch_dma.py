@@ -15,8 +15,9 @@ from hw.switch.packet import AbortCause, Kind, encode
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.registers import CommandError
-from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
+from tb.switch_dma.fabric import AllReduce, Placement, flat, join, smallest, two_levels
 from tb.switch_dma.faults import Doubled, Tap
+from tb.switch_dma.system import Memories
 from tests.hw.common.prover import assert_moore
 
 SWITCH = replace(switch_preset("test"), trace=True)
@@ -156,8 +157,8 @@ def test_several_all_reduces_in_place_one_after_the_other(mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.3))
     base = None
     for number in range(4):
-        job = AllReduce(system, list(ReduceOp)[number], 200 + number, seed=number, in_place=True,
-                        tag=number)
+        job = AllReduce(system, list(ReduceOp)[number], 200 + number, seed=number, tag=number,
+                        at=Placement(in_place=True))
         job.start()
         system.settle(quiet=QUIET)
         golden = job.golden(base=base or [0], epoch=0)
@@ -200,7 +201,7 @@ def test_a_flit_per_cycle():
     switch = replace(SWITCH, entries=4, buffer_packets=8, credits=8, queue_packets=3)
     dma = replace(DMA, buffer_packets=8, credits=8, waves=8, wave_blocks=8, read_ahead=16,
                   max_burst=16, outstanding_bursts=16)
-    system = join(flat(switch, dma, 4, timeout=1000, memory_bytes=1 << 17))
+    system = join(flat(switch, dma, 4, timeout=1000, memory=Memories(1 << 17)))
     job = AllReduce(system, ReduceOp.SUM_I32, 8192)
     begin, sent = system.cycle, []
     job.start()
@@ -318,7 +319,7 @@ def test_waves_differ(waves, mode):
 def test_every_command_of_a_queue_has_a_record_of_its_own(mode):
     """Two of three that are not valid; refused ones; and more than there is room for."""
     system = join(flat(SWITCH, DMA, 3, mode=mode))
-    jobs = [AllReduce(system, ReduceOp.SUM_I32, 200, tag=k, at=0x4000 * (k + 1), seed=k)
+    jobs = [AllReduce(system, ReduceOp.SUM_I32, 200, tag=k, at=Placement(0x4000 * (k + 1)), seed=k)
             for k in range(3)]
     system.nodes[0].memory.bad_reads.append(range(jobs[0].source, jobs[0].source + 16))
     end = jobs[2].destination
