@@ -179,11 +179,10 @@ def rows_table(figure: Figure) -> Table:
         published = tolerance = None
         if row.target is not None:
             published, tolerance = row.target.published, row.target.tolerance
-        statement = isinstance(published, str)
         table.add(
             setting,
-            ("yes" if row.ours else "no") if statement else _short(row.ours),
-            published if statement or published is None else _short(published),
+            ("yes" if row.ours else "no") if isinstance(published, str) else _short(row.ours),
+            published if published is None or isinstance(published, str) else _short(published),
             row.origin if row.target is not None else None,
             row.unit,
             row.ratio,

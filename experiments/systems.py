@@ -213,7 +213,6 @@ class Rates:
     seconds: float
     sent_bytes: float
     wire_bytes_per_s: float
-    events: int
 
     def busy_s(self, unit: str) -> float:
         """Time that an endpoint's unit worked, mean over nodes."""
@@ -249,7 +248,6 @@ def measure(
         seconds=seconds,
         sent_bytes=sent,
         wire_bytes_per_s=sent / EFFICIENCY / seconds,
-        events=record.events,
     )
 
 

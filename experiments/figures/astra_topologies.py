@@ -1,6 +1,6 @@
 """ASTRA-SIM, Figs. 9 to 12: one collective on different topologies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -233,7 +233,7 @@ def _crossing(small: Shape, large: Shape) -> float:
 def fig11(context: Context) -> Figure:
     """4x4x4: symmetric, local links 8 times as fast, and the enhanced algorithm."""
     shape = (4, 4, 4)
-    runs = {
+    runs: dict[str, Callable[[int], Rates]] = {
         "symmetric": lambda s: _baseline(shape, s),
         "asymmetric": lambda s: _measure(astra_torus(shape), s, BASELINE),
         "enhanced": lambda s: _measure(astra_torus(shape), s, ENHANCED),

@@ -65,13 +65,16 @@ def _resnet(
     shape: tuple[int, int, int], times: str, policy: str = "lifo", power: float = 1.0
 ) -> Breakdown:
     network = astra_torus(shape)
-    options = {"scheduler": replace(DISPATCHER, policy=policy), "style": ENHANCED}
+    scheduler = replace(DISPATCHER, policy=policy)
     if times == RELEASED:
         return train_text(
             shipped("resnet50"), network, ENDPOINT,
-            cycle_s=CYCLE_S, compute_scale=1 / power, **options,
+            cycle_s=CYCLE_S, compute_scale=1 / power, scheduler=scheduler, style=ENHANCED,
         )
-    return train(resnet50_batch(FP32), network, ENDPOINT, systolic=True, **options)
+    return train(
+        resnet50_batch(FP32), network, ENDPOINT,
+        systolic=True, scheduler=scheduler, style=ENHANCED,
+    )
 
 
 def _exposed(run: Breakdown) -> float:

@@ -35,12 +35,12 @@ def _measure(network: Network, endpoint: Endpoint) -> Rates:
 @cache
 def _rate(nodes: int, kind: str, memory: float, cores: int) -> float:
     """Wire bytes per second that a node sends in one all-reduce."""
-    endpoint = {
+    endpoints: dict[str, Endpoint] = {
         "ideal": IdealEndpoint(),
         "baseline": BaselineEndpoint(cores=cores, memory_bytes_per_s=memory),
         "ACE": AceEndpoint(memory_bytes_per_s=memory),
-    }[kind]
-    return _measure(isca21_torus(SHAPES[nodes]), endpoint).wire_bytes_per_s
+    }
+    return _measure(isca21_torus(SHAPES[nodes]), endpoints[kind]).wire_bytes_per_s
 
 
 def _ideal(nodes: int) -> float:

@@ -46,7 +46,8 @@ def fig9a(context: Context) -> Figure:
     reference = list(_speeds(*CHOSEN))
     score = {}
     for done, (sram, fsms) in enumerate((s, f) for s in SRAM for f in FSMS):
-        alone, training = [], []
+        alone: list[float] = []
+        training: list[float] = []
         for number, (ours, base) in enumerate(zip(_speeds(sram, fsms), reference)):
             (alone if number % 3 == 0 else training).append(ours / base)
         score[sram, fsms] = mean(training), mean(alone)

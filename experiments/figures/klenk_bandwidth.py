@@ -31,7 +31,7 @@ __all__ = [
 
 SIZES = tuple(1 << n for n in range(10, 27, 2))
 LARGE, SMALL_LIMIT = SIZES[-1], 64 << 10
-SYSTEMS = {
+SYSTEMS: dict[int, dict[str, Any]] = {
     16: {"kind": "dgx2"},
     64: {"kind": "fat_tree", "shape": [64]},
     128: {"kind": "fat_tree", "shape": [128]},

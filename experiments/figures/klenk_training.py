@@ -138,7 +138,7 @@ def fitted_flops_per_s() -> float:
     while high / low > 1.001:
         middle = (low * high) ** 0.5
         low, high = (middle, high) if _share(middle) < SHARE_ON_VOLTA else (low, middle)
-    return (low * high) ** 0.5
+    return float((low * high) ** 0.5)
 
 
 def fig1(context: Context) -> Figure:

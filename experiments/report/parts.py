@@ -199,8 +199,10 @@ def _units(root: Path) -> Tables:
     """Cells of a reduction unit, by formats and lanes."""
     from bench._wire_formats import area
 
-    rows = [(*key, *cells) for key, cells in area().items()]
-    return {"switch-units": Table("A reduction unit with its buffers", SWITCH_UNITS, rows)}
+    table = Table("A reduction unit with its buffers", SWITCH_UNITS)
+    for key, cells in area().items():
+        table.add(*key, *cells)
+    return {"switch-units": table}
 
 
 PARTS: dict[str, Part] = {
