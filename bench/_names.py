@@ -54,7 +54,7 @@ def seen_names(belongs: Callable[[str], bool] | None = None) -> Iterator[Seen]:
     looked: dict[FrameType, tuple[int, int, int]] = {}
 
     def made() -> int:
-        return int(hdl.DUID._DUID__next_uid)
+        return int(vars(hdl.DUID)["_DUID__next_uid"])
 
     def local(frame: FrameType, event: str, _: object) -> Any:
         first, last, left = looked[frame]
@@ -69,9 +69,10 @@ def seen_names(belongs: Callable[[str], bool] | None = None) -> Iterator[Seen]:
                 if name in arguments and isinstance(value, Value | ValueCastable):
                     continue  # named by the caller
                 for signal, words in _held(value, [] if name == "self" else [name], 0):
-                    if signal.duid >= first and signal.duid not in seen.names:
-                        found.setdefault(signal.duid, set()).add("_".join(words))
-                        seen.given[signal.duid] = signal.name
+                    duid: int = signal.duid  # type: ignore[attr-defined]  # not published
+                    if duid >= first and duid not in seen.names:
+                        found.setdefault(duid, set()).add("_".join(words))
+                        seen.given[duid] = signal.name
             seen.names |= found
         if event == "return":
             looked.pop(frame)

@@ -56,11 +56,11 @@ class Judged:
         """Restore one from its `dataclasses.asdict`, all answers known; None if *kept* is None."""
         if kept is None:
             return None
-        checked = Checked(**{
+        fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in kept["checked"].items()
-        })
-        return cls(checked, kept["cpu_s"], kept["asked"], kept["asked"])
+        }
+        return cls(Checked(**fields), kept["cpu_s"], kept["asked"], kept["asked"])
 
 
 @dataclass(frozen=True)

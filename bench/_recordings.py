@@ -26,7 +26,6 @@ from hw.switch_dma.dma import SwitchDma
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import RingDriver
 from tb.switch_dma.fabric import AllReduce, flat, join
 
 __all__ = ["OF_PRESETS", "RECORDINGS", "RINGS", "Recording"]
@@ -51,7 +50,7 @@ class Recording:
     trace: Callable[[Path], Trace]
 
 
-def _ring(driver: type[RingDriver], config: Any, elements: int) -> Recording:
+def _ring(driver: type[AceRing] | type[NicRing], config: Any, elements: int) -> Recording:
     """An engine in a ring of four that all-reduces random arrays."""
 
     def run() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,12 @@ from tb.switch_dma.twin import Course
 
 __all__ = ["FORMATS", "SHORT", "area", "flits", "periods", "times"]
 
-SHORT = {"half": True, "bfp": True}
+SHORT: dict[str, Any] = {"half": True, "bfp": True}
 """Parameters of hardware that has all formats."""
 
 FORMATS = (Format.WORDS, Format.FP16, Format.BFP)
 """Formats whose packets differ in length; those of bfloat16 are as long as those of binary16."""
-_ROOM = {"buffer_packets": 8, "credits": 8}
+_ROOM: dict[str, Any] = {"buffer_packets": 8, "credits": 8}
 _LATENCY_CYCLES = 4
 _OPERANDS = 120
 

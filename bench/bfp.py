@@ -85,7 +85,7 @@ def _gradients(seed: int) -> dict[int, list[Floats]]:
         if step in SAMPLED:
             kept[step] = [vector.copy() for vector in vectors]
         step += 1
-        total = np.sum(vectors, axis=0, dtype=np.float32)
+        total: Floats = np.asarray(np.sum(vectors, axis=0, dtype=np.float32))
         return [total] * len(vectors)
 
     digits = load_digits()

@@ -74,6 +74,15 @@ def _both(
     return native, cxxrtl
 
 
+def _compiled(
+    make: Callable[[], wiring.Component], name: str
+) -> tuple[CompiledModel, CompiledModel]:
+    native, cxxrtl = (
+        compile_model(make(), name=name, generator=generator) for generator in GENERATORS
+    )
+    return native, cxxrtl
+
+
 def differing(one: CompiledModel, other: CompiledModel, *, rows: int, seed: int) -> list[str]:
     """Outputs that differ between two models in *rows* cycles of random inputs."""
     inputs = random_inputs(one.ports, rows, seed)
@@ -141,16 +150,11 @@ def main(argv: Sequence[str]) -> int:
     for make in (random_cells, random_memories, random_tree, random_choices, random_registers):
         for seed in range(options.seeds):
             totals.compare(f"{make.__name__}({seed})", *models_of(*make(seed)))
-    for name, component in _blocks():
-        totals.compare(name, *(
-            compile_model(component(), name=name, generator=generator) for generator in GENERATORS
-        ))
+    for name, block in _blocks():
+        totals.compare(name, *_compiled(block, name))
     for name in options.engines:
         engine = RECORDINGS[name]
-        models = [
-            compile_model(engine.component(), name=engine.name, generator=generator)
-            for generator in GENERATORS
-        ]
+        models = _compiled(engine.component, engine.name)
         with tempfile.TemporaryDirectory(prefix="codegen-") as folder:
             totals.compare(name, *models, engine.trace(Path(folder)))
     for name in options.presets:

@@ -4,6 +4,7 @@ import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bench.options import bench_parser
 from bench.result import result
@@ -23,7 +24,7 @@ CLOCK_HZ = 1e9
 TARGET_MEDIAN_PCT = 1.0
 TARGET_WORST_PCT = 5.0
 
-_RING64 = {"max_nodes": 64, "program_words": 512}
+_RING64: dict[str, Any] = {"max_nodes": 64, "program_words": 512}
 # Engines that compile in seconds and are fast enough to simulate 64 of them; all support 64 nodes.
 ENGINES: dict[str, AceConfig] = {
     "one FSM": replace(preset("test"), sram_bytes=64 << 10, **_RING64),

@@ -87,7 +87,7 @@ def _prover(options: argparse.Namespace) -> Prover:
 class _Options(argparse.Namespace):
     """Options that can be hashed, so that each process caches one prover for them."""
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # a Namespace has none
         return hash(self.until)
 
 

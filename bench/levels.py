@@ -93,8 +93,8 @@ def stalls(share: float, seed: int) -> dict[str, Any]:
 
 def fixed(job: str) -> Iterator[Case]:
     """Sixteen descriptions; *job* is the path of a training workload."""
-    big = {"max_nodes": 64, "program_words": 512, "sram_bytes": 65536}
-    duo = {"preset": "duo"}
+    big: dict[str, Any] = {"max_nodes": 64, "program_words": 512, "sram_bytes": 65536}
+    duo: dict[str, Any] = {"preset": "duo"}
     yield Case(name="ace ring of 2", description=collective(ring("ace", 2), 20_000))
     yield Case(
         name="ace ring of 4, mixed", description=collective(ring("ace", 4), 50_000), mixed=(1,)

@@ -5,6 +5,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import RingDriver
 from tb.link.lossy import Faults, bad_wires
 from tb.link.retry import BeatEnd, Link, PacketEnd, numbered_packet, retry_config
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
@@ -46,7 +46,8 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
 
     _print_cost()
-    lost, correct, runs = {}, 0, 0
+    lost: dict[float, float] = {}
+    correct = runs = 0
     for row in _full_links(options.seed, options.cycles):
         runs += 1
         correct += row["right"]
@@ -160,10 +161,10 @@ def _measure(
     for cycle in range(warm + cycles):
         link.step()
         for k, check in enumerate(checks):
-            count, fine = check(checks[1 - k])
+            flits, fine = check(checks[1 - k])
             right &= fine
             if cycle >= warm:
-                moved[k] += count
+                moved[k] += flits
     return {
         "rate": min(moved) / cycles,
         "right": right and not any(end.failed for end in ends),
@@ -182,9 +183,9 @@ class _Check:
     def __call__(self, other: "_Check") -> tuple[int, bool]:
         """Number of flits received since the last call; True if they are the next ones sent."""
         fine = all(each == other.sent.popleft() for each in self.came)
-        count = self.flits * len(self.came)
+        flits = self.flits * len(self.came)
         self.came.clear()
-        return count, fine
+        return flits, fine
 
 
 def _packets(latency: int, rng: random.Random) -> tuple[PacketEnd, _Check]:
@@ -194,8 +195,10 @@ def _packets(latency: int, rng: random.Random) -> tuple[PacketEnd, _Check]:
     data = numbered_packet(0, flits=PAYLOAD_FLITS, kind=Kind.PUSH, rng=rng)[1:]
     kinds = Kind.PUSH, Kind.PARTIAL, Kind.RESULT  # one for each class of credits
 
+    numbers = count(1)
+
     def source() -> list[int]:
-        number = end.made = getattr(end, "made", 0) + 1
+        number = next(numbers)
         kind = kinds[number % len(kinds)]
         header = numbered_packet(number % (1 << 28), flits=0, kind=kind, rng=rng)[0]
         flits = [header, *(flit ^ number for flit in data)]
@@ -212,8 +215,10 @@ def _beats(latency: int, rng: random.Random) -> tuple[BeatEnd, _Check]:
     data = rng.getrandbits(FLIT_BITS * BEAT_FLITS)
     keep = ((1 << BEAT_FLITS) - 1) << FLIT_BITS * BEAT_FLITS
 
+    numbers = count(1)
+
     def source() -> int:
-        number = end.made = getattr(end, "made", 0) + 1
+        number = next(numbers)
         beat = data ^ number | keep | (number % 16) << (FLIT_BITS + 1) * BEAT_FLITS
         check.sent.append(beat)
         return beat
@@ -227,8 +232,9 @@ def _beats(latency: int, rng: random.Random) -> tuple[BeatEnd, _Check]:
 
 def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
     retry = RetryConfig(slots=16, timeout_cycles=280, tries=40)
-    kinds = (("ACE engines", AceRing, ace_preset("test")),
-             ("smart NICs", NicRing, nic_preset("test")))
+    kinds: tuple[tuple[str, type[AceRing] | type[NicRing], Any], ...] = (
+        ("ACE engines", AceRing, ace_preset("test")), ("smart NICs", NicRing, nic_preset("test"))
+    )
     for kind, driver, config in kinds:
         for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
             for probability in PROBABILITIES:
@@ -241,7 +247,7 @@ def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
                     yield f"{nodes} {kind}, links of {latency}", probability, struck, right
 
 
-def _ring(ring: RingDriver, seed: int) -> tuple[int, bool]:
+def _ring(ring: AceRing | NicRing, seed: int) -> tuple[int, bool]:
     """Number of frames hit in one all-reduce; True if its result is exact."""
     nodes = ring.settings.nodes
     data = np.random.default_rng(seed)

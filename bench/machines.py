@@ -169,11 +169,13 @@ def outside(times: Model, goal: np.ndarray, seed: int, *, starts: int = STARTS) 
         after = int(np.clip(np.searchsorted(GRID, wanted), 1, len(GRID) - 1))
         part = (wanted - GRID[after - 1]) / (GRID[after] - GRID[after - 1])
         between = known[after - 1] + part * (known[after] - known[after - 1])
-        return (start + between / share) / goal - 1
+        errors: np.ndarray = (start + between / share) / goal - 1
+        return errors
 
     def true(values: np.ndarray) -> np.ndarray:
         share, start, step = (values * SCALES).tolist()
-        return times(share, start, step) / goal - 1
+        errors: np.ndarray = times(share, start, step) / goal - 1
+        return errors
 
     bounds = ([0.01, 0.0, 0.0], [1.0, np.inf, np.inf])
     rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from bench.result import result
 from hw.common.axi import aligned
 from hw.smartnic.config import SmartNicConfig, preset
 from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Interrupt, Issue
+from sim.cycles.script import Interrupt, Issue, Step
 from sim.rtl.run import run_engines
 
 NODES = range(2, 17)
@@ -128,7 +128,7 @@ def _run(cell: Cell) -> tuple[bool, int, int]:
     arrays = [
         (rng.standard_normal(cell.elements) * scale).astype(np.float32) for _ in range(cell.nodes)
     ]
-    scripts = [[Issue(command=0), Interrupt()]] * cell.nodes
+    scripts: list[list[Step]] = [[Issue(command=0), Interrupt()]] * cell.nodes
     rtl = run_engines("smartnic", config, ring, [command], scripts, [arrays])
     # Stalls are drawn per cycle number, so the model starts in the cycle of the RTL.
     model = run_engines(

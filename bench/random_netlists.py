@@ -258,7 +258,7 @@ def random_memories(seed: object, memories: int = 4) -> tuple[str, tuple[DesignP
         bits = max(1, (size + offset - 1).bit_length()) + rng.randint(0, 1)
         place = f" offset {offset}" if offset else ""
         text.wires.append(f"  memory width {width} size {size}{place} \\m{memory}")
-        common = {"MEMID": where, "ABITS": bits, "WIDTH": width}
+        common: dict[str, int | str] = {"MEMID": where, "ABITS": bits, "WIDTH": width}
         if not offset:  # CXXRTL writes initial contents behind the end of such a memory
             rows = rng.randint(1, size)
             data = f"{width * rows}'{rng.getrandbits(width * rows):0{width * rows}b}"

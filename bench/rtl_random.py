@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     kept = Kept("rtl_random", digest(ROOT), fresh=options.fresh)
     findings: list[tuple[Kind, Finding]] = []
     collectives: Counter[tuple[str, str]] = Counter()
-    spent_s = used = 0
+    spent_s, used = 0.0, 0
     enough = set(options.system) == set(KINDS)
     for kind in (KINDS[name] for name in options.system):
         engines, clean, per_class = (

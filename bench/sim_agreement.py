@@ -4,6 +4,7 @@ import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench._reference import (
     LINK,
@@ -152,7 +153,7 @@ def _show_options() -> None:
     """Print the effect of each simplification on one case."""
     job = all_reduce(64 * MIB)
     print("\neffect of the options, 4x4, 64 MiB:")
-    two = {"splits": 4, "active": 2}
+    two: dict[str, Any] = {"splits": 4, "active": 2}
     rows = [
         ("2.x, all-gather the other way round", release_2((4, 4), job, **two), "on"),
         ("", release_2((4, 4), job, **two, gather_backwards=False), "off"),

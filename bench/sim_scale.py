@@ -50,6 +50,7 @@ def main(argv: Sequence[str]) -> int:
         medians.append(statistics.median(took))
         spread = f"{min(took):.0f}..{max(took):.0f}"
         messages = int(record.phases.messages.sum())
+        assert record.events is not None  # a run of the event simulator
         per_message = record.events / messages
         print(
             f"{'x'.join(map(str, shape)):>10} {record.nodes:6} {chunks:7} {messages:10} "

@@ -16,6 +16,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 from tb.switch_dma.system import Memories
+from tb.switch_dma.system import DmaSystem
 from tb.switch_dma.twin import Race
 
 ENTRIES = (1, 2, 4, 8, 32)
@@ -206,7 +207,7 @@ def _cell(
 class Prepared:
     """A cell's system, whose endpoints have joined, and the parameters of the run."""
 
-    system: Any
+    system: DmaSystem
     given: list[int]  # cycles from now to each endpoint's command
     waves: dict[str, int]  # as `Race` takes them, if not the reset values
     until: dict[str, int]  # as `Course` takes it

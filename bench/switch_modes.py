@@ -296,11 +296,11 @@ def _error(seed: int) -> bool:
 
 def _area() -> float:
     """LUTs that the converters add to an endpoint, in percent."""
-    cells = {}
+    cells: dict[bool, dict[str, int]] = {}
     for fixed in (False, True):
         config = replace(preset("1-link"), fixed_point=fixed)
         table = synthesize(SwitchDma(config), name="switch_dma", target="xcup")
-        cells[fixed] = {name: table[name][0] for name in ("lut", "ff")}
+        cells[fixed] = {name: int(str(table[name][0])) for name in ("lut", "ff")}
     lut, ff = (100 * (cells[True][k] / cells[False][k] - 1) for k in ("lut", "ff"))
     print(f"area of an endpoint of one link (xcup): LUT + {lut:.1f} %, FF + {ff:.1f} %")
     return float(lut)

@@ -198,7 +198,7 @@ def numbered(text: str) -> tuple[int, int]:
         names = set(_nets(body))
         total += len(names)
         found = (re.fullmatch(r"(.+)_(\d+)", name) for name in names)
-        few += sum(bool(match) and int(match[2]) > 1 and match[1] in names for match in found)
+        few += sum(1 for match in found if match and int(match[2]) > 1 and match[1] in names)
     return few, total
 
 

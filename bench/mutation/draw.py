@@ -208,8 +208,8 @@ class _Changes:
             for value in ast.iter_child_nodes(node):
                 if isinstance(value, ast.expr):
                     self._expression(value)
-        for each in inner:
-            self._statement(each)
+        for statement in inner:
+            self._statement(statement)
 
     def _context(self, call: ast.expr) -> None:
         """``m.If(...)`` and the like."""

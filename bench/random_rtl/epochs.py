@@ -1,7 +1,7 @@
 """Operands that one member kept waiting, aborts, and the next all-reduce, on RTL."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.registers import INTERRUPTS
 from tb.switch_dma.fabric import AllReduce, join
+from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tb.switch_dma.system import DmaSystem
 
 __all__ = ["MOST_ABORTS", "TIMEOUTS", "EpochCase", "draw_epoch_cases", "run_epochs"]
 

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.registers import INTERRUPTS
 from sim.rtl.switch_writes import region_writes, route_writes
 from tb.switch_dma.fabric import AllReduce, join
+from tb.switch.system import behind_port
+from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 from tb.switch_dma.faults import Tap, bad_packets
+from tb.switch_dma.system import DmaSystem
 
 __all__ = ["CABLES", "FAULTS", "LEAST_PCT", "MOST_CYCLES", "HealingCase", "draw_healing_cases",
            "run_healing"]
@@ -339,7 +343,7 @@ class _Run:
                 continue
             for name, index, values in region_writes(
                 self.case.switch, region, expected=len(members), ports=ports,
-                behind=lambda p, s=s: system.behind((s, p), members, links), homes=homes,
+                behind=behind_port(system, s, members, links), homes=homes,
             ):
                 self._insist(s, name, index, **values)
         system.groups[region] = sorted(members)
@@ -358,7 +362,7 @@ class _Run:
     def _members(self, members: Sequence[int], region: int = 0) -> None:
         """Make these endpoints the members of a region, and wait until they are ready."""
         for k in members:
-            self._until(lambda k=k: self._outstanding(k) == 0, f"endpoint {k} gives nothing up")
+            self._until(partial(self._idle, k), f"endpoint {k} gives nothing up")
             node = self.system.nodes[k]
             node.configure(members=len(members), region=region)
             self._prepare(k)
@@ -373,6 +377,9 @@ class _Run:
         (state,) = self.system.ask("status", nodes=[self.system.nodes[number]])
         count: int = state["outstanding"]
         return count
+
+    def _idle(self, number: int) -> bool:
+        return self._outstanding(number) == 0
 
     def _reset(self, number: int, *, joins: bool) -> None:
         """Reset one endpoint; with *joins*, set it up and let it rejoin."""
@@ -558,7 +565,7 @@ class _Run:
         for _ in range(rng.randint(1, 3)):
             victim = rng.choice(self.victims)
             (spot,) = system.places[victim]
-            wires = [system.to_node[spot].wire, system.to_switch[spot].wire]
+            wires = system.bad_wires(spot)
             jobs = self._begin((rng.randint(100, 900), rng.randint(100, 900)))
             self._pass(rng.randint(10, 500))
             for wire in rng.choice((wires[:1], wires[1:], wires)):

@@ -1,9 +1,10 @@
 """A switch that does not forget epochs that have ended: a planted bug."""
 
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 
 from hw.switch.epochs import EpochTracker
@@ -15,6 +16,10 @@ __all__ = ["HoardingSwitch"]
 class _NoPurge(wiring.Component):
     """An `EpochTracker` that never purges, and takes every link for current at all times. Notices
     are forwarded and answered as by the right one."""
+
+    held: Signal
+    holds: Signal
+    current: Sequence[Signal]
 
     def __init__(self, config: Any) -> None:
         self._tracker = EpochTracker(config)

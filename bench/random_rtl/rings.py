@@ -3,8 +3,9 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,13 +167,19 @@ def _driver(case: Case) -> type[RingDriver]:
     return AceRing if isinstance(case.engine, AceConfig) else NicRing
 
 
+def _ring(case: Case) -> AceRing | NicRing:
+    if isinstance(case.engine, AceConfig):
+        return AceRing(case.engine, case.ring)
+    return NicRing(case.engine, case.ring)
+
+
 class RingTrial(Trial):
     """Runs collectives on the ring of a case, one after the other."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
         self.rng = random.Random(case.seed)
-        self.ring: Any = _driver(case)(case.engine, case.ring)
+        self.ring = _ring(case)
         command = case.command
         self.command = replace(command, source=0, destination=aligned(4 * command.elements))
         self.inputs = self._inputs()
@@ -189,7 +196,8 @@ class RingTrial(Trial):
         command, ranks = self.command, range(self.case.ring.nodes)
         sizes = [command.elements] * len(ranks)
         if command.collective is CollectiveKind.ALL_GATHER:
-            shards = [self.ring.shard(self.case.engine, self.case.ring, command, r) for r in ranks]
+            driver, case = _driver(self.case), self.case
+            shards = [driver.shard(case.engine, case.ring, command, r) for r in ranks]
             sizes = [place.stop - place.start for place in shards]
         if command.op is ReduceOp.SUM_I32:
             return [data.integers(0, 2**32, size, np.uint32) for size in sizes]
@@ -272,13 +280,12 @@ class RingTrial(Trial):
         system = self.ring.system
         unlimited = system.run
         # Keep a ring that never comes to rest from running for a hundred million cycles.
-        system.run = lambda **options: unlimited(**{"max_cycles": self.limit} | options)
+        limited = partial(unlimited, max_cycles=self.limit)
         try:
-            self.ring.recover()
+            with patch.object(system, "run", limited):
+                self.ring.recover()
         except CycleLimitError as error:
             return f"not at rest after the abort: {error}"
-        finally:
-            del system.run
         return None
 
 
@@ -359,17 +366,19 @@ def _break_memory(trial: RingTrial) -> Any:
 def _place(trial: RingTrial, sent: Mapping[tuple[int, int], int]) -> Fault:
     """Draw a packet of the collective, and the fault that it meets."""
     rng, fault = trial.rng, trial.case.fault
-    packets = 1 if isinstance(trial.case.engine, AceConfig) else 2  # in a frame
+    engine = trial.case.engine
+    packets = 1 if isinstance(engine, AceConfig) else 2  # in a frame
     # A packet is repeated before the next one, which must belong to the same collective.
     spared = packets if fault == "packet repeated" else 0
     node, port = rng.choice([end for end, count in sent.items() if count >= packets + spared])
     number = packets * rng.randrange((sent[node, port] - spared) // packets)
     number += _headers(trial.ring.system)[node, port]
-    if packets == 1:
+    if isinstance(engine, AceConfig):
         bits: tuple[int, ...] = tuple(rng.sample(range(128), rng.choice((1, 1, 2))))
     else:
-        names = ["version", "ethertype"] if trial.case.engine.ethernet else ["version"]
-        place = dict(HeaderLayout.as_shape())[rng.choice(names)]
+        names = ["version", "ethertype"] if engine.ethernet else ["version"]
+        fields = dict(HeaderLayout.as_shape())  # type: ignore[no-untyped-call]  # of Amaranth
+        place = fields[rng.choice(names)]
         bits = (place.offset + rng.randrange(place.width),)
     if fault == "packet damaged":
         return HeaderFault(node=node, port=port, packet=number, bits=bits)

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bench.random_rtl.on_switches import OnSwitches
 from bench.random_rtl.trial import CLEAN, FAULTS
@@ -98,7 +99,7 @@ def draw_engines(rng: random.Random, count: int) -> list[Engine]:
     found: list[Engine] = []
     while len(found) < count:
         packets = rng.choice((1, 2, 2, 4))
-        shared = {
+        shared: dict[str, Any] = {
             "payload_flits": rng.choice((4, 8, 8)), "alu_stages": rng.choice((0, 1, 3)),
             "buffer_packets": packets, "credits": packets, "endpoints": MOST_ENDPOINTS,
             "trace": True,

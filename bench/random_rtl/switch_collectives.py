@@ -2,8 +2,11 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
+
+from numpy.typing import NDArray
 
 from bench.random_rtl.switch_cases import PARTS, Case, kinds_of
 from bench.random_rtl.trial import Attempt, Trial
@@ -12,6 +15,9 @@ from hw.switch.packet import AbortCause
 from tb.link.lossy import Faults
 from tb.switch_dma.fabric import AllReduce, Restriction, join
 from tb.switch_dma.system import Memories
+from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tb.switch_dma.node import DmaNode
+from tb.switch_dma.system import DmaSystem
 
 __all__ = ["QUIET", "Collectives"]
 
@@ -63,8 +69,7 @@ class Collectives(Trial):
 
     @property
     def cycle(self) -> int:
-        cycle: int = self.system.cycle
-        return cycle
+        return self.system.cycle
 
     def join(self) -> None:
         """Let all endpoints join their regions."""
@@ -73,7 +78,7 @@ class Collectives(Trial):
             node.write("interrupt_enable", done=1, aborted=1, refused=1)
         self.system.settle(quiet=5)
 
-    def nodes(self, region: int) -> list[Any]:
+    def nodes(self, region: int) -> list[DmaNode]:
         """Endpoints that are members of a region."""
         return [self.system.nodes[k] for k in self.regions[region]]
 
@@ -108,7 +113,7 @@ class Collectives(Trial):
                 delay = (late or {}).get(node.number, self.rng.randint(0, case.skew))
                 given = (changes or {}).get(node.number, {})
                 if delay is not None:
-                    todo.append((delay, lambda j=job, n=node, g=given: j.start([n], **g)))
+                    todo.append((delay, partial(job.start, [node], **given)))
         todo.sort(key=lambda each: each[0])
         waited = [node for node in system.nodes if node.number not in without]
         while system.cycle - begin < self.limit:
@@ -171,6 +176,7 @@ class Collectives(Trial):
         epoch, base = self.begun.get(job.region, (before, [0] * dma.links))
         if epoch != before:
             base = [0] * dma.links
+        expected: Sequence[NDArray[Any] | None]
         try:
             expected = job.expected(job.golden(base=base, epoch=before))
         except AssertionError:

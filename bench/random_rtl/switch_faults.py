@@ -1,6 +1,7 @@
 """Faults planted into a collective on switches."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class FaultyCollectives(Collectives):
             job = jobs[0]
             end = 2.0 ** (job.exponent - 126)
             self.victim, node = rng.choice(list(enumerate(job.nodes)))
-            value = np.float32([rng.choice((np.nan, -np.inf, end, -2 * end))])
+            value = np.array([rng.choice((np.nan, -np.inf, end, -2 * end))], np.float32)
             node.put(job.source + 4 * rng.randrange(job.elements), value)
 
         attempts = self.collective(prepare=prepare)
@@ -209,10 +210,9 @@ class FaultyCollectives(Collectives):
         ends = [spot for k in self.victims for spot in system.places[k]]
         found: list[Callable[[], Tap]] = []
         for end in ends:
-            found += [lambda end=end: Tap.to_node(system, end),
-                      lambda end=end: Tap.to_switch(system, end)]
+            found += [partial(Tap.to_node, system, end), partial(Tap.to_switch, system, end)]
         if len(self.case.groups) == 1:
-            found += [lambda end=end: Tap.to_switch(system, end) for end in system.peer]
+            found += [partial(Tap.to_switch, system, end) for end in system.peer]
         return found
 
     def _damage(self, spent: int) -> list[Attempt]:

@@ -1,7 +1,9 @@
 """A wire that loses, repeats, damages and delays frames, cycle by cycle, and may be cut."""
 
+import random
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 __all__ = ["Faults", "LossyWire", "bad_wires"]
 
@@ -22,17 +24,19 @@ class Faults:
     repetition: float = 0.0
     damage: float = 0.0
     late: float = 0.0
-    delay: tuple = (20, 100)
-    control_delay: tuple = (20, 400)
+    delay: tuple[int, int] = (20, 100)
+    control_delay: tuple[int, int] = (20, 400)
     copies: int = 0
-    met: dict = field(default_factory=lambda: dict.fromkeys(("loss", "repetition", "damage"), 0))
+    met: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("loss", "repetition", "damage"), 0)
+    )
 
     @classmethod
-    def all(cls, probability):
+    def all(cls, probability: float) -> Self:
         """Loss, repetition and damage with this probability each."""
         return cls(loss=probability, repetition=probability, damage=probability)
 
-    def draw(self, rng):
+    def draw(self, rng: random.Random) -> str | None:
         """Draw the fault of a frame and count it; None for none."""
         place = rng.random()
         for name in self.met:
@@ -64,27 +68,29 @@ class LossyWire:
         Length of the longest frame.
     """
 
-    def __init__(self, latency, rng, faults, *, bits, start, flits):
+    def __init__(
+        self, latency: int, rng: random.Random, faults: Faults, *, bits: int, start: int, flits: int
+    ) -> None:
         self.rng, self.faults = rng, faults
         self.bits, self.start, self.flits = bits, start, flits
-        self.line = deque([None] * latency)
-        self.queue = deque()
-        self.fate = None
+        self.line: deque[int | None] = deque([None] * latency)
+        self.queue: deque[int] = deque()
+        self.fate: str | None = None
         self.place = 0
         self.hit = 0
         self.pause = 0
-        self.copy = []
+        self.copy: list[int] = []
         self.cut = False
         self.cycle = 0
-        self.frame = []
-        self.later = []  # (cycle, flits)
+        self.frame: list[int] = []
+        self.later: list[tuple[int, list[int]]] = []  # (cycle, flits)
 
     @property
-    def ready(self):
+    def ready(self) -> bool:
         """True if the wire accepts a flit in this cycle."""
         return not self.queue
 
-    def step(self, flit):
+    def step(self, flit: int | None) -> int | None:
         """Run a cycle: take a flit or None; return the flit that arrives, or None."""
         self.cycle += 1
         if self.cut:
@@ -105,11 +111,11 @@ class LossyWire:
         self.line.append(self.queue.popleft() if self.queue else None)
         return self.line.popleft()
 
-    def _again(self):
+    def _again(self) -> None:
         self.queue.extend(self.copy)
         self.copy = []
 
-    def _come_late(self):
+    def _come_late(self) -> None:
         """Between two frames: draw a late copy of the last one, and send copies that are due."""
         if self.frame and self.rng.random() < self.faults.late:
             numbered = self.frame[0] & 15 or self.frame[0] >> 4 & 7 == 5
@@ -121,7 +127,7 @@ class LossyWire:
             self.queue.extend(copy[1])
             self.faults.copies += 1
 
-    def _take(self, flit):
+    def _take(self, flit: int) -> None:
         if flit >> self.start & 1:
             if self.copy:
                 self._again()
@@ -143,7 +149,7 @@ class LossyWire:
         self.place += 1
         self.queue.extend(sent)
 
-    def _damage(self, flit):
+    def _damage(self, flit: int) -> list[int]:
         way = self.rng.randrange(4)
         if way == 0:
             return []
@@ -155,7 +161,7 @@ class LossyWire:
         return [flit]
 
 
-def bad_wires(probability):
+def bad_wires(probability: float) -> dict[str, Any]:
     """Settings of a ring whose frames are lost, repeated, and damaged with this probability
     each."""
     return dict.fromkeys(("link_loss", "link_repetition", "link_damage"), probability)

@@ -1,8 +1,12 @@
 """Two ends of a link with retry as native code, with engines in Python, on wires that fail."""
 
 import random
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from gen.compile import Instance
 from gen.configured import compile_configured
 from hw.link.packet import FLIT_BITS
 from hw.link.retry_beats import BeatRetry, beat_format
@@ -16,17 +20,17 @@ __all__ = ["BeatEnd", "Link", "PacketEnd", "numbered_packet"]
 MASK = (1 << FLIT_BITS) - 1
 
 
-def _packet_retry(settings):
+def _packet_retry(settings: tuple[int, int, RetryConfig]) -> PacketRetry:
     payload_flits, credits, retry = settings
     return PacketRetry(payload_flits=payload_flits, credits=credits, config=retry)
 
 
-def _beat_retry(settings):
+def _beat_retry(settings: tuple[int, RetryConfig]) -> BeatRetry:
     flits, retry = settings
     return BeatRetry(flits, retry)
 
 
-def numbered_packet(number, *, flits, kind, rng):
+def numbered_packet(number: int, *, flits: int, kind: Kind, rng: random.Random) -> list[int]:
     """Flits of a switch packet that contains its *number*."""
     header = encode({"kind": kind, "address": number, "source": number >> 28 & 255,
                      "region": rng.getrandbits(6), "tag": rng.getrandbits(8)})
@@ -34,17 +38,23 @@ def numbered_packet(number, *, flits, kind, rng):
     return [header | 1 << FLIT_BITS, *data]
 
 
-class End:
+class End(ABC):
     """Base of both kinds of ends: the side of the wire."""
 
-    def __init__(self, instance):
+    bits: int
+    start: int
+    flits: int
+    rng: random.Random
+    queue: deque[Any]
+
+    def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.counts = dict.fromkeys(("resent", "damaged", "repeated"), 0)
         self.restarts = 0  # sessions after the first one
         self.stalls = 0.0
         self.strict = True  # credits and room are checked
 
-    def restart(self, cycles=3):
+    def restart(self, cycles: int = 3) -> None:
         """Reset."""
         self.instance.set("rst", 1)
         for _ in range(cycles):
@@ -53,10 +63,11 @@ class End:
         self.restarts = 0
         self.begin()
 
-    def begin(self):
+    @abstractmethod
+    def begin(self) -> None:
         """Forget everything in flight."""
 
-    def sent(self, ready):
+    def sent(self, ready: bool) -> int | None:
         """Return the flit that goes onto the wire in this cycle, or None."""
         get = self.instance.get
         self.instance.set("tx_ready", ready)
@@ -64,22 +75,33 @@ class End:
             return get("tx_payload")
         return None
 
-    def arrives(self, flit):
+    def arrives(self, flit: int | None) -> None:
         """Drive the flit that comes from the wire in this cycle, or None."""
         self.instance.set("rx_valid", flit is not None)
         if flit is not None:
             self.instance.set("rx_payload", flit)
 
-    def step(self):
+    @abstractmethod
+    def drive(self) -> None:
+        """Act as the engine in this cycle: take and send data and credits."""
+
+    def step(self) -> None:
         for name in self.counts:
             self.counts[name] += self.instance.get(name)
         self.restarts += self.instance.get("restarted")
         self.instance.cycle()
 
-    def __getattr__(self, name):
-        if name in ("up", "failed", "idle"):
-            return bool(self.instance.get(name))
-        raise AttributeError(name)
+    @property
+    def up(self) -> bool:
+        return bool(self.instance.get("up"))
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.instance.get("failed"))
+
+    @property
+    def idle(self) -> bool:
+        return bool(self.instance.get("idle"))
 
 
 class PacketEnd(End):
@@ -91,25 +113,26 @@ class PacketEnd(End):
 
     bits, start = FLIT_BITS + 1, FLIT_BITS
 
-    def __init__(self, *, payload_flits, credits, config, rng):
+    def __init__(
+        self, *, payload_flits: int, credits: int, config: RetryConfig, rng: random.Random
+    ) -> None:
         model = compile_configured(_packet_retry, (payload_flits, credits, config),
                                    name="packet_retry")
         super().__init__(model.instance())
         self.flits = payload_flits + 1
         self.limit, self.rng = credits, rng
-        self.queue = deque()
-        self.packets = []
-        self.source = None  # an endless supply of packets
+        self.queue: deque[list[int]] = deque()
+        self.packets: list[list[int]] = []
+        self.source: Callable[[], list[int]] | None = None  # an endless supply of packets
         self.begin()
 
-    def begin(self):
+    def begin(self) -> None:
         self.credits = [self.limit] * CLASSES
-        self.sending = deque()
-        self.coming = []
+        self.sending: deque[int] = deque()
+        self.coming: list[int] = []
         self.owed = [0] * CLASSES
 
-    def drive(self):
-        """Act as the engine in this cycle: take and send flits and credits."""
+    def drive(self) -> None:
         put, get, rng = self.instance.set, self.instance.get, self.rng
         if get("engine_rx_valid"):
             self._take(get("engine_rx_payload"))
@@ -137,7 +160,7 @@ class PacketEnd(End):
                 freed |= 1 << k
         put("engine_rx_credit", freed)
 
-    def _take(self, flit):
+    def _take(self, flit: int) -> None:
         if flit >> FLIT_BITS:
             self.coming = []
         self.coming.append(flit)
@@ -155,23 +178,23 @@ class BeatEnd(End):
     ``freed`` counts credits to return; ``credits`` those received.
     """
 
-    def __init__(self, *, flits, config, rng):
+    def __init__(self, *, flits: int, config: RetryConfig, rng: random.Random) -> None:
         super().__init__(compile_configured(_beat_retry, (flits, config),
                                             name="beat_retry").instance())
         self.bits, self.start = (FLIT_BITS + 2) * flits, (FLIT_BITS + 1) * flits
         self.flits = beat_format(flits).flits + 1
         self.rng = rng
-        self.queue = deque()
-        self.source = None
-        self.offered = None
-        self.beats = []
+        self.queue: deque[int] = deque()
+        self.source: Callable[[], int] | None = None
+        self.offered: int | None = None
+        self.beats: list[int] = []
         self.freed = 0
         self.credits = 0
 
-    def begin(self):
+    def begin(self) -> None:
         self.offered = None
 
-    def drive(self):
+    def drive(self) -> None:
         put, get, rng = self.instance.set, self.instance.get, self.rng
         if self.source is not None and not self.queue:
             self.queue.append(self.source())
@@ -203,7 +226,10 @@ class Link:
         Faults from the first to the second end, and back.
     """
 
-    def __init__(self, ends, *, latency, faults=None, seed=1):
+    def __init__(
+        self, ends: Sequence[End], *, latency: int, faults: Sequence[Faults] | None = None,
+        seed: int = 1,
+    ) -> None:
         rng = random.Random(seed)
         self.ends = ends
         faults = (Faults(), Faults()) if faults is None else faults
@@ -214,7 +240,7 @@ class Link:
         self.busy = [0, 0]
         self.cycle = 0
 
-    def step(self):
+    def step(self) -> None:
         for end in self.ends:
             end.drive()
         stalls = self.ends[0].stalls
@@ -229,14 +255,14 @@ class Link:
             end.step()
         self.cycle += 1
 
-    def run(self, until, *, deadline=100_000):
+    def run(self, until: Callable[[], bool], *, deadline: int = 100_000) -> None:
         """Run until *until()* is true."""
         begin = self.cycle
         while not until():
             assert self.cycle - begin < deadline, "no end"
             self.step()
 
-    def settle(self, *, quiet=50, deadline=100_000):
+    def settle(self, *, quiet: int = 50, deadline: int = 100_000) -> None:
         """Run until both ends have been idle, and the wires empty, for *quiet* cycles."""
         begin, last = self.cycle, self.cycle
         while self.cycle - last < quiet:
@@ -248,7 +274,7 @@ class Link:
                 last = self.cycle
 
 
-def retry_config(latency, **options):
+def retry_config(latency: int, **options: Any) -> RetryConfig:
     """A configuration that fits a link of *latency* cycles each way."""
     return RetryConfig(timeout_cycles=2 * latency + 80, **options)
 

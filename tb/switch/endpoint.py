@@ -1,12 +1,17 @@
 """An endpoint of the switch, in Python, cycle by cycle; and packets."""
 
+import random
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from hw.fp.ops import ReduceOp
+from hw.switch.config import PlaneConfig
 from hw.switch.formats import data_flits
 from hw.switch.packet import (
     CLASSES,
@@ -26,21 +31,26 @@ __all__ = ["START", "Endpoint", "LinkEnd", "payload", "words_of"]
 START = 1 << 128
 """Mark of headers on a link."""
 
+Words: TypeAlias = NDArray[Any]
+Header: TypeAlias = dict[str, int]
+Key: TypeAlias = tuple[int, int]
+"""Region and address of a block."""
+
 _MASK = START - 1
 
 
-def payload(words):
+def payload(words: Words | tuple[()]) -> list[int]:
     """Flits of an array of 32-bit words."""
     raw = np.ascontiguousarray(words).tobytes()
     return [int.from_bytes(raw[k : k + 16], "little") for k in range(0, len(raw), 16)]
 
 
-def words_of(flits, dtype):
+def words_of(flits: Iterable[int], dtype: DTypeLike) -> Words:
     """The array in the payload flits of a packet."""
     return np.frombuffer(b"".join(each.to_bytes(16, "little") for each in flits), dtype=dtype)
 
 
-def traffic(kind):
+def traffic(kind: Kind) -> int:
     return kind.value & 3
 
 
@@ -49,12 +59,12 @@ class Sum:
     """An incomplete sum at a home endpoint; *parts* are the partials, in order."""
 
     count: int = 0
-    words: np.ndarray | None = None
-    parts: list = field(default_factory=list)
+    words: Words | None = None
+    parts: list[tuple[int, Words, int]] = field(default_factory=list)
 
     poison: int = 0
 
-    def add(self, op, words, count, source, poison):
+    def add(self, op: ReduceOp, words: Words, count: int, source: int, poison: int) -> None:
         """Add a packet that came from *source*."""
         self.poison |= poison
         self.words = words if self.words is None else fold(op, self.words, words)
@@ -82,60 +92,65 @@ class LinkEnd(ABC):
         Share of cycles in which nothing is sent, 0 to 1.
     """
 
-    def __init__(self, config, rng, *, gaps=0.0):
+    def __init__(
+        self, config: PlaneConfig, rng: random.Random, *, gaps: float = 0.0
+    ) -> None:
         self.config, self.rng, self.gaps = config, rng, gaps
         self.may_send = True
         self.limit = config.buffer_packets
         self.credits = [self.limit] * CLASSES
-        self.queues = [deque() for _ in range(CLASSES)]  # packets, as lists of flits
-        self.sending = deque()
-        self.receiving = []
-        self.control = deque()  # packets for the other end of the link
+        # Packets, as lists of flits.
+        self.queues: list[deque[list[int]]] = [deque() for _ in range(CLASSES)]
+        self.sending: deque[int] = deque()
+        self.receiving: list[int] = []
+        # Packets for the other end of the link: kind, number, and whether both ends count.
+        self.control: deque[tuple[Kind, int, int]] = deque()
         self.forgets = False  # incoming credits are ignored
         self.asked = 0  # number of the last count requested
-        self.answering = None  # number of a request, None once answered; cycles to wait
+        # Number of a request, None once answered; cycles to wait.
+        self.answering: tuple[int | None, int] | None = None
         self.due = [0] * CLASSES  # credits to be returned anew
 
-    def recount(self, *, both=True):
+    def recount(self, *, both: bool = True) -> None:
         """Count the credits of this end anew, and let the other end do so, too."""
         self.asked = self.asked + 1 & 0xFF
         self.control.append((Kind.COUNT, self.asked, int(both)))
 
-    def occupied(self):
+    def occupied(self) -> list[int]:
         """Number of packets held, by class."""
         return [0] * CLASSES
 
-    def hear(self, kind, header):
+    def hear(self, kind: Kind, header: Header) -> None:
         """Take a control packet of the other end of the link."""
         if kind is Kind.COUNTED:
             self.forgets &= header["tag"] != self.asked
             return
-        self.answering = [header["tag"], GUARD_CYCLES]
+        self.answering = header["tag"], GUARD_CYCLES
         if header["poison"]:
             self.recount(both=False)
 
-    def mutes(self):
+    def mutes(self) -> bool:
         """Let a cycle pass; return True if no credits may be returned in it."""
         if self.answering is None:
             return False
         number, left = self.answering
-        self.answering[1] -= 1
+        self.answering = number, left - 1
         if left > 0:
             return True
         if number is not None:
             self.control.append((Kind.COUNTED, number, 0))
-            self.answering = [None, GUARD_CYCLES]
+            self.answering = None, GUARD_CYCLES
             return True
         self.due = [self.config.credits - each for each in self.occupied()]
         self.answering = None
         return True
 
-    def queue(self, kind, words, **fields):
+    def queue(self, kind: Kind, words: Words | tuple[()], **fields: Any) -> None:
         header = encode({"kind": kind, **fields})
         data = payload(words) if len(words) else []
         self.queues[traffic(kind)].append([header | START, *data])
 
-    def send(self):
+    def send(self) -> int | None:
         """Return the flit of this cycle, or None."""
         if not self.sending and self.control:
             kind, tag, both = self.control.popleft()
@@ -152,13 +167,13 @@ class LinkEnd(ABC):
             return self.sending.popleft()
         return None
 
-    def paid(self, bits):
+    def paid(self, bits: int) -> None:
         """Take incoming credits, a bit per class."""
         for number in range(CLASSES):
             self.credits[number] += bits >> number & 1 & ~self.forgets
             assert self.credits[number] <= self.limit, "a credit was made up"
 
-    def receive(self, flit):
+    def receive(self, flit: int) -> None:
         """Take a flit, and its packet once that is whole."""
         assert bool(flit & START) == (not self.receiving), "packets are not whole"
         self.receiving.append(flit & _MASK)
@@ -175,7 +190,7 @@ class LinkEnd(ABC):
             self.receiving = []
 
     @abstractmethod
-    def arrived(self, header, flits):
+    def arrived(self, header: Header, flits: list[int]) -> None:
         """Take a packet."""
 
 
@@ -188,57 +203,71 @@ class Endpoint(LinkEnd):
     order.
     """
 
-    def __init__(self, number, config, *, expected, rng, gaps=0.0, stalls=0.0):
+    def __init__(
+        self, number: int, config: PlaneConfig, *, expected: Mapping[int, int], rng: random.Random,
+        gaps: float = 0.0, stalls: float = 0.0,
+    ) -> None:
         super().__init__(config, rng, gaps=gaps)
         self.number = number
         self.expected = expected
         self.stalls = stalls
-        self.closed = set()  # classes of which no room is freed
-        self.held = [deque() for _ in range(CLASSES)]  # headers of packets that occupy room
-        self.results = {}
-        self.sums = {}
-        self.memory = {}  # (region, address) -> words that loads read
-        self.loads = {}  # (region, address, tag) -> Load
-        self.reads = []  # answers to loads, still in memory
+        self.closed: set[int] = set()  # classes of which no room is freed
+        # Headers of packets that occupy room.
+        self.held: list[deque[Header]] = [deque() for _ in range(CLASSES)]
+        # Words, and the parts that this endpoint added; None if the sum came from elsewhere.
+        self.results: dict[Key, tuple[Words, list[tuple[int, Words, int]] | None]] = {}
+        self.sums: dict[Key, Sum] = {}
+        self.memory: dict[Key, Words] = {}  # what loads read
+        self.loads: dict[tuple[int, int, int], Load] = {}  # by region, address, tag
+        # Answers to loads, still in memory.
+        self.reads: list[tuple[Kind, Words, dict[str, int]]] = []
         self.answered = 0
-        self.poisoned = set()  # keys of results that are not valid
-        self.notices = []  # (region, endpoint, notice), in order of arrival
-        self.sent_at = []
+        self.poisoned: set[Key] = set()  # of results that are not valid
+        # (region, endpoint, notice), in order of arrival.
+        self.notices: list[tuple[int, int, Any]] = []
+        self.sent_at: list[int] = []
 
-    def push(self, op, region, address, words, **fields):
+    def push(
+        self, op: ReduceOp, region: int, address: int, words: Words, **fields: Any
+    ) -> None:
         """Queue an operand."""
         self.queue(Kind.PUSH, words, op=op.value, region=region, address=address, count=1, **fields)
 
-    def load(self, op, region, address, *, own=True, tag=0, **fields):
+    def load(
+        self, op: ReduceOp, region: int, address: int, *, own: bool = True, tag: int = 0,
+        **fields: Any,
+    ) -> None:
         """Queue a load; with *own*, the endpoint adds its own operand itself."""
         asked = self.expected[region] - own
         self.loads[region, address, tag] = Load(asked=asked)
         self.queue(Kind.LOAD, (), op=op.value, region=region, address=address, tag=tag,
                    count=asked, **fields)
 
-    def tell(self, region, epoch, *, cause=AbortCause.SOFTWARE, **said):
+    def tell(
+        self, region: int, epoch: int, *, cause: AbortCause = AbortCause.SOFTWARE, **said: Any
+    ) -> None:
         """Queue a notice: this endpoint has reached *epoch*."""
         notice = {"epoch": epoch, "cause": cause, "origin": self.number, **said}
         self.queue(Kind.SYNC, (), region=region, **notice_fields(notice))
 
-    def queue(self, kind, words, **fields):
+    def queue(self, kind: Kind, words: Words | tuple[()], **fields: Any) -> None:
         super().queue(kind, words, **{"source": self.number, **fields})
 
-    def send(self):
+    def send(self) -> int | None:
         if self.reads and self.rng.random() >= self.stalls:
             kind, words, fields = self.reads.pop(self.rng.randrange(len(self.reads)))
             self.queue(kind, words, **fields)
         return super().send()
 
-    def arrived(self, header, flits):
+    def arrived(self, header: Header, flits: list[int]) -> None:
         self.held[header["kind"] & 3].append(header)
         assert len(self.held[header["kind"] & 3]) <= self.config.credits, "no room"
         self.take(Kind(header["kind"]), header, flits)
 
-    def occupied(self):
+    def occupied(self) -> list[int]:
         return [len(each) for each in self.held]
 
-    def freed(self):
+    def freed(self) -> int:
         """Credits that are returned in this cycle, a bit per class."""
         bits = 0
         if self.mutes():
@@ -254,7 +283,7 @@ class Endpoint(LinkEnd):
                 bits |= 1 << number
         return bits
 
-    def take(self, kind, header, flits):
+    def take(self, kind: Kind, header: Header, flits: list[int]) -> None:
         op = ReduceOp(header["op"])
         words = words_of(flits, dtype_of(op)).copy()
         key = (header["region"], header["address"])
@@ -284,9 +313,10 @@ class Endpoint(LinkEnd):
             held.add(op, words, header["count"], header["source"], header["poison"])
             assert held.count <= self.expected[header["region"]]
             if held.count == self.expected[header["region"]]:
+                assert held.words is not None
                 self.store(op, key, held.words, held)
 
-    def answer(self, header):
+    def answer(self, header: Header) -> None:
         """Read the operand of a load, for an answer."""
         kept = ("op", "region", "address", "tag", "epoch")
         words = self.memory.get((header["region"], header["address"]))
@@ -296,18 +326,19 @@ class Endpoint(LinkEnd):
             "poison": int(words is None),
         }))
 
-    def nothing(self):
+    def nothing(self) -> Words:
         """Zeros, sent in place of words that could not be read."""
         return np.zeros(self.config.payload_bytes // 4, np.int32)
 
-    def finish(self, op, key, load):
+    def finish(self, op: ReduceOp, key: Key, load: Load) -> None:
         """Complete a load: add the own operand unless it came, and send the result to all."""
         words = load.words
+        assert words is not None
         if load.asked < self.expected[key[0]]:
             words = fold(op, words, self.memory[key])
         self.store(op, key, words, load)
 
-    def store(self, op, key, words, held):
+    def store(self, op: ReduceOp, key: Key, words: Words, held: Sum) -> None:
         """Store a result; send it to the other members unless they compute it themselves."""
         assert key not in self.results
         self.results[key] = (words, held.parts)

@@ -2,34 +2,44 @@
 
 import random
 from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+from gen.compile import CompiledModel
 from gen.configured import compile_configured
 from hw.switch.config import SwitchConfig
 from hw.switch.layouts import TAKEN
 from hw.switch.registers import COUNTERS, register_map
 from hw.switch.switch import Switch
-from sim.rtl.switch_orders import switches_between
-from sim.rtl.switch_writes import region_writes, route_writes
+from sim.rtl.switch_orders import Spot, switches_between
+from sim.rtl.switch_writes import FieldWrite, region_writes, route_writes
 from tb.switch.endpoint import Endpoint
 
-__all__ = ["SwitchNode", "System"]
+__all__ = ["SwitchNode", "System", "behind_port"]
+
+
+class Steps(Protocol):
+    """Something that runs cycle by cycle."""
+
+    def step(self) -> None:
+        """Run a cycle."""
 
 
 class SwitchNode:
     """An instance of a compiled switch, and its registers."""
 
-    def __init__(self, model, config):
+    def __init__(self, model: CompiledModel, config: SwitchConfig) -> None:
         self.instance = model.instance()
         self.map = register_map(config)
         self.ports = config.ports
         for p in range(config.ports):
             self.instance.set(f"link_{p}_rx_valid", 0)
 
-    def write(self, name, index=None, **fields):
+    def write(self, name: str, index: int | None = None, **fields: int) -> None:
         """Write a register while nothing else runs; it must be accepted."""
         assert self.offer(name, index, **fields) == 0, f"{name} refused"
 
-    def offer(self, name, index=None, **fields):
+    def offer(self, name: str, index: int | None = None, **fields: int) -> int:
         """Write a register while nothing else runs; return the response."""
         put, get = self.instance.set, self.instance.get
         put("csr_awaddr", self.map.offset(name, index))
@@ -47,7 +57,9 @@ class SwitchNode:
         self.instance.cycle()
         return response
 
-    def offer_in(self, system, name, index=None, **fields):
+    def offer_in(
+        self, system: Steps, name: str, index: int | None = None, **fields: int
+    ) -> int:
         """Write a register while *system* runs; return the response."""
         put, get = self.instance.set, self.instance.get
         put("csr_awaddr", self.map.offset(name, index))
@@ -65,12 +77,12 @@ class SwitchNode:
         system.step()
         return response
 
-    def perform(self, writes):
+    def perform(self, writes: Iterable[FieldWrite]) -> None:
         """Perform register writes of `sim.rtl.switch_writes`."""
         for name, index, fields in writes:
             self.write(name, index, **fields)
 
-    def read(self, name, index=None):
+    def read(self, name: str, index: int | None = None) -> dict[str, int]:
         """The fields of a register."""
         put, get = self.instance.set, self.instance.get
         put("csr_araddr", self.map.offset(name, index))
@@ -84,13 +96,13 @@ class SwitchNode:
         self.instance.cycle()
         return self.map.registers[name].unpack(word)
 
-    def shown(self, port):
+    def shown(self, port: int) -> tuple[int | None, int]:
         """The flit that leaves a port, or None, and the credits that the port returns."""
         get = self.instance.get
         sent = get(f"link_{port}_tx_payload") if get(f"link_{port}_tx_valid") else None
         return sent, get(f"link_{port}_rx_credit")
 
-    def give(self, port, flit, credits):
+    def give(self, port: int, flit: int | None, credits: int) -> None:
         """Drive the inputs of a port: a flit or None, and credits."""
         put = self.instance.set
         put(f"link_{port}_rx_valid", flit is not None)
@@ -98,19 +110,44 @@ class SwitchNode:
             put(f"link_{port}_rx_payload", flit)
         put(f"link_{port}_tx_credit", credits)
 
-    def counters(self):
+    def counters(self) -> dict[str, int]:
         """All non-zero counters."""
         values = {name: self.read(name)["count"] for name in COUNTERS}
         return {name: value for name, value in values.items() if value}
 
 
-def program_region(system, number, members, links, homes=None):
+class Programmed(Protocol):
+    """Switches that a region is written to, and the endpoints behind their ports."""
+
+    config: SwitchConfig
+    switches: list[SwitchNode]
+
+    def behind(
+        self, end: Spot, members: Collection[int], links: Sequence[Iterable[int]]
+    ) -> int:
+        """Number of members behind the link at a port."""
+
+
+def behind_port(
+    system: Programmed, switch: int, members: Collection[int], links: Sequence[Iterable[int]]
+) -> Callable[[int], int]:
+    """Function of a port of *switch*: number of members behind its link."""
+    return lambda port: system.behind((switch, port), members, links)
+
+
+def program_region(
+    system: Programmed,
+    number: int,
+    members: Sequence[int],
+    links: Sequence[Sequence[int]],
+    homes: Sequence[int] | None = None,
+) -> None:
     """Program a region on all switches that have ports in *links*; homes default to members."""
     for s, (switch, ports) in enumerate(zip(system.switches, links)):
         switch.perform(
             region_writes(
                 system.config, number, expected=len(members), ports=ports,
-                behind=lambda p, s=s: system.behind((s, p), members, links),
+                behind=behind_port(system, s, members, links),
                 homes=members if homes is None else homes,
             )
         )
@@ -129,8 +166,18 @@ class System:
         Operands per region.
     """
 
-    def __init__(self, config: SwitchConfig, places, cables=(), *, expected, latency=3, seed=1,
-                 gaps=0.0, stalls=0.0):
+    def __init__(
+        self,
+        config: SwitchConfig,
+        places: Sequence[Spot],
+        cables: Sequence[tuple[Spot, Spot]] = (),
+        *,
+        expected: Mapping[int, int],
+        latency: int = 3,
+        seed: int = 1,
+        gaps: float = 0.0,
+        stalls: float = 0.0,
+    ) -> None:
         model = compile_configured(Switch, config, name="switch")
         count = 1 + max(s for s, _ in [*places, *(end for cable in cables for end in cable)])
         rng = random.Random(seed)
@@ -145,38 +192,48 @@ class System:
         self.at = dict(zip(places, self.endpoints))
         ends = [*self.peer, *places]
         # In flight to a port of a switch, and to its endpoint, an item per cycle of latency.
-        self.to_switch = {end: deque([None] * latency) for end in ends}
-        self.to_endpoint = {end: deque([None] * latency) for end in places}
+        self.to_switch: dict[Spot, deque[int | None]] = {
+            end: deque([None] * latency) for end in ends
+        }
+        self.to_endpoint: dict[Spot, deque[int | None]] = {
+            end: deque([None] * latency) for end in places
+        }
         self.credits = {end: deque([0] * latency) for end in ends}
         self.endpoint_credits = {end: deque([0] * latency) for end in places}
         self.cycle = 0
         self.moved = 0
-        self.taken = {}  # (region, address) -> sources of its operands, in the order of reduction
+        # (region, address) -> sources of its operands, in the order of reduction
+        self.taken: dict[tuple[int, int], list[int]] = {}
         # (switch, region, address, requester, tag) -> (source, count) of each addend of an answer
-        self.answers = {}
+        self.answers: dict[tuple[int, int, int, int, int], list[tuple[int, int]]] = {}
 
-    def region(self, number, members, *, links, homes=None):
+    def region(
+        self, number: int, members: Sequence[int], *, links: Sequence[Sequence[int]],
+        homes: Sequence[int] | None = None,
+    ) -> None:
         """Program a region on all switches; *links* gives each switch's ports of its tree."""
         program_region(self, number, members, links, homes)
 
-    def behind(self, end, members, links):
+    def behind(
+        self, end: Spot, members: Collection[int], links: Sequence[Iterable[int]]
+    ) -> int:
         """Number of members behind the link at a port."""
         if end in self.peer:
             s, p = self.peer[end]
             return sum(self.behind((s, q), members, links) for q in links[s] if q != p)
         return int(end in self.places and self.places.index(end) in members)
 
-    def path(self, source, destination):
+    def path(self, source: int, destination: int) -> list[int]:
         """Switches between two endpoints, the nearest to *destination* first."""
         return switches_between(self.peer, *(self.places[e][0] for e in (source, destination)))
 
-    def routes(self, next_port):
+    def routes(self, next_port: Callable[[int, int], int]) -> None:
         """Program routes: *next_port(switch, endpoint)* is the port that leads there."""
         for s, switch in enumerate(self.switches):
             ports = [next_port(s, e) for e in range(len(self.places))]
             switch.perform(route_writes(ports, [place[0] == s for place in self.places]))
 
-    def step(self):
+    def step(self) -> None:
         for (s, p), arriving in self.to_switch.items():
             sent, freed = self.switches[s].shown(p)
             self.moved += sent is not None
@@ -205,12 +262,12 @@ class System:
                 self.log(switch)
         self.cycle += 1
 
-    def log(self, switch):
+    def log(self, switch: SwitchNode) -> None:
         """Log the order in which the tables of a switch reduce."""
         for p in range(self.config.ports):
             shown = switch.instance.get(f"taken_{p}")
             if shown & 1:
-                of = TAKEN.from_bits(shown)
+                of: Any = TAKEN.from_bits(shown)
                 if of.pull:
                     number = self.switches.index(switch)
                     key = (number, of.region, of.address, of.destination, of.tag)
@@ -218,7 +275,7 @@ class System:
                 else:
                     self.taken.setdefault((of.region, of.address), []).append(of.source)
 
-    def run(self, *, quiet=150, deadline=60_000):
+    def run(self, *, quiet: int = 150, deadline: int = 60_000) -> None:
         """Run until nothing has moved for *quiet* cycles."""
         begin, last = self.cycle, self.cycle
         while self.cycle - last < quiet:

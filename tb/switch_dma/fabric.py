@@ -4,19 +4,25 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hw.fp.ops import ReduceOp
+from hw.switch.config import SwitchConfig
 from hw.switch.formats import HALVES
 from hw.switch.packet import Format
 from hw.switch.recount import GUARD_CYCLES
+from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
 from sim.rtl.switch_formats import packed, rounded
 from sim.rtl.switch_orders import dtype_of, pulled, pushed, switches_between
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
+from tb.switch_dma.node import DmaNode
 from tb.switch_dma.system import DmaSystem
 
 __all__ = [
@@ -34,16 +40,23 @@ __all__ = [
 SOURCE = 0x1000
 """Address of operands in memory; results follow at the next multiple of 4 KiB."""
 
+Words: TypeAlias = NDArray[Any]
+
 _UNTOUCHED = 0xA5
 """Initial value of every byte of a result."""
 
 
-def flat(switch, dma, members, **options):
+def flat(
+    switch: SwitchConfig, dma: SwitchDmaConfig, members: int, **options: Any
+) -> DmaSystem:
     """Members at one switch per plane, all of them in region 0, or in a region per *group*."""
     return _system(switch, dma, Fabric.flat(members, planes=dma.links), **options)
 
 
-def two_levels(switch, dma, members, *, leaf=None, **options):
+def two_levels(
+    switch: SwitchConfig, dma: SwitchDmaConfig, members: int, *, leaf: int | None = None,
+    **options: Any,
+) -> DmaSystem:
     """Members at leaves of up to *leaf*, ``ports - 1`` by default, these at a root; one such tree
     per plane."""
     leaf = switch.ports - 1 if leaf is None else leaf
@@ -62,7 +75,7 @@ def _system(switch, dma, fabric, *, timeout=200, groups=None, **options):
     return system
 
 
-def join(system, **settings):
+def join(system: DmaSystem, **settings: int) -> DmaSystem:
     """Configure all endpoints and make them members; all are ready afterwards. Rows of an endpoint
     hold its regions in ascending order."""
     if system.retry is not None:
@@ -127,7 +140,8 @@ class AllReduce:
                  at=_AT_SOURCE, fixed=False, only=_WHOLE, format=Format.WORDS):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
         self.mode = system.mode if mode is None else mode
-        self.format, self.memory_type = format, np.dtype(dtype_of(op))
+        self.format = format
+        self.memory_type: np.dtype[Any] = np.dtype(dtype_of(op))
         if format in HALVES:
             self.memory_type = np.dtype(np.uint16)
         self.region, self.members = region, system.groups[region]
@@ -145,20 +159,20 @@ class AllReduce:
             node.memory.bytes[self.destination : end] = _UNTOUCHED
             node.put(self.source, self._stored(words))
 
-    def _stored(self, values):
+    def _stored(self, values: Words) -> Words:
         """Operands in their format in memory."""
         if self.format not in HALVES:
             return values
         return np.frombuffer(packed(self.format, values), np.uint16)
 
-    def _draw(self, rng):
+    def _draw(self, rng: np.random.Generator) -> Words:
         if self.op is ReduceOp.SUM_I32:
             return rng.integers(-(1 << 31), 1 << 31, self.elements).astype(np.int32)
         top = 3 if self.format is Format.FP16 else 7  # sums are finite
         exponents = rng.integers(-6, top, self.elements)
         return (rng.standard_normal(self.elements) * 10.0**exponents).astype(np.float32)
 
-    def start(self, nodes=None, **changes):
+    def start(self, nodes: Iterable[DmaNode] | None = None, **changes: Any) -> None:
         """Give the command to *nodes*, all by default."""
         what = {"op": self.op, "elements": self.elements, "source": self.source,
                 "destination": self.destination, "tag": self.tag,
@@ -178,11 +192,11 @@ class AllReduce:
             node.all_reduce(op, elements, **given)
 
     @property
-    def added_as(self):
+    def added_as(self) -> ReduceOp:
         """The operation of tables and home endpoints: parts that are sent are added as integers."""
         return ReduceOp.SUM_I32 if self.part is Part.SEND else self.op
 
-    def sent(self):
+    def sent(self) -> list[Words]:
         """Operands of every node for the operation `added_as`; zero outside its part, if only that
         is sent."""
         if self.part is not Part.SEND:
@@ -190,17 +204,17 @@ class AllReduce:
         return [np.where([begin <= k < end for k in range(self.elements)], words.view(np.int32), 0)
                 for words, (begin, end) in zip(self.inputs, self.parts)]
 
-    def results(self):
+    def results(self) -> list[Words]:
         """Results in the memory of every node."""
         return [node.words(self.destination, self.elements, self.memory_type)
                 for node in self.nodes]
 
-    def beyond(self):
+    def beyond(self) -> list[Words]:
         """Bytes behind each result, which must not be touched."""
         end = self.destination + self.memory_type.itemsize * self.elements
         return [node.memory.bytes[end : end + 256] for node in self.nodes]
 
-    def golden(self, *, base, epoch):
+    def golden(self, *, base: Sequence[int], epoch: int) -> Words:
         """Replay the order that tables, home endpoints and requesters logged; return the result. In
         fixed point it is the sum, whatever that order was.
 
@@ -213,13 +227,13 @@ class AllReduce:
         dma = self.system.dma
         size = dma.block_elements
         blocks = -(-self.elements // size)
-        total = np.zeros(blocks * size, dtype_of(self.added_as))
+        total: Words = np.zeros(blocks * size, dtype_of(self.added_as))
         for block in range(blocks):
             plane = block % dma.links
             number = base[plane] + 1 + block // dma.links
             address = ((epoch & 7) << dma.number_bits | number) * dma.payload_flits
             part = slice(block * size, (block + 1) * size)
-            words = {}
+            words: dict[int, Words] = {}
             for member, each in zip(self.members, self.sent()):
                 piece = each[part]
                 words[member] = np.zeros(size, each.dtype)
@@ -242,26 +256,28 @@ class AllReduce:
             assert np.array_equal(total[: self.elements], sum(self.sent())), "not the sum"
         return self._stored(total[: self.elements].view(dtype_of(self.op)))
 
-    def expected(self, golden):
+    def expected(self, golden: Words) -> list[Words]:
         """Expected results in the memory of every node, from the *golden* one."""
         if self.part is not Part.STORE:
             return [golden] * len(self.nodes)
-        every = []
+        every: list[Words] = []
         for part in self.parts:
             every.append(np.full(golden.nbytes, _UNTOUCHED, np.uint8).view(golden.dtype))
             every[-1][slice(*part)] = golden[slice(*part)]
         return every
 
-    def _pulled(self, plane, address, requester, words):
+    def _pulled(
+        self, plane: int, address: int, requester: int, words: Mapping[int, Words]
+    ) -> Words:
         system = self.system
         where = system.places[requester][plane][0]
 
-        def path(source):
+        def path(source: int) -> list[int]:
             return switches_between(system.peer, system.places[source][plane][0], where)
 
         return pulled(system, path, plane, self.region, address, requester, self.added_as, words)
 
-    def check(self, *, base=None, epoch=0):
+    def check(self, *, base: Sequence[int] | None = None, epoch: int = 0) -> None:
         """Check that all nodes have the golden result, bit for bit, and wrote nothing else."""
         golden = self.golden(base=[0] * self.system.dma.links if base is None else base,
                              epoch=epoch)
@@ -271,7 +287,7 @@ class AllReduce:
         assert whole, "written beyond the vector"
 
 
-def shares(system, elements):
+def shares(system: DmaSystem, elements: int) -> list[tuple[int, int]]:
     """Parts of equal blocks, in the order of the members; the last ones may be shorter."""
     size, members = system.dma.block_elements, len(system.nodes)
     blocks = -(-elements // size)
@@ -279,7 +295,9 @@ def shares(system, elements):
     return list(itertools.pairwise(ends))
 
 
-def smallest(switch, dma):
+def smallest(
+    switch: SwitchConfig, dma: SwitchDmaConfig
+) -> tuple[SwitchConfig, SwitchDmaConfig]:
     """Both configurations with tables of one entry and buffers of one packet."""
     return (
         replace(switch, entries=1, buffer_packets=1, credits=1, queue_packets=1),

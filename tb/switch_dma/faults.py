@@ -1,25 +1,36 @@
 """Faults on a link without retry: packets are damaged, lost, or added."""
 
+import random
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Self, TypeAlias
 
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import CLASSES, Kind, decode, encode
+from sim.rtl.switch_orders import Spot
+from tb.switch_dma.system import DmaSystem, Wire
 
 __all__ = ["Doubled", "Tap", "bad_packets"]
 
 _HEAD = 1 << FLIT_BITS
 _QUIET_CYCLES = 40
+_Beat: TypeAlias = tuple[int | None, int]  # a flit, and credits
+
+Bad: TypeAlias = tuple[list[int], int | None]
+"""Flits of a packet to drop, and its class or None."""
 
 
 class _Half:
     """One direction of a link, as the system sees it."""
 
-    def __init__(self, wire, change):
-        self.wire, self.change, self.take = wire, change, wire.take
+    def __init__(self, wire: Wire, change: Callable[[int | None, int], _Beat]) -> None:
+        self.wire, self.change = wire, change
 
-    def put(self, flit, credits):
+    def put(self, flit: int | None, credits: int) -> None:
         self.wire.put(*self.change(flit, credits))
+
+    def take(self) -> _Beat:
+        return self.wire.take()
 
 
 class Doubled(NamedTuple):
@@ -42,34 +53,37 @@ class Tap:
         Places in the system of the wires of this direction and of the other one.
     """
 
-    def __init__(self, payload_flits, flits, credits):
+    def __init__(
+        self, payload_flits: int, flits: tuple[dict[Spot, Wire], Spot],
+        credits: tuple[dict[Spot, Wire], Spot],
+    ) -> None:
         self._payload_flits = payload_flits
         for (wires, end), change in ((flits, self._flit), (credits, self._credit)):
             wires[end] = _Half(wires[end], change)
-        self.added = []  # (flits, class or None) that wait for their turn
-        self.hits = deque()  # faults of the next packets: None to lose it, `Doubled`, or bits
-        # to invert in the header
+        self.added: list[Bad] = []  # that wait for their turn
+        # Faults of the next packets: None to lose it, `Doubled`, or bits to invert in the header.
+        self.hits: deque[int | Doubled | None] = deque()
         self.met = 0  # faults so far
-        self._queue = deque()
+        self._queue: deque[int | None] = deque()  # None: wait for a credit
         self._left, self._loses, self._quiet = 0, False, 0
-        self._doubles = None  # number of flits left after the one to send twice
+        self._doubles: int | None = None  # number of flits left after the one to send twice
         self._out = [0] * CLASSES  # credits that the sender lacks
         self._stolen = [0] * CLASSES
         self._swallow = [0] * CLASSES
 
     @classmethod
-    def to_node(cls, system, end):
+    def to_node(cls, system: DmaSystem, end: Spot) -> Self:
         """Tap the direction from the switch at *end* to its endpoint."""
         return cls(system.dma.payload_flits, (system.to_node, end), (system.to_switch, end))
 
     @classmethod
-    def to_switch(cls, system, end):
+    def to_switch(cls, system: DmaSystem, end: Spot) -> Self:
         """Tap the direction to the switch at *end*, from an endpoint or another switch."""
         other = system.peer.get(end)
         back = (system.to_node, end) if other is None else (system.to_switch, other)
         return cls(system.dma.payload_flits, (system.to_switch, end), back)
 
-    def _flit(self, flit, credits):
+    def _flit(self, flit: int | None, credits: int) -> _Beat:
         if flit is not None:
             self._quiet = 0
             self._take(flit)
@@ -83,10 +97,11 @@ class Tap:
             return None, credits
         return self._queue.popleft(), credits
 
-    def _take(self, flit):
+    def _take(self, flit: int) -> None:
         if flit & _HEAD:
             self._add()  # before this one
             header = decode(flit & _HEAD - 1)
+            assert header is not None, "a sound packet has a sound header"
             if header["kind"] & 3 < CLASSES:
                 self._out[header["kind"] & 3] += 1
             self._left = 1 + self._payload_flits * (header["kind"] >> 2 & 1)
@@ -103,10 +118,10 @@ class Tap:
         if not self._loses:
             self._queue.extend([flit] * (2 if self._left == self._doubles else 1))
 
-    def _add(self):
+    def _add(self) -> None:
         for packet in list(self.added):
             flits, traffic = packet
-            waits = []
+            waits: list[int | None] = []
             if traffic is not None and self._stolen[traffic]:
                 self._stolen[traffic] -= 1
             elif traffic is not None:
@@ -118,7 +133,7 @@ class Tap:
             self._queue.extend([*flits, *waits])
             self.met += 1
 
-    def _credit(self, flit, credits):
+    def _credit(self, flit: int | None, credits: int) -> _Beat:
         for k in range(CLASSES):
             if not credits >> k & 1:
                 continue
@@ -134,7 +149,9 @@ class Tap:
         return flit, credits
 
 
-def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
+def bad_packets(
+    system: DmaSystem, region: int, epoch: int, endpoint: int, rng: random.Random, *, to_node: bool
+) -> dict[str, Bad]:
     """Packets that the switch, or *endpoint*, has to drop: name -> flits and class.
 
     The class is None if the packet has none, since its header is damaged. *epoch* is that of the
@@ -145,10 +162,12 @@ def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
     others = [k for k in members if k != endpoint]
     far = rng.randrange(4 * slots, (1 << dma.number_bits) - 4 * slots)
 
-    def address(number, epoch=epoch):
+    def address(number: int, epoch: int = epoch) -> int:
         return ((epoch & 7) << dma.number_bits | number) * size
 
-    def packet(kind, *, flits=None, bits=0, **fields):
+    def packet(
+        kind: Kind | int, *, flits: int | None = None, bits: int = 0, **fields: int
+    ) -> list[int]:
         header = encode({
             "kind": kind.value if isinstance(kind, Kind) else kind, "region": region,
             "address": address(far), "source": rng.choice(others) if to_node else endpoint,
@@ -165,7 +184,7 @@ def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
     everyone = {"count": len(members)}
     strange = rng.choice((0, 1, 2, not_built))
     unknown = rng.choice([r for r in range(64) if r not in system.groups])
-    found = {
+    found: dict[str, Bad] = {
         "unknown region": (packet(Kind.RESULT, region=unknown, **everyone), 2),
         "not aligned": (packet(Kind.RESULT, address=address(far) + 1, **everyone), 2),
         "damaged header": (packet(Kind.RESULT, bits=1 << rng.randrange(FLIT_BITS)), None),

@@ -1,12 +1,21 @@
 """A compiled endpoint with its memory and a host that reads and writes its registers."""
 
+import random
 from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
+from gen.compile import CompiledModel, Instance
+from hw.common.register_map import Register
+from hw.fp.ops import ReduceOp
+from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.registers import COUNTERS, register_map
 from sim.cycles.stalls import MEMORY, stall_key, stalled, threshold
-from sim.rtl.switch_writes import command_writes, member_writes
+from sim.rtl.switch_writes import FieldWrite, command_writes, member_writes
 
 __all__ = ["WRITE_LATENCY", "DmaNode", "Memory"]
 
@@ -21,12 +30,12 @@ _AHEAD = 4096
 class Pins:
     """Inputs and outputs of an instance; an input is set only when it changes."""
 
-    def __init__(self, instance):
+    def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.get = instance.get
-        self._last = {}
+        self._last: dict[str, int] = {}
 
-    def set(self, name, value):
+    def set(self, name: str, value: int) -> None:
         if self._last.get(name) != value:
             self._last[name] = value
             self.instance.set(name, value)
@@ -48,22 +57,26 @@ class Memory:
         Cycles from an address to its first beat.
     """
 
-    def __init__(self, size, *, rng=None, seed=1, node=0, stalls=0.0, latency=4):
+    def __init__(
+        self, size: int, *, rng: random.Random | None = None, seed: int = 1, node: int = 0,
+        stalls: float = 0.0, latency: int = 4,
+    ) -> None:
         self.bytes = np.zeros(size, np.uint8)
         self.seed, self.node, self.stalls, self.latency = seed, node, stalls, latency
         self.rng = rng
-        self.bad_reads, self.bad_writes = [], []  # ranges of addresses
+        self.bad_reads: list[range] = []  # addresses
+        self.bad_writes: list[range] = []
         self.frozen = False
 
     @staticmethod
-    def refuses(ranges, address):
+    def refuses(ranges: Iterable[range], address: int) -> bool:
         return any(address in each for each in ranges)
 
 
 class Port:
     """An AXI4 slave: one memory port of an endpoint."""
 
-    def __init__(self, pins, number, memory):
+    def __init__(self, pins: Pins, number: int, memory: Memory) -> None:
         self.pins, self.number, self.memory = pins, number, memory
         self.name = {
             each: f"mem_{number}_{each}"
@@ -75,21 +88,21 @@ class Port:
         }
         self.cycle = 0
         self.asleep = [np.zeros(0, bool)] * len(_CHANNELS)  # by cycle
-        self.reads = deque()  # (cycle, address, last)
-        self.writes = deque()  # (address, beats)
-        self.answers = deque()  # (cycle, response)
-        self.beat = None
+        self.reads: deque[tuple[int, int, bool]] = deque()  # cycle, address, last
+        self.writes: deque[tuple[int, int]] = deque()  # address, beats
+        self.answers: deque[tuple[int, int]] = deque()  # cycle, response
+        self.offers = False  # a beat of read data
         self.failed = False
         self.offset = 0
         self.answering = False
 
-    def get(self, name):
+    def get(self, name: str) -> int:
         return self.pins.get(self.name[name])
 
-    def set(self, name, value):
+    def set(self, name: str, value: int) -> None:
         self.pins.set(self.name[name], value)
 
-    def awake(self, channel):
+    def awake(self, channel: str) -> bool:
         """True if the memory does not stall a channel in this cycle."""
         memory, k = self.memory, _CHANNELS.index(channel)
         if memory.rng is not None:
@@ -102,14 +115,14 @@ class Port:
             self.asleep[k] = np.broadcast_to(drawn, cycles.shape)
         return not memory.frozen and not self.asleep[k][self.cycle - 1]
 
-    def step(self):
+    def step(self) -> None:
         """Before the edge: set the inputs of this cycle, and do its transfers."""
         self.cycle += 1
         self._read()
         self._write()
         self._addresses()
 
-    def _addresses(self):
+    def _addresses(self) -> None:
         for channel in ("ar", "aw"):
             ready = self.awake(channel)
             self.set(f"{channel}ready", ready)
@@ -126,22 +139,22 @@ class Port:
             else:
                 self.writes.append((address, beats))
 
-    def _read(self):
+    def _read(self) -> None:
         memory = self.memory
         due = self.reads and self.reads[0][0] <= self.cycle
-        if self.beat is None and due and self.awake("r"):
+        if not self.offers and due and self.awake("r"):
             _, address, last = self.reads.popleft()
             bad = memory.refuses(memory.bad_reads, address)
             data = memory.bytes[address : address + 16].tobytes()
-            self.beat = True
+            self.offers = True
             self.set("rdata", 0 if bad else int.from_bytes(data, "little"))
             self.set("rresp", SLVERR if bad else 0)
             self.set("rlast", last)
-        self.set("rvalid", self.beat is not None)
-        if self.beat is not None and self.get("rready"):
-            self.beat = None
+        self.set("rvalid", self.offers)
+        if self.offers and self.get("rready"):
+            self.offers = False
 
-    def _write(self):
+    def _write(self) -> None:
         memory = self.memory
         ready = bool(self.writes) and self.awake("w")
         self.set("wready", ready)
@@ -171,6 +184,18 @@ class Port:
             self.answering = False
 
 
+@dataclass(frozen=True)
+class _Access:
+    """A register access of the host: of a *word* to write, or a read. The *answer* has the fields
+    read, or the ``response`` to a write that may be refused."""
+
+    register: Register
+    address: int
+    word: int | None = None
+    refusable: bool = False
+    answer: dict[str, int] = field(default_factory=dict)
+
+
 class DmaNode:
     """An endpoint, its memory, and its host, with one register access at a time.
 
@@ -182,36 +207,38 @@ class DmaNode:
     memory : Memory
     """
 
-    def __init__(self, model, config, number, memory):
+    def __init__(
+        self, model: CompiledModel, config: SwitchDmaConfig, number: int, memory: Memory
+    ) -> None:
         self.model, self.config, self.number, self.memory = model, config, number, memory
         self.map = register_map(config)
-        self.rows = {}  # region -> the endpoint's row
-        self.accesses = deque()
+        self.rows: dict[int, int] = {}  # region -> the endpoint's row
+        self.accesses: deque[_Access] = deque()
         self.restart()
 
-    def restart(self):
+    def restart(self) -> None:
         """Reset: all state of the endpoint and its host is gone, memory stays."""
         self.pins = Pins(self.model.instance())
         self.ports = [Port(self.pins, k, self.memory) for k in range(self.config.links)]
         self.accesses.clear()
-        self.waiting = None
+        self.waiting: _Access | None = None
 
     # ---- Links.
 
-    def shown(self, k):
+    def shown(self, k: int) -> tuple[int | None, int]:
         """Flit and credits that link *k* sends in this cycle."""
         get = self.pins.get
         flit = get(f"link_{k}_tx_payload") if get(f"link_{k}_tx_valid") else None
         return flit, get(f"link_{k}_rx_credit")
 
-    def give(self, k, flit, credit):
+    def give(self, k: int, flit: int | None, credit: int) -> None:
         """Drive the flit and credits that arrive by link *k* in this cycle."""
         self.pins.set(f"link_{k}_rx_valid", flit is not None)
         if flit is not None:
             self.pins.set(f"link_{k}_rx_payload", flit)
         self.pins.set(f"link_{k}_tx_credit", credit)
 
-    def step(self):
+    def step(self) -> None:
         for port in self.ports:
             port.step()
         self._host()
@@ -219,86 +246,93 @@ class DmaNode:
 
     # ---- Registers.
 
-    def write(self, name, index=None, **fields):
+    def write(self, name: str, index: int | None = None, **fields: int) -> None:
         """Queue a write."""
-        word = self.map.registers[name].pack(**fields)
-        self.accesses.append((True, self.map.offset(name, index), word, None))
+        self.accesses.append(self._write(name, index, fields))
 
-    def try_write(self, name, index=None, **fields):
+    def try_write(self, name: str, index: int | None = None, **fields: int) -> dict[str, int]:
         """Queue a write that may be refused; the response will be in the dictionary returned."""
-        self.write(name, index, **fields)
-        *access, _ = self.accesses.pop()
-        self.accesses.append((*access, {}))
-        return self.accesses[-1][3]
+        access = replace(self._write(name, index, fields), refusable=True)
+        self.accesses.append(access)
+        return access.answer
 
-    def read(self, name, index=None):
+    def _write(self, name: str, index: int | None, fields: dict[str, int]) -> _Access:
+        register = self.map.registers[name]
+        return _Access(register, self.map.offset(name, index), register.pack(**fields))
+
+    def read(self, name: str, index: int | None = None) -> dict[str, int]:
         """Queue a read; its fields will be in the dictionary that is returned."""
-        answer = {}
-        self.accesses.append((False, self.map.offset(name, index), name, answer))
-        return answer
+        access = _Access(self.map.registers[name], self.map.offset(name, index))
+        self.accesses.append(access)
+        return access.answer
 
-    def _host(self):
+    def _host(self) -> None:
         pins = self.pins
-        if self.waiting is None and self.accesses:
-            self.waiting = [*self.accesses.popleft(), True]
-            is_write, address, word, _, _ = self.waiting
-            if is_write:
-                pins.set("csr_awaddr", address)
-                pins.set("csr_wdata", word)
+        # The slave is ready when nothing else is under way.
+        fresh = self.waiting is None and bool(self.accesses)
+        if fresh:
+            self.waiting = access = self.accesses.popleft()
+            if access.word is not None:
+                pins.set("csr_awaddr", access.address)
+                pins.set("csr_wdata", access.word)
                 pins.set("csr_wstrb", 15)
             else:
-                pins.set("csr_araddr", address)
-        access = self.waiting
-        fresh = access is not None and access[4]
-        is_write = access is not None and access[0]
-        pins.set("csr_awvalid", bool(fresh and is_write))
-        pins.set("csr_wvalid", bool(fresh and is_write))
-        pins.set("csr_arvalid", bool(fresh and not is_write))
+                pins.set("csr_araddr", access.address)
+        waiting = self.waiting
+        is_write = waiting is not None and waiting.word is not None
+        pins.set("csr_awvalid", fresh and is_write)
+        pins.set("csr_wvalid", fresh and is_write)
+        pins.set("csr_arvalid", fresh and not is_write)
         pins.set("csr_bready", 1)
         pins.set("csr_rready", 1)
-        if access is None:
+        if waiting is None:
             return
-        access[4] = False  # the slave is ready when nothing else is under way
         if is_write and pins.get("csr_bvalid"):
             response = pins.get("csr_bresp")
-            if access[3] is None:
-                assert response == 0, f"write to {access[1]:#x} refused"
+            if waiting.refusable:
+                waiting.answer["response"] = response
             else:
-                access[3]["response"] = response
+                assert response == 0, f"write to {waiting.address:#x} refused"
             self.waiting = None
         elif not is_write and pins.get("csr_rvalid"):
-            access[3].update(self.map.registers[access[2]].unpack(pins.get("csr_rdata")))
+            waiting.answer.update(waiting.register.unpack(pins.get("csr_rdata")))
             self.waiting = None
 
     # ---- Commands.
 
-    def configure(self, *, members, region=0, row=0, watchdog=0, tries=0, abort=1, own=0):
+    def configure(
+        self, *, members: int, region: int = 0, row: int = 0, watchdog: int = 0, tries: int = 0,
+        abort: int = 1, own: int = 0,
+    ) -> None:
         self.rows = {r: k for r, k in self.rows.items() if k != row} | {region: row}
         self._perform(
             member_writes(self.map, self.number, members=members, region=region, row=row, own=own,
                           watchdog=watchdog, tries=tries, abort=abort)
         )
 
-    def join(self):
+    def join(self) -> None:
         for row in self.rows.values():
             self.write("control", row, join=1)
 
-    def all_reduce(self, op, elements, *, source, destination, region=0, **fields):
+    def all_reduce(
+        self, op: ReduceOp, elements: int, *, source: int, destination: int, region: int = 0,
+        **fields: Any,
+    ) -> None:
         if self.config.regions > 1:
             fields["region"] = self.rows[region]
         self._perform(
             command_writes(op, elements, source=source, destination=destination, **fields)
         )
 
-    def _perform(self, writes):
+    def _perform(self, writes: Iterable[FieldWrite]) -> None:
         for name, index, fields in writes:
             self.write(name, index, **fields)
 
-    def put(self, address, words):
+    def put(self, address: int, words: NDArray[Any]) -> None:
         raw = np.ascontiguousarray(words).view(np.uint8)
         self.memory.bytes[address : address + len(raw)] = raw
 
-    def words(self, address, count, dtype):
+    def words(self, address: int, count: int, dtype: DTypeLike) -> NDArray[Any]:
         end = address + np.dtype(dtype).itemsize * count
         return self.memory.bytes[address:end].view(dtype).copy()
 

@@ -1,14 +1,16 @@
 """Operands of many blocks through a table and its home store, in random orders: RTL, natively."""
 
 from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import numpy as np
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
+from numpy.typing import NDArray
 
-from gen.compile import compile_model
+from gen.compile import CompiledModel, Instance, compile_model
 from gen.configured import compile_configured
 from hw.common.fifo import StreamFIFO
 from hw.fp.ops import ReduceOp
@@ -40,13 +42,32 @@ class Orders:
     members: int
 
 
+class Summed(TypedDict):
+    """Sums of every block, and how many were evicted, expired, and completed at home."""
+
+    sums: NDArray[np.int32]
+    evicted: int
+    expired: int
+    at_home: int
+
+
 class Adds(wiring.Component):
     """A reduction unit whose partials go to a home store; what either completes is shown.
 
     Flits come one per cycle, and wait in a FIFO in front; `lost` if there is no room.
     """
 
-    def __init__(self, orders):
+    valid: Signal
+    first: Signal
+    last: Signal
+    number: Signal
+    data: Signal
+    timeout: Signal
+    lost: Signal
+    evicted: Signal
+    expired: Signal
+
+    def __init__(self, orders: Orders) -> None:
         self.orders = orders
         done = {"valid": 1, "first": 1, "number": _DMA.number_bits}
         super().__init__({
@@ -57,7 +78,7 @@ class Adds(wiring.Component):
             "table_data": Out(128), "home_data": Out(128),
         })
 
-    def elaborate(self, platform):
+    def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.unit = unit = ReductionUnit(
             entries=self.orders.entries, payload_flits=FLITS, alu_stages=_DMA.alu_stages,
@@ -103,12 +124,15 @@ class Adds(wiring.Component):
         return m
 
     @staticmethod
-    def model(orders):
+    def model(orders: Orders) -> CompiledModel:
         """Its compiled model."""
         return compile_configured(Adds, orders, name="adds")
 
     @staticmethod
-    def run(instance, operands, blocks, *, rng, timeout):
+    def run(
+        instance: Instance, operands: NDArray[np.int32], blocks: int, *, rng: np.random.Generator,
+        timeout: int,
+    ) -> Summed:
         """Sums of *blocks* blocks, each of the same *operands* in an order of its own.
 
         Parameters
@@ -122,8 +146,7 @@ class Adds(wiring.Component):
 
         Returns
         -------
-        dict
-            ``sums`` of every block, ``evicted``, ``expired``, ``at_home``: how many.
+        Summed
         """
         members = len(operands)
         extra = 64
@@ -169,11 +192,14 @@ class Adds(wiring.Component):
             np.add.at(times, numbers, 1)
             at_home += len(heads) * (where == "home")
         assert (times[:blocks] == 1).all(), "a block has no sum, or two"
-        return {"sums": sums[:blocks], "evicted": int(shown["evicted"].sum()),
-                "expired": int(shown["expired"].sum()), "at_home": at_home}
+        return Summed(sums=sums[:blocks], evicted=int(shown["evicted"].sum()),
+                      expired=int(shown["expired"].sum()), at_home=at_home)
 
 
-def converted(component, words, *, unit, members):
+def converted(
+    component: type[FloatToFixed] | type[FixedToFloat], words: NDArray[Any], *, unit: int,
+    members: int,
+) -> NDArray[np.uint32]:
     """Convert an array of 32-bit words with a converter in RTL."""
     stages = _STAGES[component]
     model = compile_model(component(1), name=component.__name__.lower())
@@ -186,6 +212,7 @@ def converted(component, words, *, unit, members):
             instance.set(name, value)
         if component is FloatToFixed:
             instance.set("reach", (1 << headroom(members)) - 1)
-        out = instance.run(rows, ["o_payload"])["o_payload"][stages - 1 :]
+        out: NDArray[Any] = instance.run(rows, ["o_payload"])["o_payload"][stages - 1 :]
     assert component is FixedToFloat or not (out >> 33).any(), "an operand is outside"
-    return (out & 0xFFFF_FFFF).astype(np.uint32).reshape(np.shape(words))
+    low: NDArray[np.uint32] = (out & 0xFFFF_FFFF).astype(np.uint32)
+    return low.reshape(np.shape(words))

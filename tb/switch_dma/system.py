@@ -3,16 +3,23 @@
 import random
 from collections import deque
 from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from gen.configured import compile_configured
 from hw.link.packet import FLIT_BITS
+from hw.link.retry_frame import RetryConfig
+from hw.switch.config import SwitchConfig
 from hw.switch.layouts import TAKEN
 from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
+from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
-from sim.rtl.switch_orders import note_home, note_table
+from sim.cycles.switch.fabric import Fabric
+from sim.rtl.switch_orders import Part, Spot, note_home, note_table
 from sim.rtl.switch_writes import route_writes, unplugged_writes, withdrawal
 from tb.link.lossy import Faults, LossyWire
 from tb.switch.system import SwitchNode, program_region
@@ -21,33 +28,43 @@ from tb.switch_dma.node import DmaNode, Memory
 __all__ = ["DmaSystem", "Memories"]
 
 
+class Wire(Protocol):
+    """One direction of a link: flits one way, credits of the same end beside them."""
+
+    def put(self, flit: int | None, credits: int) -> None:
+        """Send a flit, or None, and credits in this cycle."""
+
+    def take(self) -> tuple[int | None, int]:
+        """Return the flit, or None, and the credits that arrive in this cycle."""
+
+
 class _Wire:
     """One direction of a link: flits one way, their credits the other way, both delayed."""
 
-    def __init__(self, latency):
-        self.flits = deque([None] * latency)
+    def __init__(self, latency: int) -> None:
+        self.flits: deque[int | None] = deque([None] * latency)
         self.credits = deque([0] * latency)
 
-    def put(self, flit, credits):
+    def put(self, flit: int | None, credits: int) -> None:
         self.flits.append(flit)
         self.credits.append(credits)
 
-    def take(self):
+    def take(self) -> tuple[int | None, int]:
         return self.flits.popleft(), self.credits.popleft()
 
 
 class _BadWire:
     """One direction of a link with retry, whose credits are in the frames."""
 
-    def __init__(self, *options, **more):
-        self.wire = LossyWire(*options, **more)
-        self.now = None
+    def __init__(self, wire: LossyWire) -> None:
+        self.wire = wire
+        self.now: int | None = None
 
-    def put(self, flit, credits):
+    def put(self, flit: int | None, credits: int) -> None:
         assert not credits, "a credit beside the frames"
         self.now = self.wire.step(flit)
 
-    def take(self):
+    def take(self) -> tuple[int | None, int]:
         return self.now, 0
 
 
@@ -110,11 +127,9 @@ class DmaSystem:
         # Cycles without progress in which a lost frame is resent.
         self.patience = 0 if retry is None else 3 * retry.timeout_cycles
         self.retry, self.faults = retry, faults or Faults()
-        self.groups = {}  # region -> its members
-        self._programmed = []
-        self._make_switches = lambda: [
-            SwitchNode(switch_model, switch) for _ in range(1 + max(spots)[0])
-        ]
+        self.groups: dict[int, list[int]] = {}  # region -> its members
+        self._programmed: list[Callable[[], None]] = []
+        self._switch_model, self._count = switch_model, 1 + max(spots)[0]
         self.nodes = [
             DmaNode(dma_model, dma, k,
                     Memory(memory.bytes, rng=None if memory.by_cycle else rng, seed=seed, node=k,
@@ -128,29 +143,37 @@ class DmaSystem:
         self._power_on()
         self.cycle = 0
         self.moved = 0
-        self.flits = {}  # (node, link) -> flits sent
-        self.taken = {}  # (plane, region, address) -> sources, in the order of the table
+        self.flits: dict[tuple[int, int], int] = {}  # (node, link) -> flits sent
+        # (plane, region, address) -> sources, in the order of the table
+        self.taken: dict[Any, list[int]] = {}
         # (switch, region, address, requester, tag) -> (source, count) of each addend of an answer
-        self.answers = {}
+        self.answers: dict[Any, list[Part]] = {}
         # (plane, region, address) -> (source, count) of each addend at the home or the requester
-        self.took = {}
-        self.plane = {s: k for each in places for k, (s, _) in enumerate(each)}
+        self.took: dict[Any, dict[int, list[Part]]] = {}
+        self.plane: dict[int, int | None] = {
+            s: k for each in places for k, (s, _) in enumerate(each)
+        }
         for a, b in cables:
             self.plane.setdefault(a[0], self.plane.get(b[0]))
             self.plane.setdefault(b[0], self.plane.get(a[0]))
 
-    def _wire(self):
+    def _wire(self) -> Wire:
         if self.retry is None:
             return _Wire(self.latency)
-        return _BadWire(self.latency, self._rng, self.faults, bits=FLIT_BITS + 1, start=FLIT_BITS,
-                        flits=self.config.packet_flits)
+        return _BadWire(LossyWire(
+            self.latency, self._rng, self.faults, bits=FLIT_BITS + 1, start=FLIT_BITS,
+            flits=self.config.packet_flits,
+        ))
 
-    def _power_on(self):
+    def _make_switches(self) -> list[SwitchNode]:
+        return [SwitchNode(self._switch_model, self.config) for _ in range(self._count)]
+
+    def _power_on(self) -> None:
         self.switches = self._make_switches()
         self.to_switch = {end: self._wire() for end in [*self.peer, *self.at]}
         self.to_node = {end: self._wire() for end in self.at}
 
-    def restart(self):
+    def restart(self) -> None:
         """Reset everything but memories; program the switches as before."""
         self._power_on()
         for node in self.nodes:
@@ -158,14 +181,14 @@ class DmaSystem:
         for program in self._programmed:
             program()
 
-    def restart_switches(self):
+    def restart_switches(self) -> None:
         """Reset the switches alone, while nothing is in flight; program them as before."""
         assert self.retry is None, "links with retry notice the reset of one end"
         self.switches = self._make_switches()
         for program in self._programmed:
             program()
 
-    def restart_switch(self, number):
+    def restart_switch(self, number: int) -> None:
         """Reset one switch alone, and program it as before; only links with retry notice
         that."""
         others = self.switches
@@ -176,47 +199,58 @@ class DmaSystem:
 
     # ---- Programming, while nothing else runs.
 
-    def region(self, members, *, links, region=0, timeout=200, homes=None):
+    def region(
+        self, members: Iterable[int], *, links: Sequence[Sequence[int]], region: int = 0,
+        timeout: int = 200, homes: Sequence[int] | None = None,
+    ) -> None:
         """Program a region on all switches; *links* gives each switch's ports of its tree."""
+        members = list(members)
         self.groups[region] = sorted(members)
-        self._keep(self._region, list(members), links, region, timeout, homes)
+        self._keep(partial(self._region, members, links, region, timeout, homes))
 
-    def _keep(self, program, *values):
-        self._programmed.append(lambda: program(*values))
-        program(*values)
+    def _keep(self, program: Callable[[], None]) -> None:
+        self._programmed.append(program)
+        program()
 
-    def withdraw(self, region):
+    def withdraw(self, region: int) -> None:
         """Remove a region from all switches."""
         del self.groups[region]
-        self._keep(self._withdraw, region)
+        self._keep(partial(self._withdraw, region))
 
-    def _withdraw(self, region):
+    def _withdraw(self, region: int) -> None:
         for switch in self.switches:
             switch.perform([withdrawal(region)])
 
-    def _region(self, members, links, region, timeout, homes):
+    def _region(
+        self, members: Sequence[int], links: Sequence[Sequence[int]], region: int, timeout: int,
+        homes: Sequence[int] | None,
+    ) -> None:
         program_region(self, region, members, links, homes)
         for switch, _ in zip(self.switches, links):
             switch.write("timeout", cycles=timeout)
 
-    def behind(self, end, members, links):
+    def behind(
+        self, end: Spot, members: Collection[int], links: Sequence[Iterable[int]]
+    ) -> int:
         """Number of members behind the link at a port."""
         if end in self.peer:
             s, p = self.peer[end]
             return sum(self.behind((s, q), members, links) for q in links[s] if q != p)
         return int(end in self.at and self.at[end][0] in members)
 
-    def pruned(self, members, links):
+    def pruned(
+        self, members: Collection[int], links: Sequence[Iterable[int]]
+    ) -> list[list[int]]:
         """Ports of a tree that lead to some of *members* but not to all of them."""
         behind = [{p: self.behind((s, p), members, links) for p in ports}
                   for s, ports in enumerate(links)]
         return [[p for p, count in each.items() if 0 < count < len(members)] for each in behind]
 
-    def routes(self, next_port):
+    def routes(self, next_port: Callable[[int, int], int]) -> None:
         """Program routes: *next_port(switch, endpoint)* is the port that leads there."""
-        self._keep(self._routes, next_port)
+        self._keep(partial(self._routes, next_port))
 
-    def _routes(self, next_port):
+    def _routes(self, next_port: Callable[[int, int], int]) -> None:
         for s, switch in enumerate(self.switches):
             spots = [
                 next((spot for spot in each if self.plane[spot[0]] == self.plane[s]), None)
@@ -230,7 +264,7 @@ class DmaSystem:
 
     # ---- Time.
 
-    def step(self):
+    def step(self) -> None:
         for (s, p), wire in self.to_switch.items():
             sent, freed = self.switches[s].shown(p)
             self.moved += sent is not None
@@ -238,17 +272,17 @@ class DmaSystem:
             target = self.to_switch[other] if other is not None else self.to_node[s, p]
             target.put(sent, freed)
             if other is None:
-                node, k = self.at[s, p]
-                flit, credit = self.nodes[node].shown(k)
+                number, k = self.at[s, p]
+                flit, credit = self.nodes[number].shown(k)
                 if flit is not None:
                     self.moved += 1
-                    self.flits[node, k] = self.flits.get((node, k), 0) + 1
+                    self.flits[number, k] = self.flits.get((number, k), 0) + 1
                 wire.put(flit, credit)
         for (s, p), wire in self.to_switch.items():
             self.switches[s].give(p, *wire.take())
         for end, wire in self.to_node.items():
-            node, k = self.at[end]
-            self.nodes[node].give(k, *wire.take())
+            number, k = self.at[end]
+            self.nodes[number].give(k, *wire.take())
         for s, switch in enumerate(self.switches):
             switch.instance.cycle()
             if self.config.trace:
@@ -259,20 +293,20 @@ class DmaSystem:
                 self._log_home(node)
         self.cycle += 1
 
-    def _log_tables(self, s, switch):
+    def _log_tables(self, s: int, switch: SwitchNode) -> None:
         for p in range(self.config.ports):
             shown = switch.instance.get(f"taken_{p}")
             if shown & 1:
                 note_table(self, s, self.plane[s], TAKEN.from_bits(shown))
 
-    def _log_home(self, node):
+    def _log_home(self, node: DmaNode) -> None:
         for k in range(self.dma.links):
             shown = node.pins.get(f"took_{k}")
             if shown & 1:
-                took = TOOK.from_bits(shown)
+                took: Any = TOOK.from_bits(shown)
                 note_home(self, self.nodes.index(node), k, took.region, took)
 
-    def run(self, until, *, deadline=60_000):
+    def run(self, until: Callable[[], bool], *, deadline: int = 60_000) -> int:
         """Run until *until()* is true; return the cycles spent."""
         begin = self.cycle
         while not until():
@@ -280,13 +314,19 @@ class DmaSystem:
             self.step()
         return self.cycle - begin
 
-    def links(self, name):
+    def links(self, name: str) -> list[int]:
         """A signal of the links of all ends, with retry only: ``up`` or ``failed``."""
         ends = [*self.peer, *self.at]
         shown = [self.switches[s].instance.get(name) >> p & 1 for s, p in ends]
         return shown + [self.nodes[node].pins.get(name) >> k & 1 for node, k in self.at.values()]
 
-    def settle(self, *, quiet=100, deadline=60_000):
+    def bad_wires(self, spot: Spot) -> list[LossyWire]:
+        """The wires of an endpoint's link, with retry only: to the endpoint and from it."""
+        assert self.retry is not None, "wires without retry are error-free"
+        both = self.to_node[spot], self.to_switch[spot]
+        return [each.wire for each in both if isinstance(each, _BadWire)]
+
+    def settle(self, *, quiet: int = 100, deadline: int = 60_000) -> None:
         """Run until hosts have no accesses left and nothing has moved for *quiet* cycles."""
         quiet += self.patience
         begin, last, before = self.cycle, self.cycle, self.moved
@@ -297,7 +337,9 @@ class DmaSystem:
             if self.moved != before or busy:
                 last, before = self.cycle, self.moved
 
-    def ask(self, name, index=None, nodes=None):
+    def ask(
+        self, name: str, index: int | None = None, nodes: Sequence[DmaNode] | None = None
+    ) -> list[dict[str, int]]:
         """Read a register of all nodes, or of *nodes*, now."""
         nodes = self.nodes if nodes is None else nodes
         answers = [node.read(name, index) for node in nodes]

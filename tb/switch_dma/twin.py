@@ -1,10 +1,15 @@
 """All-reduces of RTL switches and endpoints, and the cycle model beside them."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.cycles.switch.state import EVENTS
+from tb.switch_dma.fabric import AllReduce
 from tb.switch_dma.node import WRITE_LATENCY
+from tb.switch_dma.system import DmaSystem
 
 __all__ = ["Course", "Race"]
 
@@ -28,7 +33,10 @@ class Course:
         Cycles without a flit after which the run ends; by default, two periods of the time-out.
     """
 
-    def __init__(self, system, job, given, *, deadline=100_000, quiet=None):
+    def __init__(
+        self, system: DmaSystem, job: AllReduce, given: Sequence[int], *, deadline: int = 100_000,
+        quiet: int | None = None,
+    ) -> None:
         before = self._counted(system)
         for switch in system.switches:  # start their periods now
             switch.write("timeout", cycles=0)
@@ -49,7 +57,7 @@ class Course:
         self.counted = {name: after[name] - before[name] for name in after}
 
     @staticmethod
-    def _counted(system):
+    def _counted(system: DmaSystem) -> dict[str, int]:
         """Counts of the registers; the model has the same ones."""
         counters = [switch.counters() for switch in system.switches]
         links = range(system.dma.links)
@@ -73,7 +81,10 @@ class Race(Course):
         ``wave_log2``, ``waves`` of the endpoints' registers, if they are not the reset values.
     """
 
-    def __init__(self, system, job, given, *, deadline=100_000, quiet=None, **waves):
+    def __init__(
+        self, system: DmaSystem, job: AllReduce, given: Sequence[int], *, deadline: int = 100_000,
+        quiet: int | None = None, **waves: Any,
+    ) -> None:
         system.restart_switches()  # forget the notices that have passed
         super().__init__(system, job, given, deadline=deadline, quiet=quiet)
         begin = self.begin
@@ -94,13 +105,13 @@ class Race(Course):
         self.modelled = self.model.completions()[:, 0] - begin
 
     @property
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """The model's values of `counted`."""
         counts = self.model.counts()
         both = {**counts.units, **counts.lanes}
         return {name: both[name] for name in self.counted}
 
     @property
-    def error_pct(self):
+    def error_pct(self) -> float:
         """Error of the model's last completion, in percent of the RTL's cycles."""
         return 100 * abs(int(self.modelled.max()) - int(self.rtl.max())) / int(self.rtl.max())
