@@ -8,7 +8,7 @@ from gen.benches import SIMULATOR, SIMULATORS, BenchError, choose_simulator
 
 
 @pytest.fixture(params=SIMULATORS)
-def simulator(request):
+def simulator(request: pytest.FixtureRequest) -> str:
     """Each simulator that is there: Verilator starts registers at random, Icarus unknown.
 
     ``$FOLDWIRE_SIMULATOR`` asks for one of them. That there is none is an error.
@@ -21,12 +21,12 @@ def simulator(request):
 
 
 @pytest.fixture
-def verilator():
+def verilator() -> str:
     """Verilator, for what the other simulator does not do."""
     return _needed("verilator")
 
 
-def _needed(simulator):
+def _needed(simulator: str) -> str:
     try:
         return choose_simulator(simulator)
     except BenchError as missing:

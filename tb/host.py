@@ -244,7 +244,7 @@ class Ring(ABC):
     def place(self, elements: int) -> int:
         """A free piece of memory, with a gap of random size before it."""
         beat = self.config.bus_bytes
-        place = self._free + beat * self.rng.randrange(1, 5)
+        place: int = self._free + beat * self.rng.randrange(1, 5)
         self._free = place + -(-4 * elements // beat) * beat
         assert self._free <= self.memory_bytes, "the jobs of this test do not fit the memories"
         return place

@@ -1,10 +1,12 @@
 """Collectives on a ring of emitted engines, with random stalls on every bus and every link."""
 
+from typing import Any
+
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiResp
 
-from hw.ace.config import preset
+from hw.ace.config import AceConfig, preset
 from hw.ace.registers import CommandError
 from hw.fp.ops import ReduceOp
 from sim.workload.graph import CollectiveKind
@@ -12,7 +14,7 @@ from tb.ace.host import MEMORY_BYTES, AceRing
 from tb.runner import parameters
 
 
-async def ready(dut, **options):
+async def ready(dut: Any, **options: Any) -> AceRing:
     values = parameters()
     return await AceRing.ready(dut, preset(values["preset"]), nodes=values["nodes"], **options)
 
@@ -36,7 +38,9 @@ async def ready(dut, **options):
         ],
     )
 )
-async def collective_gives_the_golden_bits(dut, collective, elements, block, op):
+async def collective_gives_the_golden_bits(
+    dut: Any, collective: CollectiveKind, elements: int, block: int | None, op: ReduceOp
+) -> None:
     ring = await ready(dut)
     job = ring.job(elements, collective=collective, block=block, op=op)
 
@@ -44,7 +48,7 @@ async def collective_gives_the_golden_bits(dut, collective, elements, block, op)
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
-async def collective_without_any_stall_gives_the_golden_bits(dut):
+async def collective_without_any_stall_gives_the_golden_bits(dut: Any) -> None:
     ring = await ready(dut, chance=0.0)
     job = ring.job(410)
 
@@ -52,7 +56,7 @@ async def collective_without_any_stall_gives_the_golden_bits(dut):
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
-async def queued_collectives_wait_for_nodes_that_start_late(dut):
+async def queued_collectives_wait_for_nodes_that_start_late(dut: Any) -> None:
     ring = await ready(dut)
     jobs = [
         ring.job(50),
@@ -69,7 +73,7 @@ async def queued_collectives_wait_for_nodes_that_start_late(dut):
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
-async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
+async def interrupt_stays_until_it_is_acknowledged_or_masked(dut: Any) -> None:
     ring = await ready(dut)
     job = ring.job(20)
     others = {"refused", "dropped", "memory", "fault"}
@@ -79,8 +83,8 @@ async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
     assert await ring.nodes[0].read("completed") == {"count": 1, "collective": job.name}
 
 
-def refusals(config):
-    """Yield errors, and the register words that provoke each on rank 1 of a good command."""
+def refusals(config: AceConfig) -> list[tuple[CommandError, dict[str, int]]]:
+    """Errors, and the register words that provoke each on rank 1 of a good command."""
     beat = config.bus_bytes
     lanes = config.lanes
     return [
@@ -105,7 +109,7 @@ def refusals(config):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
-async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
+async def bad_command_is_refused_and_the_next_all_reduce_works(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
     node = ring.nodes[1]
 
@@ -125,7 +129,7 @@ async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
 
 
 @cocotb.test(timeout_time=15, timeout_unit="us")
-async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut):
+async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
     limit = 2 * ring.config.commands  # as many running as waiting
 
@@ -133,7 +137,7 @@ async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut):
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
-async def bad_register_access_is_answered_and_the_next_all_reduce_works(dut):
+async def bad_register_access_is_answered_and_the_next_all_reduce_works(dut: Any) -> None:
     ring = await ready(dut)
     node = ring.nodes[2]
     before = await node.read("node")
@@ -163,7 +167,9 @@ async def bad_register_access_is_answered_and_the_next_all_reduce_works(dut):
         ],
     )
 )
-async def damaged_header_is_counted_and_the_ring_stays_usable(dut, forwards, bits):
+async def damaged_header_is_counted_and_the_ring_stays_usable(
+    dut: Any, forwards: bool, bits: tuple[int, ...]
+) -> None:
     ring = await ready(dut)
     lost = ring.job(40)
     # Node 1 is hit: on its way from node 0, or from node 2.
@@ -204,7 +210,7 @@ async def damaged_header_is_counted_and_the_ring_stays_usable(dut, forwards, bit
 
 
 @cocotb.test(timeout_time=15, timeout_unit="us")
-async def packets_for_a_line_that_stands_still_are_parked_and_sent_later(dut):
+async def packets_for_a_line_that_stands_still_are_parked_and_sent_later(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
     job = ring.job(450)
     ring.blocked = 1 << 2  # from node 1 to node 2
@@ -221,14 +227,14 @@ async def packets_for_a_line_that_stands_still_are_parked_and_sent_later(dut):
 
 
 @cocotb.test(timeout_time=15, timeout_unit="us")
-async def memory_error_is_signalled_and_the_next_all_reduce_works(dut):
+async def memory_error_is_signalled_and_the_next_all_reduce_works(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
 
     await ring.signals_memory_errors(ring.job(30))
 
 
 @cocotb.test(timeout_time=15, timeout_unit="us")
-async def reset_forgets_what_was_under_way(dut):
+async def reset_forgets_what_was_under_way(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
     interrupted = ring.job(30)
     node, *others = ring.nodes

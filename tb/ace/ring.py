@@ -44,6 +44,18 @@ class DelayLine(wiring.Component):
         Damage is ordered and no header has come along yet.
     """
 
+    tvalid: Signal
+    tdata: Any  # an array of flits
+    tkeep: Signal
+    tuser: Signal
+    tready: Signal
+    credit: Signal
+    o_credit: Signal
+    stall: Signal
+    damage: Signal
+    flips: Signal
+    damaging: Signal
+
     def __init__(self, *, flits: int, latency: int) -> None:
         if latency < 1:
             raise ValueError(f"latency must be at least 1 cycle, not {latency!r}")
@@ -69,7 +81,7 @@ class DelayLine(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        entering = Signal(self._beat)
+        entering: Any = Signal(self._beat)
         headers = Mux(entering.tvalid, self.tuser, 0)
         first = headers & -headers
         m.d.comb += [

@@ -36,7 +36,9 @@ ALL = FEW | {
     pytest.param("test", 5, "verilator", ALL, marks=pytest.mark.full),
     pytest.param("duo", 1, "icarus", ALL, marks=pytest.mark.full),
 ], indirect=["simulator"])
-def test_ring_of_three_emitted_engines_passes_its_bench(name, latency, simulator, tests):
+def test_ring_of_three_emitted_engines_passes_its_bench(
+    name: str, latency: int, simulator: str, tests: set[str]
+) -> None:
     results = simulate(
         EngineRing(preset(name), nodes=NODES, latency=latency),
         "tb.ace.cocotb_ring",

@@ -1,6 +1,7 @@
 """Compressor and decompressor under random gaps and stalls, in the simulator."""
 
 import random
+from typing import Any
 
 import cocotb
 import numpy as np
@@ -49,7 +50,7 @@ def bus_beats(packed: bytes, bus_bits: int) -> list[int]:
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(gaps=[0.0, 0.5], stalls=[0.0, 0.5])
-async def every_vector_arrives_whole_and_in_order(dut, gaps, stalls):
+async def every_vector_arrives_whole_and_in_order(dut: Any, gaps: float, stalls: float) -> None:
     given = parameters()
     fmt = BlockFormat(**given["format"])
     lanes, bus_bits = given["lanes"], given["bus_bits"]

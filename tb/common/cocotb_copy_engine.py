@@ -1,6 +1,8 @@
 """AXI4 reader and writer against an independent memory model, in the simulator."""
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import cocotb
 from cocotb.clock import Clock
@@ -12,22 +14,24 @@ from tb.runner import parameters
 SIZE = 1 << 16
 
 
-def start_clock(dut):
+def start_clock(dut: Any) -> None:
     dut.source_valid.value = 0
     dut.target_valid.value = 0
     dut.done_ready.value = 0
     Clock(dut.clk, 2, unit="ns").start()
 
 
-def source_word(address, beats):
+def source_word(address: int, beats: int) -> int:
     return address | beats << 32
 
 
-def target_word(address, beats, strobe):
+def target_word(address: int, beats: int, strobe: int) -> int:
     return address | beats << 32 | strobe << 48
 
 
-async def copy(dut, runs, chance, rng):
+async def copy(
+    dut: Any, runs: Sequence[tuple[int, int, int, int]], chance: float, rng: random.Random
+) -> list[int]:
     """Copy *runs* of (from, to, beats, bytes of the last beat); return the error flags."""
     lanes = parameters()["lanes"]
     source = StreamSource(dut, "source", pauses(chance, rng))
@@ -47,7 +51,7 @@ async def copy(dut, runs, chance, rng):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 @cocotb.parametrize(chance=[0.0, 0.4])
-async def copies_arrive_whole_and_nothing_else_changes(dut, chance):
+async def copies_arrive_whole_and_nothing_else_changes(dut: Any, chance: float) -> None:
     lanes = parameters()["lanes"]
     rng = random.Random(cocotb.RANDOM_SEED)
     start_clock(dut)
@@ -78,7 +82,7 @@ async def copies_arrive_whole_and_nothing_else_changes(dut, chance):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def refused_writes_are_reported_and_the_next_copy_works(dut):
+async def refused_writes_are_reported_and_the_next_copy_works(dut: Any) -> None:
     lanes = parameters()["lanes"]
     rng = random.Random(cocotb.RANDOM_SEED)
     start_clock(dut)

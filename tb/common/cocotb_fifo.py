@@ -1,6 +1,7 @@
 """A FIFO under random gaps and stalls, in the simulator."""
 
 import random
+from typing import Any
 
 import cocotb
 from cocotb.clock import Clock
@@ -12,7 +13,7 @@ from tb.runner import parameters
 BEATS = 300
 
 
-async def start(dut):
+async def start(dut: Any) -> None:
     dut.i_valid.value = 0
     dut.o_ready.value = 0
     Clock(dut.clk, 2, unit="ns").start()
@@ -21,7 +22,7 @@ async def start(dut):
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
 @cocotb.parametrize(gaps=[0.0, 0.5], stalls=[0.0, 0.5])
-async def every_beat_arrives_in_order(dut, gaps, stalls):
+async def every_beat_arrives_in_order(dut: Any, gaps: float, stalls: float) -> None:
     rng = random.Random(cocotb.RANDOM_SEED)
     beats = [rng.randrange(1 << parameters()["width"]) for _ in range(BEATS)]
     await start(dut)
@@ -37,7 +38,7 @@ async def every_beat_arrives_in_order(dut, gaps, stalls):
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
-async def a_full_fifo_stalls_and_holds_its_depth(dut):
+async def a_full_fifo_stalls_and_holds_its_depth(dut: Any) -> None:
     depth = parameters()["depth"]
     await start(dut)
     source = StreamSource(dut, "i", pauses(0.0, random.Random(0)))

@@ -4,6 +4,7 @@ Addresses come from the register map that the design was made from, never from h
 """
 
 import random
+from typing import Any
 
 import cocotb
 from cocotb.clock import Clock
@@ -14,12 +15,13 @@ from tb.common.streams import pause_channels, reset
 from tb.runner import parameters
 
 
-def offset(name, index=0):
+def offset(name: str, index: int = 0) -> int:
     entry = next(entry for entry in parameters()["registers"] if entry["name"] == name)
-    return entry["offset"] + 4 * index
+    first: int = entry["offset"]
+    return first + 4 * index
 
 
-async def start(dut, chance):
+async def start(dut: Any, chance: float) -> tuple[AxiLiteMaster, random.Random]:
     rng = random.Random(cocotb.RANDOM_SEED)
     dut.status_value.value = 0
     dut.events_set.value = 0
@@ -32,7 +34,7 @@ async def start(dut, chance):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(chance=[0.0, 0.5])
-async def bytes_written_are_read_back(dut, chance):
+async def bytes_written_are_read_back(dut: Any, chance: float) -> None:
     master, rng = await start(dut, chance)
     model = bytearray(16)
     base = offset("scratch")
@@ -50,7 +52,7 @@ async def bytes_written_are_read_back(dut, chance):
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def status_is_read_and_events_are_cleared(dut):
+async def status_is_read_and_events_are_cleared(dut: Any) -> None:
     master, _ = await start(dut, 0.3)
     dut.status_value.value = 0x5A
     dut.events_set.value = 0b101
@@ -64,7 +66,7 @@ async def status_is_read_and_events_are_cleared(dut):
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def bad_accesses_are_refused_and_counted(dut):
+async def bad_accesses_are_refused_and_counted(dut: Any) -> None:
     master, _ = await start(dut, 0.3)
 
     assert (await master.write(parameters()["size"], b"abcd")).resp == AxiResp.DECERR

@@ -11,7 +11,9 @@ pytestmark = pytest.mark.cosim
 @pytest.mark.parametrize(
     "data_width, max_burst, outstanding", [(32, 16, 8), (64, 4, 1), (512, 16, 4)]
 )
-def test_emitted_copy_engine_passes_its_bench(data_width, max_burst, outstanding, simulator):
+def test_emitted_copy_engine_passes_its_bench(
+    data_width: int, max_burst: int, outstanding: int, simulator: str
+) -> None:
     results = simulate(
         CopyEngine(data_width=data_width, max_burst=max_burst, outstanding=outstanding),
         "tb.common.cocotb_copy_engine",

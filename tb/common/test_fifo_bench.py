@@ -11,7 +11,7 @@ pytestmark = pytest.mark.cosim
 @pytest.mark.parametrize(
     "depth, memory", [(1, False), (2, False), (5, False), (6, True), (64, None)]
 )
-def test_emitted_fifo_passes_its_bench(depth, memory, simulator):
+def test_emitted_fifo_passes_its_bench(depth: int, memory: bool | None, simulator: str) -> None:
     results = simulate(
         StreamFIFO(24, depth, memory=memory),
         "tb.common.cocotb_fifo",

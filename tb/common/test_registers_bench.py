@@ -8,7 +8,7 @@ from tb.runner import simulate
 pytestmark = pytest.mark.cosim
 
 
-def test_emitted_register_file_passes_its_bench(simulator):
+def test_emitted_register_file_passes_its_bench(simulator: str) -> None:
     registers = RegisterMap(
         "bench",
         [

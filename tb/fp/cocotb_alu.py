@@ -1,6 +1,7 @@
 """The lane array under random operations and gaps, in the simulator."""
 
 import random
+from typing import Any
 
 import cocotb
 import numpy as np
@@ -35,7 +36,7 @@ def beat(lanes: np.ndarray) -> int:
     return int.from_bytes(lanes.astype("<u4").tobytes(), "little")
 
 
-async def start(dut):
+async def start(dut: Any) -> None:
     dut.i_valid.value = 0
     Clock(dut.clk, 2, unit="ns").start()
     await reset(dut)
@@ -43,12 +44,12 @@ async def start(dut):
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
 @cocotb.parametrize(gaps=[0.0, 0.5])
-async def every_result_comes_after_the_stated_latency(dut, gaps):
+async def every_result_comes_after_the_stated_latency(dut: Any, gaps: float) -> None:
     rng = random.Random(cocotb.RANDOM_SEED)
     lanes, stages = parameters()["lanes"], parameters()["stages"]
     await start(dut)
     idle = pauses(gaps, rng)
-    expected = []  # result of each cycle, None without operands
+    expected: list[int | None] = []  # result of each cycle, None without operands
 
     for cycle in range(BEATS + stages):
         if cycle < BEATS and not next(idle):

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.cosim
 
 
 @pytest.mark.parametrize("stages", [1, 3, 6])
-def test_emitted_lanes_pass_their_bench(stages, simulator):
+def test_emitted_lanes_pass_their_bench(stages: int, simulator: str) -> None:
     results = simulate(
         ReduceALU(2, stages=stages),
         "tb.fp.cocotb_alu",

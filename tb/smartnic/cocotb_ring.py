@@ -1,11 +1,13 @@
 """All-reduces of emitted NICs over a switch, with random pauses on every bus and every port."""
 
+from typing import Any
+
 import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.fp.ops import ReduceOp
-from hw.smartnic.config import preset
+from hw.smartnic.config import SmartNicConfig, preset
 from hw.smartnic.layouts import AbortCause
 from hw.smartnic.registers import CommandError
 from sim.rtl.nic_writes import ethernet_address
@@ -14,7 +16,7 @@ from tb.smartnic.host import MEMORY_BYTES, NicRing
 from tb.smartnic.switch import ETHERTYPE, Frame
 
 
-async def ready(dut, **options):
+async def ready(dut: Any, **options: Any) -> NicRing:
     values = parameters()
     return await NicRing.ready(dut, preset(values["preset"]), nodes=values["nodes"], **options)
 
@@ -34,7 +36,9 @@ async def ready(dut, **options):
         ],
     )
 )
-async def all_reduce_gives_the_golden_bits(dut, elements, compress, op):
+async def all_reduce_gives_the_golden_bits(
+    dut: Any, elements: int, compress: bool, op: ReduceOp
+) -> None:
     ring = await ready(dut)
     job = ring.job(elements, compress=compress, op=op)
 
@@ -42,7 +46,7 @@ async def all_reduce_gives_the_golden_bits(dut, elements, compress, op):
 
 
 @cocotb.test(timeout_time=30, timeout_unit="us")
-async def all_reduce_without_any_pause_gives_the_golden_bits(dut):
+async def all_reduce_without_any_pause_gives_the_golden_bits(dut: Any) -> None:
     ring = await ready(dut, chance=0.0)
     job = ring.job(530, compress=True)
 
@@ -50,7 +54,7 @@ async def all_reduce_without_any_pause_gives_the_golden_bits(dut):
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
-async def queued_all_reduces_of_all_kinds_wait_for_nodes_that_start_late(dut):
+async def queued_all_reduces_of_all_kinds_wait_for_nodes_that_start_late(dut: Any) -> None:
     ring = await ready(dut)
     jobs = [
         ring.job(50),
@@ -67,7 +71,7 @@ async def queued_all_reduces_of_all_kinds_wait_for_nodes_that_start_late(dut):
 
 
 @cocotb.test(timeout_time=30, timeout_unit="us")
-async def host_memory_is_read_once_and_written_once(dut):
+async def host_memory_is_read_once_and_written_once(dut: Any) -> None:
     ring = await ready(dut)
     lanes = ring.config.lanes
 
@@ -79,13 +83,13 @@ async def host_memory_is_read_once_and_written_once(dut):
 
 
 @cocotb.test(timeout_time=30, timeout_unit="us")
-async def frames_are_ethernet_frames_with_packed_blocks(dut):
+async def frames_are_ethernet_frames_with_packed_blocks(dut: Any) -> None:
     ring = await ready(dut)
     job = ring.job(3 * 32, compress=True)  # a block of two codec blocks for each rank
 
     await ring.run(job)
 
-    first = {}
+    first: dict[tuple[int, str], Frame] = {}
     for rank, frame in ring.switch.seen:
         nodes = len(ring.nodes)
         onward = frame.kind not in ("credit", "recall")
@@ -98,6 +102,7 @@ async def frames_are_ethernet_frames_with_packed_blocks(dut):
         first.setdefault((rank, frame.kind), frame)
     for rank, values in enumerate(job.inputs):
         fmt = ring.config.codec_format
+        assert fmt is not None, "the preset has a codec"
         packed = fmt.pack(fmt.encode(values[32 * rank : 32 * (rank + 1)]))
         frame = first[rank, "reduce"]
         assert frame.payload[: len(packed)] == packed
@@ -106,14 +111,16 @@ async def frames_are_ethernet_frames_with_packed_blocks(dut):
 
 
 @cocotb.test(timeout_time=30, timeout_unit="us")
-async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
+async def interrupt_stays_until_it_is_acknowledged_or_masked(dut: Any) -> None:
     ring = await ready(dut)
     others = {"refused", "dropped", "aborted", "memory", "invalid", "stalled", "fault"}
 
     await ring.interrupts_until_acknowledged_or_masked(ring.job(20), others)
 
 
-def refusals(config):
+def refusals(
+    config: SmartNicConfig
+) -> list[tuple[CommandError, dict[str, int], dict[str, int]]]:
     """Error, registers of the node and of the command that provoke it on rank 1 of 3."""
     beat = config.bus_bytes
     return [
@@ -135,7 +142,7 @@ def refusals(config):
 
 
 @cocotb.test(timeout_time=90, timeout_unit="us")
-async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
+async def bad_command_is_refused_and_the_next_all_reduce_works(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
     host = ring.nodes[1]
 
@@ -157,13 +164,13 @@ async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
-async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut):
+async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
 
     await ring.refuses_beyond(ring.config.descriptors, {"error": CommandError.FULL.value}, "tag")
 
 
-def strangers(good: Frame):
+def strangers(good: Frame) -> list[tuple[str, Frame, bool]]:
     """Counter, frame for node 1, whether the MAC calls it damaged."""
     longer = good.payload_bytes + 32
     return [
@@ -184,12 +191,12 @@ def strangers(good: Frame):
 
 
 @cocotb.test(timeout_time=120, timeout_unit="us")
-async def frames_that_do_not_belong_are_dropped_whole_and_disturb_nothing(dut):
+async def frames_that_do_not_belong_are_dropped_whole_and_disturb_nothing(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
     await ring.run(ring.job(96))
     good = next(frame for rank, frame in ring.switch.seen if rank == 0 and frame.kind == "reduce")
     host = ring.nodes[1]
-    counted = {}
+    counted: dict[str, int] = {}
 
     for counter, frame, damaged in strangers(good):
         job = ring.job(120)
@@ -218,10 +225,12 @@ async def frames_that_do_not_belong_are_dropped_whole_and_disturb_nothing(dut):
     (("damage",), [("lose",), ("cut",), ("ethertype",), ("sequence",)]),
     (("compress",), [(False,), (True,)]),
 )
-async def missing_frame_aborts_on_all_nodes_and_the_next_all_reduce_works(dut, damage, compress):
+async def missing_frame_aborts_on_all_nodes_and_the_next_all_reduce_works(
+    dut: Any, damage: str, compress: bool
+) -> None:
     ring = await ready(dut, chance=0.1)
     lost = ring.job(400, compress=compress)
-    hit = []
+    hit: list[Frame] = []
 
     def spoil(rank: int, frame: Frame) -> list[Frame]:
         if hit or rank != 0 or frame.kind != "reduce" or frame.sequence != 2:
@@ -256,7 +265,9 @@ async def missing_frame_aborts_on_all_nodes_and_the_next_all_reduce_works(dut, d
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
-async def frame_of_another_epoch_aborts_on_all_nodes_and_the_next_all_reduce_works(dut):
+async def frame_of_another_epoch_aborts_on_all_nodes_and_the_next_all_reduce_works(
+    dut: Any
+) -> None:
     ring = await ready(dut, chance=0.1)
     await ring.run(ring.job(96))
     good = next(frame for rank, frame in ring.switch.seen if rank == 0 and frame.kind == "reduce")
@@ -280,7 +291,7 @@ async def frame_of_another_epoch_aborts_on_all_nodes_and_the_next_all_reduce_wor
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
-async def software_gives_up_on_all_nodes_wherever_they_are(dut):
+async def software_gives_up_on_all_nodes_wherever_they_are(dut: Any) -> None:
     ring = await ready(dut)
     for cycles in (150, 400, 900):
         jobs = [ring.job(200, compress=True), ring.job(200)]
@@ -306,7 +317,7 @@ async def software_gives_up_on_all_nodes_wherever_they_are(dut):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
-async def memory_error_is_signalled_on_every_node_and_the_next_all_reduce_works(dut):
+async def memory_error_is_signalled_on_every_node_and_the_next_all_reduce_works(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
     bad = ring.job(30)
     node, *others = ring.nodes
@@ -330,7 +341,7 @@ async def memory_error_is_signalled_on_every_node_and_the_next_all_reduce_works(
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
-async def infinities_and_nans_travel_as_the_golden_model_says(dut):
+async def infinities_and_nans_travel_as_the_golden_model_says(dut: Any) -> None:
     ring = await ready(dut, chance=0.1)
     job = ring.job(96, compress=True)
     specials = np.array([np.inf, -np.inf, np.nan, 3.4e38, 1e-45, -0.0], np.float32)

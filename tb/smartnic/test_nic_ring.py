@@ -34,7 +34,9 @@ ALL = FEW | {
     ("verilator", ALL),
     pytest.param("icarus", ALL, marks=pytest.mark.full),
 ], indirect=["simulator"])
-def test_three_emitted_nics_behind_a_switch_pass_their_bench(simulator, tests):
+def test_three_emitted_nics_behind_a_switch_pass_their_bench(
+    simulator: str, tests: set[str]
+) -> None:
     design = NicGroup(preset("test"), nodes=NODES)
     told = {"preset": "test", "nodes": NODES}
     results = simulate(

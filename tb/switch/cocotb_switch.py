@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from typing import Any, Self, TypeAlias
 
 import cocotb
 import numpy as np
@@ -16,16 +17,19 @@ from hw.switch.registers import register_map
 from sim.rtl.switch_orders import dtype_of
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
-from tb.switch.endpoint import START, Endpoint, payload
+from tb.switch.endpoint import START, Endpoint, Words, payload
 
 LATENCY_CYCLES = 3
 QUIET_CYCLES = 300
+
+Operands: TypeAlias = dict[int, tuple[ReduceOp, Words]]
+"""Operation and operands, one row per endpoint, by address."""
 
 
 class Bench:
     """A switch with an endpoint at every port, all of them members of region 0."""
 
-    def __init__(self, dut, *, gaps, stalls):
+    def __init__(self, dut: Any, *, gaps: float, stalls: float) -> None:
         self.dut = dut
         self.rng = random.Random(cocotb.RANDOM_SEED)
         self.config = preset(parameters()["preset"])
@@ -35,19 +39,21 @@ class Bench:
                      stalls=stalls)
             for k in range(self.config.ports)
         ]
-        self.arriving = [deque([None] * LATENCY_CYCLES) for _ in self.ends]
+        self.arriving: list[deque[int | None]] = [
+            deque([None] * LATENCY_CYCLES) for _ in self.ends
+        ]
         self.given_back = [deque([0] * LATENCY_CYCLES) for _ in self.ends]
         self.moved = 0
         self.cycle = 0
+        self.bus = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "csr"), dut.clk, dut.rst)
 
     @classmethod
-    async def ready(cls, dut, *, gaps=0.3, stalls=0.6):
-        bench = cls(dut, gaps=gaps, stalls=stalls)
-        for k in range(bench.config.ports):
+    async def ready(cls, dut: Any, *, gaps: float = 0.3, stalls: float = 0.6) -> Self:
+        for k in range(preset(parameters()["preset"]).ports):
             for name in ("rx_valid", "rx_payload", "tx_credit"):
                 getattr(dut, f"link_{k}_{name}").value = 0
         Clock(dut.clk, 2, unit="ns").start()
-        bench.bus = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "csr"), dut.clk, dut.rst)
+        bench = cls(dut, gaps=gaps, stalls=stalls)
         pause_channels(bench.bus, 0.3, bench.rng)
         await reset(dut)
         ports = bench.config.ports
@@ -62,16 +68,16 @@ class Bench:
         await bench.write("interrupt_enable", dropped=1)
         return bench
 
-    async def write(self, name, index=None, **fields):
+    async def write(self, name: str, index: int | None = None, **fields: int) -> None:
         word = self.map.registers[name].pack(**fields)
         answer = await self.bus.write(self.map.offset(name, index), word.to_bytes(4, "little"))
         assert answer.resp == AxiResp.OKAY
 
-    async def read(self, name, index=None):
+    async def read(self, name: str, index: int | None = None) -> dict[str, int]:
         word = await self.bus.read_dword(self.map.offset(name, index))
         return self.map.registers[name].unpack(word)
 
-    async def run(self):
+    async def run(self) -> None:
         """Run until nothing has moved for some time; outputs are sampled between two edges."""
         last = self.cycle
         while self.cycle - last < QUIET_CYCLES:
@@ -83,15 +89,15 @@ class Bench:
             if self.moved != before:
                 last = self.cycle
 
-    async def finish(self, operands):
+    async def finish(self, operands: Operands) -> None:
         """Run, and check that exactly the right results are left."""
         await self.run()
         self.check(operands)
         assert number(self.dut.idle.value) == 1
         assert number(self.dut.irq.value) == 0
 
-    def step(self, k, end):
-        def port(name):
+    def step(self, k: int, end: Endpoint) -> None:
+        def port(name: str) -> Any:
             return getattr(self.dut, f"link_{k}_{name}")
 
         shown = number(port("tx_payload").value) if number(port("tx_valid").value) else None
@@ -107,19 +113,19 @@ class Bench:
         end.paid(self.given_back[k].popleft())
         self.moved += (flit is not None) + (shown is not None)
 
-    def draw(self, blocks):
+    def draw(self, blocks: int) -> Operands:
         """Operands of every endpoint for each block, by address."""
         rng = np.random.default_rng(cocotb.RANDOM_SEED)
         words = self.config.payload_bytes // 4
-        operands = {}
+        operands: Operands = {}
         for block in range(blocks):
             op = (ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.SUM_F32)[block % 3]
             # Integers small enough for exact sums in binary32, in any order.
-            data = rng.integers(-1000, 1000, (len(self.ends), words)).astype(dtype_of(op))
+            data: Words = rng.integers(-1000, 1000, (len(self.ends), words)).astype(dtype_of(op))
             operands[block * self.config.payload_flits] = op, data
         return operands
 
-    def push_all(self, blocks):
+    def push_all(self, blocks: int) -> Operands:
         """Every endpoint pushes an operand for each block, in an order of its own."""
         rng = np.random.default_rng(cocotb.RANDOM_SEED)
         operands = self.draw(blocks)
@@ -130,7 +136,7 @@ class Bench:
                 end.push(op, 0, address, data[k])
         return operands
 
-    def pull_all(self, blocks):
+    def pull_all(self, blocks: int) -> Operands:
         """Every endpoint has an operand of each block in its memory, and loads its share."""
         operands = self.draw(blocks)
         for block, (address, (op, data)) in enumerate(operands.items()):
@@ -140,7 +146,7 @@ class Bench:
             requester.load(op, 0, address, own=block % 3 != 0, tag=block)
         return operands
 
-    def check(self, operands):
+    def check(self, operands: Operands) -> None:
         for end in self.ends:
             assert set(end.results) == {(0, address) for address in operands}
             for address, (op, data) in operands.items():
@@ -151,7 +157,7 @@ class Bench:
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
 @cocotb.parametrize((("gaps", "stalls"), [(0.0, 0.0), (0.4, 0.8)]))
-async def every_member_gets_every_sum(dut, gaps, stalls):
+async def every_member_gets_every_sum(dut: Any, gaps: float, stalls: float) -> None:
     bench = await Bench.ready(dut, gaps=gaps, stalls=stalls)
     operands = bench.push_all(15)
     await bench.finish(operands)
@@ -161,7 +167,7 @@ async def every_member_gets_every_sum(dut, gaps, stalls):
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
 @cocotb.parametrize((("gaps", "stalls"), [(0.0, 0.0), (0.4, 0.8)]))
-async def every_member_gets_every_sum_that_is_pulled(dut, gaps, stalls):
+async def every_member_gets_every_sum_that_is_pulled(dut: Any, gaps: float, stalls: float) -> None:
     bench = await Bench.ready(dut, gaps=gaps, stalls=stalls)
     await bench.write("timeout", cycles=0)
     operands = bench.pull_all(24)
@@ -171,7 +177,7 @@ async def every_member_gets_every_sum_that_is_pulled(dut, gaps, stalls):
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
-async def bad_packets_are_dropped_and_the_others_pass(dut):
+async def bad_packets_are_dropped_and_the_others_pass(dut: Any) -> None:
     bench = await Bench.ready(dut)
     operands = bench.push_all(9)
     zeros = payload(np.zeros(bench.config.payload_bytes // 4, np.int32))

@@ -9,7 +9,7 @@ from tb.runner import simulate
 pytestmark = pytest.mark.cosim
 
 
-def test_emitted_switch_passes_its_bench(simulator):
+def test_emitted_switch_passes_its_bench(simulator: str) -> None:
     results = simulate(
         Switch(preset("test")), "tb.switch.cocotb_switch", top="switch", seed=3,
         parameters={"preset": "test"}, simulator=simulator,

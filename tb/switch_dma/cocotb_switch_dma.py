@@ -1,6 +1,8 @@
 """All-reduces of an emitted endpoint: memory and host by cocotbext-axi, switch and peers here."""
 
 import random
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import cocotb
 import numpy as np
@@ -18,12 +20,12 @@ from cocotbext.axi import (
 
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import CLASSES, AbortCause, Kind, notice_fields
-from hw.switch_dma.config import preset
+from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.registers import INTERRUPTS, register_map
 from sim.rtl.switch_orders import dtype_of, fold
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
-from tb.switch.endpoint import LinkEnd, words_of
+from tb.switch.endpoint import Header, LinkEnd, Words, words_of
 
 MEMBERS = 3
 OWN = 1
@@ -42,35 +44,42 @@ class Network(LinkEnd):
     in any order that the waves permit, and answer the endpoint's loads by one or more RESPONSEs.
     """
 
-    def __init__(self, dut, config, rng, *, gaps, stalls):
+    def __init__(
+        self, dut: Any, config: SwitchDmaConfig, rng: random.Random, *, gaps: float, stalls: float
+    ) -> None:
         super().__init__(config, rng, gaps=gaps)
+        self.dma = config
         self.dut, self.stalls = dut, stalls
         self.held = [0] * CLASSES
         self.epoch = 0
         self.base = 0  # number of the contract of the present all-reduce
-        self.operands = {}  # block -> operands of the other members
-        self.alter = None  # function that alters the contract
-        self.sums = {}  # address -> sum that the endpoint must send
-        self.notices = []
+        self.op = ReduceOp.SUM_F32
+        self.operands: dict[int, list[Words]] = {}  # of the other members, by block
+        self.own_operands: list[Words] = []
+        # Function that alters the contract.
+        self.alter: Callable[[Words], Words] | None = None
+        self.sums: dict[int, Words] = {}  # address -> sum that the endpoint must send
+        self.notices: list[dict[str, Any]] = []
         self.greeted = False  # the others have answered the first notice of the endpoint
         self.results = 0
         self.pull = False
-        self.finished = set()  # numbers of blocks whose results were sent
-        self.loads = []  # numbers of blocks that the others are still to load
-        self.unanswered = {}  # address -> requester and tag of a load that is not answered
+        self.finished: set[int] = set()  # numbers of blocks whose results were sent
+        self.loads: list[int] = []  # numbers of blocks that the others are still to load
+        # address -> requester and tag of a load that is not answered
+        self.unanswered: dict[int, tuple[int, int]] = {}
         self.loaded = 0
         self.own = False  # the endpoint's own operands travel, too
 
     @property
-    def others(self):
+    def others(self) -> list[int]:
         return [k for k in range(MEMBERS) if k != OWN]
 
     # ---- Packets.
 
-    def queue(self, kind, words, **fields):
+    def queue(self, kind: Kind, words: Words | tuple[()], **fields: Any) -> None:
         super().queue(kind, words, **{"epoch": self.epoch & 7, **fields})
 
-    def tell(self, epoch, *, cause=AbortCause.NONE):
+    def tell(self, epoch: int, *, cause: AbortCause = AbortCause.NONE) -> None:
         """Send notices of all other members, which have heard from all others."""
         self.epoch = epoch
         self.loads.clear()
@@ -78,27 +87,29 @@ class Network(LinkEnd):
             told = {"epoch": epoch, "cause": cause, "origin": source, "fresh": 0, "settled": 1}
             self.queue(Kind.SYNC, (), source=source, **notice_fields(told))
 
-    def heard(self, header):
+    def heard(self, header: Header) -> None:
         """Check a notice of the endpoint, and answer it."""
         told = {name: header[name] for name in notice_fields(_NO_NOTICE)}
         epoch = header["address"] | (header["tag"] & 15) << 28
         fresh, settled = header["count"] & 1, header["count"] >> 1
-        same = {"epoch": epoch, "cause": AbortCause(header["tag"] >> 4),
-                "origin": header["destination"], "fresh": fresh, "settled": settled}
+        same: dict[str, Any] = {
+            "epoch": epoch, "cause": AbortCause(header["tag"] >> 4),
+            "origin": header["destination"], "fresh": fresh, "settled": settled,
+        }
         assert notice_fields(same) == told and not header["poison"]
         self.notices.append(same)
         if fresh:  # the switch answers in its name
-            told = {"epoch": epoch, "cause": AbortCause.RESET, "origin": OWN, "fresh": 0,
-                    "settled": 0}
-            self.queue(Kind.SYNC, (), source=OWN, **notice_fields(told))
+            answer = {"epoch": epoch, "cause": AbortCause.RESET, "origin": OWN, "fresh": 0,
+                      "settled": 0}
+            self.queue(Kind.SYNC, (), source=OWN, **notice_fields(answer))
         elif not self.greeted:
             self.greeted = True
             self.tell(epoch)
 
-    def occupied(self):
+    def occupied(self) -> list[int]:
         return self.held
 
-    def take(self, header, flits):
+    def take(self, header: Header, flits: list[int]) -> None:
         kind = Kind(header["kind"])
         assert header["region"] == 0 and header["source"] == OWN
         if kind is Kind.SYNC:
@@ -123,13 +134,13 @@ class Network(LinkEnd):
         assert not self.pull or self.number_of(header) == self.base, "an operand was pushed"
         self.reduce(header, words)
 
-    def number_of(self, header):
-        number = header["address"] // self.config.payload_flits
-        return number & (1 << self.config.number_bits) - 1
+    def number_of(self, header: Header) -> int:
+        number = header["address"] // self.dma.payload_flits
+        return number & (1 << self.dma.number_bits) - 1
 
     # ---- Pull.
 
-    def respond(self, header):
+    def respond(self, header: Header) -> None:
         """Answer a load of the endpoint."""
         number = self.number_of(header)
         assert self.pull and self.base in self.finished, "a load before all have begun"
@@ -147,10 +158,10 @@ class Network(LinkEnd):
             self.queue(Kind.RESPONSE, self.folded(op, part), count=len(part), destination=OWN,
                        source=0, **fields)
 
-    def load(self):
+    def load(self) -> None:
         """Perhaps send a load of another member, for a block within its waves."""
-        waves = self.config.waves
-        size = self.config.wave_blocks
+        waves = self.dma.waves
+        size = self.dma.wave_blocks
         first = self.base
         while first in self.finished:
             first += 1
@@ -159,13 +170,13 @@ class Network(LinkEnd):
             number = self.rng.choice(near)
             self.loads.remove(number)
             tag = self.rng.randrange(256)
-            address = ((self.epoch & 7) << self.config.number_bits | number)
+            address = ((self.epoch & 7) << self.dma.number_bits | number)
             address *= self.config.payload_flits
             self.unanswered[address] = number % MEMBERS, tag
             self.queue(Kind.LOAD, (), op=self.op.value, region=0, address=address, tag=tag,
                        source=number % MEMBERS, count=MEMBERS - self.rng.randrange(2))
 
-    def complete(self, header, words):
+    def complete(self, header: Header, words: Words) -> None:
         """Take an answer of the endpoint: its requester has all operands and sends the result."""
         requester, tag = self.unanswered.pop(header["address"])
         assert header["destination"] == requester and header["tag"] == tag
@@ -183,18 +194,18 @@ class Network(LinkEnd):
                    source=requester, **fields)
         self.finish(number)
 
-    def operand(self, number):
+    def operand(self, number: int) -> Words:
         """The endpoint's own operand."""
         return self.own_operands[number - self.base - 1]
 
-    def finish(self, number):
+    def finish(self, number: int) -> None:
         """Note that the result of a block was sent; after the contract's, others begin to load."""
         self.finished.add(number)
         if self.pull and number == self.base:
             last = self.base + len(self.operands)
             self.loads = [n for n in range(self.base + 1, last + 1) if n % MEMBERS != OWN]
 
-    def reduce(self, header, own):
+    def reduce(self, header: Header, own: Words) -> None:
         """Reduce an operand with those of the others as tables do: to a RESULT or two PARTIALs."""
         op = ReduceOp(header["op"])
         block = self.number_of(header) - self.base
@@ -217,7 +228,7 @@ class Network(LinkEnd):
         self.sums[header["address"]] = self.folded(op, parts)
 
     @staticmethod
-    def folded(op, operands):
+    def folded(op: ReduceOp, operands: Sequence[Words]) -> Words:
         total = operands[0]
         for each in operands[1:]:
             total = fold(op, total, each)
@@ -225,7 +236,7 @@ class Network(LinkEnd):
 
     # ---- The link, sampled between two edges.
 
-    def step(self):
+    def step(self) -> None:
         port = {name: getattr(self.dut, f"link_0_{name}")
                 for name in ("rx_valid", "rx_payload", "rx_credit", "tx_valid", "tx_payload",
                              "tx_credit")}
@@ -246,7 +257,7 @@ class Network(LinkEnd):
         port["rx_valid"].value = flit is not None
         port["rx_payload"].value = 0 if flit is None else flit
 
-    def arrived(self, header, flits):
+    def arrived(self, header: Header, flits: list[int]) -> None:
         k = header["kind"] & 3
         self.held[k] += 1
         assert self.held[k] <= self.config.credits, "sent without a credit"
@@ -256,21 +267,24 @@ class Network(LinkEnd):
 class Bench:
     """The endpoint with its network, memory and host."""
 
-    def __init__(self, dut, *, gaps, stalls):
+    def __init__(self, dut: Any, *, gaps: float, stalls: float) -> None:
         self.dut = dut
         self.rng = random.Random(cocotb.RANDOM_SEED)
         self.config = preset(parameters()["preset"])
         self.map = register_map(self.config)
         self.network = Network(dut, self.config, self.rng, gaps=gaps, stalls=stalls)
         self.memory = MemoryRegion(MEMORY_BYTES)
+        self.bus = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "csr"), dut.clk, dut.rst)
+        self.blocks = 0  # of the present all-reduce
 
     @classmethod
-    async def ready(cls, dut, *, gaps=0.3, stalls=0.6, pauses=0.3):
-        bench = cls(dut, gaps=gaps, stalls=stalls)
+    async def ready(
+        cls, dut: Any, *, gaps: float = 0.3, stalls: float = 0.6, pauses: float = 0.3
+    ) -> Self:
         for name in ("rx_valid", "rx_payload", "tx_credit"):
             getattr(dut, f"link_0_{name}").value = 0
         Clock(dut.clk, 2, unit="ns").start()
-        bench.bus = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "csr"), dut.clk, dut.rst)
+        bench = cls(dut, gaps=gaps, stalls=stalls)
         space = AddressSpace(1 << bench.config.address_bits)
         space.register_region(bench.memory, 0)
         slave = AxiSlave(AxiBus.from_prefix(dut, "mem_0"), dut.clk, dut.rst, target=space)
@@ -289,21 +303,21 @@ class Bench:
         assert told == [(1, 0), (0, 0), (0, 1)]
         return bench
 
-    async def links(self):
+    async def links(self) -> None:
         while True:
             await FallingEdge(self.dut.clk)
             self.network.step()
 
-    async def write(self, name, **fields):
+    async def write(self, name: str, **fields: Any) -> None:
         word = self.map.registers[name].pack(**fields)
         answer = await self.bus.write(self.map.offset(name), word.to_bytes(4, "little"))
         assert answer.resp == AxiResp.OKAY
 
-    async def read(self, name, index=None):
+    async def read(self, name: str, index: int | None = None) -> dict[str, int]:
         word = await self.bus.read_dword(self.map.offset(name, index))
         return self.map.registers[name].unpack(word)
 
-    async def interrupted(self):
+    async def interrupted(self) -> set[str]:
         """Wait for the interrupt, acknowledge it and return its causes."""
         while not number(self.dut.irq.value):
             await FallingEdge(self.dut.clk)
@@ -312,13 +326,15 @@ class Bench:
         await self.write("interrupt", **dict.fromkeys(causes, 1))
         return causes
 
-    async def start(self, op, elements, *, tag=0, pull=False):
+    async def start(
+        self, op: ReduceOp, elements: int, *, tag: int = 0, pull: bool = False
+    ) -> Words:
         """Put operands into memory and give the command; return the expected result, which is
         exact in any order."""
         rng = np.random.default_rng(self.rng.randrange(1 << 32))
         size = self.config.block_elements
         blocks = -(-elements // size)
-        data = rng.integers(-1000, 1000, (MEMBERS, blocks * size)).astype(dtype_of(op))
+        data: Words = rng.integers(-1000, 1000, (MEMBERS, blocks * size)).astype(dtype_of(op))
         data[:, elements:] = 0
         self.memory.mem[SOURCE : SOURCE + 4 * elements] = data[0][:elements].tobytes()
         self.memory.mem[DESTINATION : DESTINATION + 4 * blocks * size + 64] = (
@@ -336,19 +352,21 @@ class Bench:
         self.blocks = blocks
         return Network.folded(op, list(data[:, :elements]))
 
-    def check(self, wanted):
+    def check(self, wanted: Words) -> None:
         end = DESTINATION + 4 * len(wanted)
         assert bytes(self.memory.mem[DESTINATION:end]) == wanted.tobytes()
         assert bytes(self.memory.mem[end : end + 64]) == b"\xa5" * 64
         assert not self.network.sums and not self.network.unanswered and not self.network.loads
         self.network.base += 1 + self.blocks
 
-    async def all_reduce(self, op, elements, *, tag=0, pull=False):
+    async def all_reduce(
+        self, op: ReduceOp, elements: int, *, tag: int = 0, pull: bool = False
+    ) -> None:
         wanted = await self.start(op, elements, tag=tag, pull=pull)
         assert await self.interrupted() == {"done"}
         self.check(wanted)
 
-    async def all_reduce_despite_drops(self, op, elements):
+    async def all_reduce_despite_drops(self, op: ReduceOp, elements: int) -> None:
         """Run an all-reduce during which packets are dropped."""
         wanted = await self.start(op, elements)
         causes = await self.interrupted()
@@ -357,7 +375,7 @@ class Bench:
             causes = await self.interrupted()
         self.check(wanted)
 
-    async def after_abort(self, epoch, *, told=False, pull=False):
+    async def after_abort(self, epoch: int, *, told: bool = False, pull: bool = False) -> None:
         """Bring all to the later epoch; the next all-reduce must work."""
         network = self.network
         network.alter, network.base = None, 0
@@ -380,7 +398,9 @@ class Bench:
     (("gaps", "stalls", "pauses"), [(0.0, 0.0, 0.0), (0.4, 0.8, 0.4)]),
     ("mode", ["push", "pull", "whole"]),
 )
-async def all_reduces_of_all_kinds(dut, gaps, stalls, pauses, mode):
+async def all_reduces_of_all_kinds(
+    dut: Any, gaps: float, stalls: float, pauses: float, mode: str
+) -> None:
     bench = await Bench.ready(dut, gaps=gaps, stalls=stalls, pauses=pauses)
     bench.network.own = mode == "whole"
     await bench.write("pull", own=int(mode == "whole"))
@@ -395,7 +415,7 @@ async def all_reduces_of_all_kinds(dut, gaps, stalls, pauses, mode):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def bad_packets_are_dropped_and_the_others_pass(dut):
+async def bad_packets_are_dropped_and_the_others_pass(dut: Any) -> None:
     bench = await Bench.ready(dut)
     network = bench.network
     zeros = np.zeros(bench.config.block_elements, np.int32)
@@ -432,10 +452,10 @@ async def bad_packets_are_dropped_and_the_others_pass(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def another_contract_aborts(dut):
+async def another_contract_aborts(dut: Any) -> None:
     bench = await Bench.ready(dut)
 
-    def longer(words):
+    def longer(words: Words) -> Words:
         other = words.copy().view(np.uint32)
         other[0] += 1
         other[1] += 1
@@ -449,7 +469,7 @@ async def another_contract_aborts(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def a_partial_without_a_place_aborts(dut):
+async def a_partial_without_a_place_aborts(dut: Any) -> None:
     bench = await Bench.ready(dut)
     zeros = np.zeros(bench.config.block_elements, np.int32)
     for number_ in (3, 3 + bench.config.slots):
@@ -462,7 +482,7 @@ async def a_partial_without_a_place_aborts(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 @cocotb.parametrize(pull=[False, True])
-async def a_later_epoch_is_followed(dut, pull):
+async def a_later_epoch_is_followed(dut: Any, pull: bool) -> None:
     bench = await Bench.ready(dut)
     await bench.start(ReduceOp.SUM_F32, 2000, pull=pull)
     await ClockCycles(dut.clk, 300)
@@ -473,7 +493,7 @@ async def a_later_epoch_is_followed(dut, pull):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def memory_errors_are_told(dut):
+async def memory_errors_are_told(dut: Any) -> None:
     bench = await Bench.ready(dut)
     await bench.write("memory_end_low", value=MEMORY_BYTES + (1 << 14))
     await bench.write("elements", value=64)

@@ -9,7 +9,7 @@ from tb.runner import simulate
 pytestmark = pytest.mark.cosim
 
 
-def test_emitted_endpoint_passes_its_bench():
+def test_emitted_endpoint_passes_its_bench() -> None:
     results = simulate(
         SwitchDma(preset("test")), "tb.switch_dma.cocotb_switch_dma", top="switch_dma", seed=3,
         parameters={"preset": "test"},
