@@ -9,7 +9,7 @@ Python objects: all its inputs are arguments, and it returns a number to report 
 import hashlib
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -34,17 +34,22 @@ _OPTIONS = "_native_options"
 _FROM_BEGIN = "_native_from_begin"
 
 
-def compiled(function: Marked) -> Marked:
-    """Mark a function that compiled code calls; the compiler inlines it if it is small."""
-    setattr(function, _OPTIONS, {})
-    return function
+if TYPE_CHECKING:
+    # The compiler infers the types of marked functions; annotations would be a second truth.
+    from typing import no_type_check as compiled
+    from typing import no_type_check as inlined
+else:
 
+    def compiled(function: Marked) -> Marked:
+        """Mark a function that compiled code calls; the compiler inlines it if it is small."""
+        setattr(function, _OPTIONS, {})
+        return function
 
-def inlined(function: Marked) -> Marked:
-    """Mark a function that is inlined into its callers: one called once, or short and often.
-    """
-    setattr(function, _OPTIONS, {"forceinline": True})
-    return function
+    def inlined(function: Marked) -> Marked:
+        """Mark a function that is inlined into its callers: one called once, or short and often.
+        """
+        setattr(function, _OPTIONS, {"forceinline": True})
+        return function
 
 
 def indexed_from_begin(state: _State) -> _State:

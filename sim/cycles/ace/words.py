@@ -1,3 +1,4 @@
+# mypy: no-warn-unused-ignores
 """A packet of the cycle model: one integer with the header fields that matter."""
 
 
