@@ -15,8 +15,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
-from tb.switch_dma.system import Memories
-from tb.switch_dma.system import DmaSystem
+from tb.switch_dma.system import DmaSystem, Memories
 from tb.switch_dma.twin import Race
 
 ENTRIES = (1, 2, 4, 8, 32)

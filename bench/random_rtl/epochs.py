@@ -1,7 +1,7 @@
 """Operands that one member kept waiting, aborts, and the next all-reduce, on RTL."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,6 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.registers import INTERRUPTS
 from tb.switch_dma.fabric import AllReduce, join
-from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
-from tb.switch_dma.system import DmaSystem
 
 __all__ = ["MOST_ABORTS", "TIMEOUTS", "EpochCase", "draw_epoch_cases", "run_epochs"]
 
@@ -165,7 +163,7 @@ class _Run:
 
     def __init__(self, case: EpochCase, switch_type: type) -> None:
         self.case, self.rng = case, random.Random(case.seed)
-        self.system: Any = case.build(
+        self.system = case.build(
             case.switch, case.dma, case.members, timeout=case.timeout, switch_type=switch_type
         )
         join(self.system, watchdog=WATCHDOG, abort=1)

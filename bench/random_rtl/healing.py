@@ -17,11 +17,9 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.registers import INTERRUPTS
 from sim.rtl.switch_writes import region_writes, route_writes
-from tb.switch_dma.fabric import AllReduce, join
 from tb.switch.system import behind_port
-from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tb.switch_dma.fabric import AllReduce, join
 from tb.switch_dma.faults import Tap, bad_packets
-from tb.switch_dma.system import DmaSystem
 
 __all__ = ["CABLES", "FAULTS", "LEAST_PCT", "MOST_CYCLES", "HealingCase", "draw_healing_cases",
            "run_healing"]
@@ -159,7 +157,7 @@ class _Run:
 
     def __init__(self, case: HealingCase) -> None:
         self.case, self.rng = case, random.Random(case.seed)
-        self.system: Any = case.build(
+        self.system = case.build(
             case.switch, case.dma, sum(map(len, case.groups)), groups=case.groups, timeout=200,
             retry=case.retry,
         )

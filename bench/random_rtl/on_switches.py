@@ -1,10 +1,12 @@
 """The system of RTL endpoints and switches that a drawn case is of."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from tb.switch_dma.fabric import flat, two_levels
+from tb.switch_dma.system import DmaSystem
 
 __all__ = ["OnSwitches"]
 
@@ -20,9 +22,9 @@ class OnSwitches:
 
     def build(
         self, switch: SwitchConfig, dma: SwitchDmaConfig, members: int, **options: Any
-    ) -> Any:
+    ) -> DmaSystem:
         """The system of *members* endpoints; *options* are others of `tb.switch_dma.fabric`."""
-        make: Any = two_levels if self.leaf else flat
+        make: Callable[..., DmaSystem] = two_levels if self.leaf else flat
         if self.leaf:
             options["leaf"] = self.leaf
         return make(

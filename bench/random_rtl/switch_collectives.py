@@ -14,10 +14,8 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet import AbortCause
 from tb.link.lossy import Faults
 from tb.switch_dma.fabric import AllReduce, Restriction, join
-from tb.switch_dma.system import Memories
-from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 from tb.switch_dma.node import DmaNode
-from tb.switch_dma.system import DmaSystem
+from tb.switch_dma.system import Memories
 
 __all__ = ["QUIET", "Collectives"]
 
@@ -54,7 +52,7 @@ class Collectives(Trial):
         self.limit = LIMIT
         engine = case.engine
         self.faults = Faults()
-        self.system: Any = case.build(
+        self.system = case.build(
             engine.switch, engine.dma, sum(len(group) for group in case.groups),
             groups=case.groups, timeout=case.timeout, memory=Memories(MEMORY_BYTES),
             retry=engine.retry, faults=self.faults,

@@ -1,11 +1,9 @@
 """Systems of RTL endpoints and switches, all-reduces on them, and their expected results."""
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +62,10 @@ def two_levels(
     return _system(switch, dma, fabric, **options)
 
 
-def _system(switch, dma, fabric, *, timeout=200, groups=None, **options):
+def _system(
+    switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, *, timeout: int = 200,
+    groups: Sequence[Sequence[int]] | None = None, **options: Any,
+) -> DmaSystem:
     system = DmaSystem(switch, dma, fabric, **options)
     for region, members in enumerate([range(len(fabric.places))] if groups is None else groups):
         links = system.pruned(members, fabric.trees[0])
@@ -136,8 +137,11 @@ class AllReduce:
         Format of operands and results on links; 16-bit numbers have it in memory, too.
     """
 
-    def __init__(self, system, op, elements, *, seed=1, tag=1, region=0, mode=None,
-                 at=_AT_SOURCE, fixed=False, only=_WHOLE, format=Format.WORDS):
+    def __init__(
+        self, system: DmaSystem, op: ReduceOp, elements: int, *, seed: int = 1, tag: int = 1,
+        region: int = 0, mode: str | None = None, at: Placement = _AT_SOURCE,
+        fixed: bool | int = False, only: Restriction = _WHOLE, format: Format = Format.WORDS,
+    ) -> None:
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
         self.mode = system.mode if mode is None else mode
         self.format = format

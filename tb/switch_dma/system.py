@@ -2,10 +2,9 @@
 
 import random
 from collections import deque
-from typing import NamedTuple
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gen.configured import compile_configured
 from hw.link.packet import FLIT_BITS
@@ -105,8 +104,23 @@ class DmaSystem:
         Type of the switches, without *retry*: `Switch`, or one like it.
     """
 
-    def __init__(self, switch, dma, fabric, *, latency=3, seed=1, stalls=0.0, memory=_MEMORIES,
-                 retry=None, faults=None, mode="push", switch_type=Switch):
+    timeout: int
+
+    def __init__(
+        self,
+        switch: SwitchConfig,
+        dma: SwitchDmaConfig,
+        fabric: Fabric,
+        *,
+        latency: int = 3,
+        seed: int = 1,
+        stalls: float = 0.0,
+        memory: Memories = _MEMORIES,
+        retry: RetryConfig | None = None,
+        faults: Faults | None = None,
+        mode: str = "push",
+        switch_type: type[Switch] = Switch,
+    ) -> None:
         places, cables = fabric.places, fabric.cables
         assert mode in ("push", "pull", "whole")
         self.mode = mode

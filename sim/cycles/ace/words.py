@@ -1,4 +1,3 @@
-# mypy: no-warn-unused-ignores
 """A packet of the cycle model: one integer with the header fields that matter."""
 
 
@@ -13,7 +12,7 @@ CHUNK_BITS = 16
 
 
 @inlined
-def data_word(queue, slot, step, offset, flits, key):  # type: ignore[no-untyped-def]
+def data_word(queue, slot, step, offset, flits, key):
     """A DATA packet with *flits* flits of payload for a step of a peer's context."""
     return (
         1 | queue << QUEUE | slot << SLOT | step << STEP | offset << OFFSET | flits << FLITS
@@ -22,13 +21,13 @@ def data_word(queue, slot, step, offset, flits, key):  # type: ignore[no-untyped
 
 
 @inlined
-def ready_word(queue, slot, key):  # type: ignore[no-untyped-def]
+def ready_word(queue, slot, key):
     """A READY packet: context *slot* of this node works on the chunk *key*."""
     return queue << QUEUE | slot << SLOT | key << KEY
 
 
 @inlined
-def field(word, shift, bits):  # type: ignore[no-untyped-def]
+def field(word, shift, bits):
     """A field of a packet."""
     return word >> shift & ((1 << bits) - 1)
 
