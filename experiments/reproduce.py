@@ -12,6 +12,7 @@ from bench.result import result
 from experiments.figure import GROUNDINGS, Assumption, Context, Figure, Maker
 from experiments.plot import draw
 from foldwire.console import print_table, say, step
+from gen.extras import require_extra
 from gen.table import Column, Table
 
 __all__ = ["Paper", "assumptions_table", "counts", "grounds", "reproduce", "rows_table"]
@@ -91,6 +92,7 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
         for key in figures:
             say(key)
         return 0
+    require_extra("figures", f"foldwire reproduce {name}")
     unknown = [key for key in options.figure if key not in figures]
     if unknown:
         known = ", ".join(figures)

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hw.common.params import FieldError, FieldTypeError
+
 __all__ = ["MOST_INTEGER", "MOST_NUMBER", "shown", "size_of_number", "typed"]
 
 MOST_INTEGER = 2**63 - 1
@@ -64,9 +66,10 @@ def typed(
             for name, value in given.items():
                 if name in hints and name not in skip:
                     if not _fits(value, hints[name]):
-                        raise TypeError(f"{name} must be {_said(hints[name])}, not {shown(value)}")
+                        what = f"must be {_said(hints[name])}, not {shown(value)}"
+                        raise FieldTypeError(name, what)
                     if (allowed := size_of_number(value)) is not None:
-                        raise ValueError(f"{name} must be {allowed}, not {shown(value)}")
+                        raise FieldError(name, f"must be {allowed}, not {shown(value)}")
                 if name in bounds and isinstance(value, Real):
                     _within(name, value, *bounds[name])
             return function(*args, **kwargs)
@@ -109,7 +112,7 @@ def _within(
             least is not None) else ""
         high = "" if most is None else f"at most {most:g}"
         allowed = " and ".join(each for each in (low, high) if each)
-        raise ValueError(f"{name} must be {allowed}, not {shown(value)}")
+        raise FieldError(name, f"must be {allowed}, not {shown(value)}")
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

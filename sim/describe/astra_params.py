@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
-from sim.fields import check
+from sim.fields import FieldError, check
 
 __all__ = ["IMPLEMENTATIONS", "AstraExtras", "AstraParameters", "key_of"]
 
@@ -140,7 +140,7 @@ class AstraParameters:
         package; without ``package-rows`` one row.
         """
         if self.num_npus is None:
-            raise ValueError("num-npus must be given to build the topology, not None")
+            raise FieldError("num-npus", "must be given to build the topology, not None")
         packages = self.num_npus if self.num_packages is None else self.num_packages
         local = self.num_npus // packages
         if self.topology == "all_to_all":

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from sim.describe.astra_params import IMPLEMENTATIONS, AstraExtras, AstraParameters
 from sim.describe.reader import ConfigError, FilePlace, read_text, unknown_key
+from sim.fields import FieldError
 
 __all__ = [
     "REFUSED",
@@ -135,11 +136,10 @@ def construct(kind: type[T], stated: Mapping[str, Stated]) -> T:
     """
     try:
         made = kind(**{k: each.value for k, each in stated.items() if _OWNERS[k][0] is kind})
-    except ValueError as error:
-        name, _, rest = str(error).partition(" ")
-        each = stated.get(_FIELDS[name].name)
+    except FieldError as error:
+        each = stated.get(_FIELDS[error.field].name)
         if each is not None:
-            raise each.place.error(rest) from error
+            raise each.place.error(error.what) from error
         raise ConfigError(str(error)) from error
     if isinstance(made, AstraParameters):
         of_other = {

@@ -51,7 +51,7 @@ class FilePlace:
 
 def unknown_key(key: str, allowed: Iterable[str]) -> str:
     """Text for an unknown key, with the key that was probably meant and all allowed ones."""
-    names = list(allowed)
+    names = list(dict.fromkeys(allowed))
     near = nearest(key, names)
     hint = f"did you mean {near!r}? " if near else ""
     return f"unknown key; {hint}allowed: {', '.join(names)}"

@@ -211,7 +211,7 @@ def _of_machine(
         what = f"must not be {kind!r}: the switches of {name} do not reduce"
         raise reader.error("endpoint", "kind", what)
     hardware = {*(switch or {})} - {"mode", "level"} or {"preset"} & {*table}
-    levels = {each.get("level", "events") for each in (table, switch or {})}
+    levels = {str(each.get("level", "events")) for each in (table, switch or {})}
     if here.in_switch and (hardware or levels != {"events"}):
         what = f"must be absent on {name}, of whose switches no data sheet states the packets"
         raise reader.error("switch" if switch else "endpoint", "", what)

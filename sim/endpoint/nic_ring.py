@@ -43,7 +43,7 @@ def nic_link_share(config: SmartNicConfig, *, compress: bool) -> float:
     """
     payload = config.compressed_frame_beats if compress else config.frame_beats
     credit = 1 + max(0, math.ceil((SHORTEST_FRAME_BYTES - config.bus_bytes) / config.bus_bytes))
-    taken = 2 * config.credit_beats - payload / 2
+    taken = max(1.0, 2 * config.credit_beats - payload / 2)
     frame = payload + math.ceil(HEADER_BYTES / config.bus_bytes)
     return payload / (frame + credit * payload / taken)
 

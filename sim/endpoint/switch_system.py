@@ -12,6 +12,7 @@ from hw.switch.formats import data_flits
 from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.endpoint.background import Background
+from sim.fields import FieldError
 
 __all__ = ["FORMATS", "SWITCH_CYCLES", "Held", "SwitchSystem", "held_by"]
 
@@ -100,8 +101,8 @@ class SwitchSystem:
         for name, config in (("switch", self.switch), ("dma", self.dma)):
             if self.format not in (Format.WORDS, *config.lengths):
                 found = ", ".join(each.name for each in (Format.WORDS, *config.lengths))
-                what = f"format must be {found}, as {name} is built, not {self.format.name}"
-                raise ValueError(what)
+                what = f"must be {found}, as {name} is built, not {self.format.name}"
+                raise FieldError("format", what)
 
     @property
     def held(self) -> Held:

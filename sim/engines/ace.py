@@ -55,7 +55,11 @@ class AceRecord(RingRecord):
         return EngineKind(rules=AceRing, model=EngineModel, driver=AceRing, exchange=AceExchange)
 
     def read_keys(self, stated: StatedEngine, extra: dict[str, Any]) -> Keys:
-        npu: Npu = stated.reader.vary(Npu(), "endpoint.npu", extra.pop("npu", {}))
+        table = extra.pop("npu", {})
+        if not isinstance(table, Mapping):
+            what = f"must be a table, [endpoint.npu], not {table!r}"
+            raise stated.reader.error("endpoint", "npu", what)
+        npu: Npu = stated.reader.vary(Npu(), "endpoint.npu", table)
         compress = stated.reader.convert("endpoint", "compress", extra.pop("compress", False), bool)
         return Keys(clock_hz=npu.clock_hz, compress=compress, more={"npu": npu})
 

@@ -5,9 +5,10 @@ them, for event endpoints, and for how the engine is run as cycle models and as 
 records are light: hardware and models are imported where they are asked for.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sim.collectives.plan import AlgorithmChoice
@@ -19,7 +20,7 @@ from sim.endpoint.kinds import KINDS
 from sim.endpoint.memory_times import MemoryTimes
 from sim.engines import registry
 from sim.events.scheduler import Scheduler
-from sim.fields import FieldError, check_type
+from sim.fields import FieldError, check, check_type
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 
@@ -238,6 +239,12 @@ class EngineRecord(ABC):
 
         return MOST_CYCLES
 
+    def most_latency_cycles(self) -> int:
+        """Cycles that a link may take where some nodes are RTL."""
+        from sim.rtl.specs import MOST_LATENCY_CYCLES
+
+        return MOST_LATENCY_CYCLES
+
     def check_links(  # noqa: B027 - most engines take all links
         self, description: Description, section: EngineSection, network: Network
     ) -> None:
@@ -266,6 +273,10 @@ class EngineRecord(ABC):
         """Notes of a run at any level."""
         return []
 
+    def wire_factor(self, section: EngineSection) -> float:
+        """Size of data on the links over that in memory."""
+        return 1.0
+
     def format_note(self, section: EngineSection) -> str:
         """How data travel, if that is worth a word."""
         return ""
@@ -281,20 +292,40 @@ def register_engine(engine: EngineRecord) -> None:
     Raises
     ------
     TypeError
-        *engine* is no instance of an `EngineRecord`.
+        *engine* is no instance of an `EngineRecord`, or a part of it has the wrong type.
     ValueError
-        For the name, a kind of endpoint, or a design of another one.
+        For the name, a kind of endpoint, a design or a configuration's class of another one.
     """
     check_type("engine", engine, "an EngineRecord", isinstance(engine, EngineRecord))
-    if engine.name in registry.names():
-        raise FieldError("engine", f"must have a name of its own, not {engine.name!r}")
-    for kind in (*engine.events, *engine.published):
+    name = getattr(engine, "name", None)
+    ok = isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None
+    check("engine", name, "a record whose name has small letters, digits and _", ok)
+    parts = {each: getattr(engine, each, None) for each in ("events", "published", "blueprints")}
+    for part, named in parts.items():
+        ok = isinstance(named, Mapping) and all(isinstance(key, str) for key in named)
+        ok = ok and (bool(named) or part == "published")
+        check_type("engine", named, f"a record whose {part} are a mapping of names", ok)
+    kinds = {**parts["published"], **parts["events"]}  # type: ignore[dict-item]
+    for kind, endpoint in kinds.items():
+        ok = is_dataclass(endpoint) and hasattr(endpoint, "model")
+        check_type("engine", endpoint, f"a record whose {kind!r} is an event endpoint", ok)
+    designs: Mapping[str, Any] = parts["blueprints"] or {}
+    for design, blueprint in designs.items():
+        ok = isinstance(blueprint, Blueprint)
+        check_type("engine", blueprint, f"a record whose {design!r} is a Blueprint", ok)
+    others = [(key, each) for one in registry.records() for key, each in one.blueprints.items()]
+    taken = {*registry.names(), *registry.BLOCKS, *(key for key, _ in others)}
+    if name in taken:
+        raise FieldError("engine", f"must have a name of its own, not {name!r}")
+    for kind in kinds:
         if kind in KINDS:
             raise FieldError("engine", f"must have kinds of endpoints of its own, not {kind!r}")
-    taken = {name for each in registry.records() for name in each.blueprints}
-    for design in engine.blueprints:
+    for design, blueprint in designs.items():
         if design in taken:
             raise FieldError("engine", f"must have designs of its own, not {design!r}")
+        if blueprint.config in {each.config for _, each in others}:
+            own = blueprint.config.__name__
+            raise FieldError("engine", f"must have configurations of its own, not {own}")
     registry.add(engine)
 
 

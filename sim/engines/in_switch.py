@@ -148,6 +148,11 @@ class InSwitchRecord(EngineRecord):
 
         return MOST_STEPS // network.vertices
 
+    def most_latency_cycles(self) -> int:
+        from sim.rtl.switch_fabric import MOST_LATENCY_CYCLES
+
+        return MOST_LATENCY_CYCLES
+
     def check_events(
         self, description: Description, section: EngineSection, network: Network
     ) -> None:
@@ -219,6 +224,9 @@ class InSwitchRecord(EngineRecord):
             cables=any(each.kind is not DimensionKind.SWITCH for each in dimensions),
         )
         return [found] if found else []
+
+    def wire_factor(self, section: EngineSection) -> float:
+        return float(section.config.wire_factor)
 
     def format_note(self, section: EngineSection) -> str:
         if section.config.wire_factor < 1:

@@ -9,10 +9,12 @@ from typing import Any
 
 from sim.fields import FieldError
 
-__all__ = ["add", "names", "of_kind", "record", "records"]
+__all__ = ["BLOCKS", "add", "names", "of_kind", "record", "records"]
 
 _MODULES = {name: f"sim.engines.{name}" for name in ("ace", "smartnic", "in_switch")}
 """Each holds its record as ``ENGINE``."""
+BLOCKS = ("adder", "alu")
+"""Designs that belong to no engine; no engine may have their names."""
 _added: dict[str, Any] = {}
 
 

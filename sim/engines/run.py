@@ -26,16 +26,17 @@ def engine_ring(description: Description, system: DescribedSystem) -> EngineRing
         For a topology without a ring, links faster than the engine's bus, RTL with links that are
         too long, or more nodes than the engine supports.
     """
-    from sim.rtl.specs import MOST_LATENCY_CYCLES
-
     section = description.engine
     assert section is not None
     record = engine_named(section.kind)
     _check_cycles(description, record, section, system)
     made = record.ring(description, section, system)
-    cycles = made.settings.latency_cycles
-    if "rtl" in made.levels and cycles > MOST_LATENCY_CYCLES:
-        what = f"must be at most {MOST_LATENCY_CYCLES} cycles with RTL, not {cycles}"
+    if "rtl" in made.levels and record.kind.driver is None:
+        what = f"must be 'cycles' for {description.kind!r}, which has no RTL, not 'rtl'"
+        raise description.reader.error("endpoint", "level", what)
+    cycles, most = made.settings.latency_cycles, record.most_latency_cycles()
+    if "rtl" in made.levels and cycles > most:
+        what = f"must be at most {most} cycles with RTL, not {cycles}"
         name, index = stated_at(description, "latency_s")
         raise description.reader.error(name, "latency_s", what, index)
     return made

@@ -130,6 +130,10 @@ class SmartNicRecord(RingRecord):
             queues="phase",
         )
 
+    def wire_factor(self, section: EngineSection) -> float:
+        fmt = section.config.codec_format if section.compress else None
+        return 1.0 if fmt is None else 1 / fmt.ratio
+
     def host_s(self, clock_hz: float, dimensions: int) -> float:
         from sim.endpoint.latencies import EventLatencies
 

@@ -69,7 +69,7 @@ class Scheduler:
                 raise FieldError(name, f"must be one of {', '.join(allowed)}, not {value!r}")
         if isinstance(self.concurrency, str) and self.concurrency != AUTO:
             what = f"must be an integer, None or {AUTO!r}, not {self.concurrency!r}"
-            raise ValueError(f"concurrency {what}")
+            raise FieldError("concurrency", what)
         for name in ("splits", "threshold", "issue", "concurrency"):
             number = getattr(self, name)
             if number is not None and number != AUTO and number < 1:

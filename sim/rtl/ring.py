@@ -89,7 +89,7 @@ class Request:
     Parameters
     ----------
     inputs : sequence of 1-D arrays
-        A vector per rank (all-gather: a shard, ``AceRing.plan``), all float32, int32 or uint32.
+        A vector per rank (all-gather: a shard, `AceProgram.shard`), all float32, int32 or uint32.
     collective : CollectiveKind
     elements : int or None
         Length of the whole vector; needed for an all-gather.

@@ -15,6 +15,7 @@ from hw.link.retry_frame import RetryConfig
 from hw.switch.formats import HALVES
 from hw.switch.layouts import TAKEN
 from hw.switch.packet import AbortCause, Format
+from hw.switch.recount import GUARD_CYCLES, RETRY_CYCLES
 from hw.switch.registers import register_map as switch_registers
 from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
@@ -115,7 +116,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         **options: Any,
     ) -> None:
         self.check(config, settings)
-        _check_rtl(config)
+        _check_rtl(config, settings)
         self._switch = replace(config.system.switch, trace=True)
         self._switch_map = switch_registers(self._switch)
         fabric = config.fabric
@@ -371,12 +372,18 @@ class SwitchFabric(SwitchRules, RingDriver):
         )
 
 
+MOST_LATENCY_CYCLES = (RETRY_CYCLES - GUARD_CYCLES) // 2 - 20
+"""Of a link: an end that counts its credits anew asks again after `RETRY_CYCLES`, and the answer
+takes the guard, a round trip and the ends' own cycles."""
 _QUIET = ("done", "stalled")
 _REST_CYCLES = 1_000_000
 
 
-def _check_rtl(config: Assembly) -> None:
+def _check_rtl(config: Assembly, settings: RingSettings) -> None:
     """Raise a ``ValueError`` for features that the RTL lacks."""
+    if settings.latency_cycles > MOST_LATENCY_CYCLES:
+        what = f"must be at most {MOST_LATENCY_CYCLES} for RTL of switches"
+        raise FieldError("latency_cycles", f"{what}, not {settings.latency_cycles}")
     regions = len(config.fabric.trees)
     if regions > 1:
         raise FieldError(

@@ -38,7 +38,7 @@ Part = tuple[int, int]
 Words = NDArray[Any]
 
 _FOLDS: dict[ReduceOp, Callable[[Words, Words], Words]] = {
-    ReduceOp.SUM_F32: np.add,
+    ReduceOp.SUM_F32: partial(model.reduce, "SUM_F32"),
     ReduceOp.MIN_F32: partial(model.reduce, "MIN_F32"),
     ReduceOp.MAX_F32: partial(model.reduce, "MAX_F32"),
     ReduceOp.SUM_I32: np.add,

@@ -28,6 +28,7 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
     """Run *description* at level ``cycles`` or ``rtl``, or some nodes at each."""
     ring = engine_ring(description, system)
     engine, settings = ring.engine, ring.settings
+    known = engine_named(engine.kind)
     job = slowed(system.job, system.options["stragglers"], settings.nodes)
     wait: Wait = "all" if description.host.wait == "all" else "each"
     if wait == "each" and waits_are_alike(job):
@@ -75,8 +76,8 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
         bus_bytes=engine.config.bus_bytes,
         nodes=ring.nodes,
         crossed=ring.crossed,
-        network_reduces=engine_named(engine.kind).network_reduces,
-        wire_factor=getattr(engine.config, "wire_factor", 1.0),
+        network_reduces=known.network_reduces,
+        wire_factor=known.wire_factor(engine),
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.extend(notes_of_engine(description))

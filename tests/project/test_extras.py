@@ -64,7 +64,7 @@ def test_what_needs_figures_says_so_in_one_line(command, tmp_path):
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith(
-        "a figure needs matplotlib; please run: pip install 'foldwire[figures]'"
+        " needs matplotlib; please run: pip install 'foldwire[figures]'"
     )
     assert "Traceback" not in done.stderr
 

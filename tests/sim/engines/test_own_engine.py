@@ -71,8 +71,11 @@ def test_own_keys_and_refusals_are_those_of_the_record(own):
     ("change", "message"),
     [
         ({"name": "ace"}, "engine must have a name of its own, not 'ace'"),
-        ({"events": {"ideal": None}}, "engine must have kinds of endpoints of its own, not 'idea"),
-        ({"blueprints": {"ace": None}}, "engine must have designs of its own, not 'ace'"),
+        (
+            {"events": {"ideal": fw.endpoint("ideal")}},
+            "engine must have kinds of endpoints of its own, not 'ideal'",
+        ),
+        ({"blueprints": engine_named("ace").blueprints}, "engine must have designs of its own, no"),
     ],
 )
 def test_names_that_exist_are_refused(own, change, message):
@@ -81,6 +84,57 @@ def test_names_that_exist_are_refused(own, change, message):
     with pytest.raises(ValueError, match=message):
         register_engine(record)
     assert "led_nic" not in registry.names()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": 3}, "engine must be a record whose name has small letters, digits and _, not 3"),
+        ({"name": "a:b"}, "engine must be a record whose name has small letters, digits and _"),
+        ({"name": "switch"}, "engine must have a name of its own, not 'switch'"),
+        ({"events": {}}, "engine must be a record whose events are a mapping of names, not dict"),
+        ({"events": {"x": 3}}, "engine must be a record whose 'x' is an event endpoint, not 3"),
+        ({"blueprints": None}, "engine must be a record whose blueprints are a mapping of names"),
+        ({"blueprints": {"x": 3}}, "engine must be a record whose 'x' is a Blueprint, not 3"),
+    ],
+)
+def test_records_that_are_none_are_refused_and_change_nothing(own, change, message):
+    record = type("Other", (own.LedNicRecord,), change)()
+
+    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}"):
+        register_engine(record)
+    assert registry.names() == ["ace", "smartnic", "in_switch"]
+
+
+def test_designs_of_blocks_and_configurations_of_others_are_refused(own):
+    led = own.LedNicRecord().blueprints["led-nic"]
+    nic = engine_named("smartnic").blueprints["smartnic"]
+    for designs, message in (
+        ({"adder": led}, "engine must have designs of its own, not 'adder'"),
+        ({"led-nic": nic}, "engine must have configurations of its own, not SmartNicConfig"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            register_engine(type("Other", (own.LedNicRecord,), {"blueprints": designs})())
+
+
+def test_engine_without_rtl_is_refused_at_that_level_by_its_key(own):
+    kind = own.LedNicRecord().kind
+    models = type("Models", (), {"rules": kind.rules, "model": kind.model, "driver": None})()
+    register_engine(type("Other", (own.LedNicRecord,), {"kind": models})())
+    system = {
+        "topology": {"kind": "ring", "shape": [4], "bandwidth_bytes_per_s": 5e9},
+        "workload": {"collective": "all_reduce", "size_bytes": 65536},
+        "endpoint": {"kind": "led_nic", "level": "rtl"},
+    }
+
+    with pytest.raises(ConfigError, match=r"endpoint.level: must be 'cycles' for 'led_nic', whi"):
+        fw.run(system)
+
+
+def test_blocks_of_the_catalogue_are_no_names_of_engines():
+    from foldwire.catalog import _BLOCKS
+
+    assert tuple(_BLOCKS) == registry.BLOCKS
 
 
 def test_unknown_engine_says_which_there_are():
