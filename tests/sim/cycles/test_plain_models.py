@@ -15,7 +15,7 @@ from sim.cycles.script import Compute, Interrupt, Issue, Reached
 from sim.cycles.smartnic import model as of_nic
 from sim.cycles.switch import model as of_switch
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.messages import MessageModel, ring_program
+from sim.cycles.switch.messages import MessageModel, ring_messages
 
 RING = RingSettings(
     nodes=3, latency_cycles=5, memory_bytes=1 << 22, fsms=None, link_stalls=0.2, memory_stalls=0.2,
@@ -49,7 +49,7 @@ def switch(mode):
 
 
 def software():
-    program = ring_program(3, 2000, channels=2, chunk_bytes=200)
+    program = ring_messages(3, 2000, channels=2, chunk_bytes=200)
     return MessageModel(SWITCH, DMA, Fabric.flat(3), of_switch.Surroundings(), program)
 
 
