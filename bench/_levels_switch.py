@@ -55,11 +55,11 @@ def has_rtl(description: dict[str, Any]) -> bool:
     from sim.describe.build import build
     from sim.describe.reader import ConfigError
     from sim.describe.system import describe
-    from sim.engines.run import engine_ring
+    from sim.engines.run import engine_group
 
     try:
         made = describe({**description, "endpoint": {**description["endpoint"], "level": "rtl"}})
-        engine_ring(made, build(made))
+        engine_group(made, build(made))
     except ConfigError:
         return False
     return True

@@ -23,9 +23,9 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.switch import Switch
 from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.dma import SwitchDma
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.nic_ring import NicRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.smartnic.ring import NicRing
 from tb.switch_dma.fabric import AllReduce, flat, join
 
 __all__ = ["OF_PRESETS", "RECORDINGS", "RINGS", "Recording"]
@@ -54,7 +54,7 @@ def _ring(driver: type[AceRing] | type[NicRing], config: Any, elements: int) -> 
     """An engine in a ring of four that all-reduces random arrays."""
 
     def run() -> None:
-        ring = driver(config, RingSettings(nodes=4, latency_cycles=16), skip_idle=False)
+        ring = driver(config, Surroundings(nodes=4, latency_cycles=16), skip_idle=False)
         ring.all_reduce(_arrays(elements))
 
     make = partial(driver.component, config)

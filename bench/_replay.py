@@ -24,7 +24,7 @@ from gen.compile import CompiledModel, Instance
 from gen.compiler import find_compiler
 from gen.rtlil import DesignPort
 from gen.verilator import find_verilator, has_verilator
-from sim.rtl.ring import RingDriver
+from sim.rtl.driver import EngineDriver
 
 __all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record", "record_stepped"]
 
@@ -56,7 +56,7 @@ def _columns(ports: list[DesignPort], table: np.ndarray) -> dict[str, np.ndarray
 
 
 def record(
-    driver: type[RingDriver], config: Any, run: Callable[[], object], work: Path
+    driver: type[EngineDriver], config: Any, run: Callable[[], object], work: Path
 ) -> Trace:
     """Record the ports of the first engine of *config* that *run* steps; files go to *work*."""
     engine = driver.compiled(config)

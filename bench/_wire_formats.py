@@ -13,7 +13,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch.formats import LANES
 from hw.switch.packet import Format
 from hw.switch.reduction_port import ReductionPort
-from sim.rtl.switch_formats import packed
+from sim.rtl.switch.formats import packed
 from tb.switch.system import System
 from tb.switch_dma.fabric import AllReduce
 from tb.switch_dma.twin import Course

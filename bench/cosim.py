@@ -11,10 +11,11 @@ from bench.result import result
 from hw.ace.config import AceConfig, preset
 from hw.common.axi import aligned
 from sim.collectives.fsm_program import PROGRAM_ENTRY
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Compute, Interrupt, Issue, Step
-from sim.rtl.job import plan_job
-from sim.rtl.run import EngineRun, Level, draw_inputs, run_engines
+from sim.hosts.command import Command
+from sim.hosts.script import Compute, Interrupt, Issue, Step
+from sim.hosts.surroundings import Surroundings
+from sim.runs.job import plan_job
+from sim.runs.scripts import EngineRun, Level, draw_inputs, run_engines
 from sim.workload.graph import CollectiveKind, Job
 from sim.workload.loops import LoopStep as LayerStep
 from sim.workload.loops import TrainingLayer
@@ -43,7 +44,7 @@ class Cell:
     """One collective on one ring."""
 
     engine: str
-    ring: RingSettings
+    ring: Surroundings
     collective: CollectiveKind
     elements: int
     skew: int
@@ -57,7 +58,7 @@ def draw_cells(rng: random.Random, nodes: int, count: int) -> Iterator[Cell]:
         stalls = rng.choice((0.05, 0.1, 0.2)) if number % 3 == 0 else 0.0
         yield Cell(
             engine=engine,
-            ring=RingSettings(
+            ring=Surroundings(
                 nodes=nodes,
                 latency_cycles=rng.choice((1, 5, 20, 50, 100)),
                 read_latency_cycles=rng.choice((20, 50, 150)),
@@ -185,7 +186,7 @@ def _training(rng: random.Random, seed: int, threads: int) -> Tally:
         ("two FSMs", "MODEL", 64, (40,)),
     ):
         config = ENGINES[engine]
-        ring = RingSettings(nodes=nodes, latency_cycles=20, seed=seed)
+        ring = Surroundings(nodes=nodes, latency_cycles=20, seed=seed)
         plan = plan_job(draw_job(rng, keyword, nodes), "ace", config, ring, clock_hz=CLOCK_HZ)
         inputs = draw_inputs(plan.commands, nodes, seed=seed)
         model = run_engines(

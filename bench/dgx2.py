@@ -18,7 +18,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.messages import MessageModel, MessageProgram, ring_messages, tree_messages
-from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.units import MIB
 
 ENDPOINTS, LINKS = 16, 6
@@ -139,9 +139,9 @@ def _report(push: dict[int, float], pull: dict[int, float], ring: dict[int, floa
     return 0
 
 
-def surroundings(seed: int, *, acknowledged: bool) -> Surroundings:
+def surroundings(seed: int, *, acknowledged: bool) -> SwitchSettings:
     extra = np.random.default_rng(seed).integers(MEMORY_CYCLES, size=ENDPOINTS)
-    return Surroundings(
+    return SwitchSettings(
         latency_cycles=LATENCY_CYCLES, timeout_cycles=TIMEOUT_CYCLES,
         read_latency_cycles=(MEMORY_CYCLES + extra).tolist(), acknowledged=acknowledged,
     )
@@ -152,7 +152,7 @@ def rate_gbs(size: int, cycles: int) -> float:
     return size / cycles * CLOCK_HZ / 1e9
 
 
-def in_switch(mode: str, size: int, around: Surroundings) -> tuple[float, int]:
+def in_switch(mode: str, size: int, around: SwitchSettings) -> tuple[float, int]:
     """GB/s, and the number of sums that left a table incomplete or found no free entry."""
     job = AllReduceJob(elements=size // 4, destination=MEMORY_END, mode=mode)
     switch = replace(SWITCH, entries=ENTRIES[mode])
@@ -181,7 +181,7 @@ def _settings(size: int, parts: int) -> list[Setting]:
 
 
 def _software(
-    size: int, setting: Setting, make: Callable[..., MessageProgram], around: Surroundings
+    size: int, setting: Setting, make: Callable[..., MessageProgram], around: SwitchSettings
 ) -> float:
     """GB/s of a software algorithm."""
     program = make(

@@ -20,9 +20,9 @@ from hw.smartnic.config import preset as nic_preset
 from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Kind
 from hw.switch_dma.config import preset as dma_preset
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.nic_ring import NicRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.smartnic.ring import NicRing
 from tb.link.lossy import Faults, bad_wires
 from tb.link.retry import BeatEnd, Link, PacketEnd, numbered_packet, retry_config
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
@@ -239,7 +239,7 @@ def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
         for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
             for probability in PROBABILITIES:
                 for drawn in range(seed, seed + 3):
-                    settings = RingSettings(
+                    settings = Surroundings(
                         nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=drawn,
                         retry=retry, **bad_wires(probability),
                     )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bench.result import result
 from foldwire.console import print_table, say, step
 from hw.bfp.format import PRESETS
-from sim.cycles.ring import RingSettings
+from sim.hosts.surroundings import Surroundings
 from sim.learning.accuracy import (
     CODECS,
     FormatResult,
@@ -24,7 +24,7 @@ from sim.learning.accuracy import (
 from sim.learning.datasets import DATA_SETS, load_digits
 from sim.learning.figures import study_figure
 from sim.learning.training import train
-from sim.rtl.nic_ring import NicRing
+from sim.rtl.smartnic.ring import NicRing
 
 __all__ = ["main"]
 
@@ -116,7 +116,7 @@ def _by_rtl(steps: int) -> bool:
     config = nic_config("bfp16", base="test")
     digits = load_digits()
     with step("compiling the smart NIC (kept in the cache)"):
-        settings = RingSettings(
+        settings = Surroundings(
             nodes=RTL_WORKERS, latency_cycles=50, write_latency_cycles=10, memory_bytes=1 << 15
         )
         ring = NicRing(config, settings)

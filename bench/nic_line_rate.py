@@ -9,8 +9,8 @@ from bench.options import bench_parser
 from bench.result import result
 from hw.smartnic.config import SmartNicConfig, preset
 from sim.collectives.golden import nic_all_reduce
-from sim.cycles.ring import RingSettings
-from sim.rtl.nic_ring import NicRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.smartnic.ring import NicRing
 
 NODES = (4, 6)
 ROUNDS = 16
@@ -94,7 +94,7 @@ def _limit(config: SmartNicConfig, nodes: int, *, compress: bool) -> tuple[str, 
 
 def _measure(config: SmartNicConfig, nodes: int, *, compress: bool, seed: int) -> Rates:
     elements = ROUNDS * nodes * config.block_beats * config.lanes
-    settings = RingSettings(
+    settings = Surroundings(
         nodes=nodes, latency_cycles=LATENCY_CYCLES, write_latency_cycles=10,
         memory_bytes=2 * 4 * elements,
     )

@@ -11,9 +11,10 @@ from bench.options import bench_parser
 from bench.result import result
 from hw.common.axi import aligned
 from hw.smartnic.config import SmartNicConfig, preset
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Interrupt, Issue, Step
-from sim.rtl.run import run_engines
+from sim.hosts.command import Command
+from sim.hosts.script import Interrupt, Issue, Step
+from sim.hosts.surroundings import Surroundings
+from sim.runs.scripts import run_engines
 
 NODES = range(2, 17)
 LONGEST = 1 << 20
@@ -109,7 +110,7 @@ def _config(format: str) -> SmartNicConfig:
 def _run(cell: Cell) -> tuple[bool, int, int]:
     """True if all ranks have the golden bits; then the cycles of the RTL and of the model."""
     config = _config(cell.format)
-    ring = RingSettings(
+    ring = Surroundings(
         nodes=cell.nodes,
         latency_cycles=cell.latency_cycles,
         write_latency_cycles=10,

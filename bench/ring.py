@@ -7,8 +7,8 @@ import numpy as np
 from bench.options import bench_parser
 from bench.result import result
 from hw.ace.config import preset
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 
 NODES = 4
 BYTES = 1 << 20
@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     worst, payload, window = 1.0, 1.0, 0
     exact = True
     for latency in LATENCIES:
-        settings = RingSettings(nodes=NODES, latency_cycles=latency, memory_bytes=4 * BYTES)
+        settings = Surroundings(nodes=NODES, latency_cycles=latency, memory_bytes=4 * BYTES)
         cluster = AceRing(config, settings, record_beats=True)
         begin = cluster.system.cycle
         outputs = cluster.all_reduce(arrays)

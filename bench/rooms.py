@@ -22,7 +22,7 @@ ROOMS = (
     "sim.units", "sim.fields", "sim.opened", "sim.memory", "sim.native",
     "sim.engines.registry",
     "sim.network", "sim.workload", "sim.collectives", "sim.endpoint", "sim.limits",
-    "sim.events.kernel", "sim.events", "sim.cycles", "sim.rtl", "sim.results",
+    "sim.events.kernel", "sim.events", "sim.hosts", "sim.cycles", "sim.rtl", "sim.results",
     "sim.describe.reader", "sim.describe.sections", "sim.describe.levels",
     "sim.describe.build_loaded", "sim.describe.build_job", "sim.describe.build",
     "sim.engines", "sim.describe",

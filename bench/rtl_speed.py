@@ -50,8 +50,8 @@ from gen.compile import compile_model, optimisation
 from gen.verilog import emit
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 
 ROOT = Path(__file__).resolve().parent.parent
 NODES = 4
@@ -88,7 +88,7 @@ def _all_reduce(
 ) -> tuple[AceRing, float]:
     """Run one all-reduce, compare with numpy, and return the ring and the CPU seconds spent."""
     memory = max(4 << 20, 16 * elements)
-    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=memory)
+    settings = Surroundings(nodes=nodes, latency_cycles=latency, memory_bytes=memory)
     ring = AceRing(config, settings, threads=threads, skip_idle=False, lanes=lanes)
     rng = np.random.default_rng(1)
     arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]

@@ -12,11 +12,11 @@ from hw.smartnic.registers import register_map
 from sim.cycles.smartnic.model import NicModel
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.engines.engine import Blueprint
+from sim.engines.kind import EngineKind
 from sim.engines.smartnic import SmartNicRecord
-from sim.rtl.engines import EngineKind
-from sim.rtl.nic_exchange import NicExchange
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.switch_port import SwitchPort
+from sim.rtl.smartnic.exchange import NicExchange
+from sim.rtl.smartnic.port import SwitchPort
+from sim.rtl.smartnic.ring import NicRing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,14 @@
 
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
-from gen.arguments import size_of_number
+from gen.arguments import MOST_INTEGER, size_of_number
 from hw.common.params import FieldError, FieldTypeError
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "check",
     "check_at_least",
     "check_fields",
+    "check_integer",
     "check_number",
     "check_positive",
     "check_size",
@@ -97,6 +99,19 @@ def check_type(name: str, value: object, allowed: str, ok: bool) -> None:
     if not ok:
         given = repr(value) if isinstance(value, str | int | float) else type(value).__name__
         raise TypeError(f"{name} must be {allowed}, not {given}")
+
+
+def check_integer(name: str, value: Any, least: int, end: int | None = None) -> None:
+    """Refuse a value that is not an integer from *least* to below *end*."""
+    limits = f"at least {least}" if end is None else f"from {least} to {end - 1}"
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is not None and abs(number) > MOST_INTEGER and end is None:
+        raise FieldError(name, f"must be an integer of at most 64 bits, not {value!r}")
+    if number is None or number < least or (end is not None and number >= end):
+        raise FieldError(name, f"must be an integer {limits}, not {value!r}")
 
 
 def check_positive(owner: Any, *names: str, optional: bool = False) -> None:

@@ -22,8 +22,8 @@ from cocotbext.axi import (
 
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.cycles.ring import Command
-from sim.rtl.ace_writes import Write
+from sim.hosts.command import Command
+from sim.rtl.writes import Write
 from tb.common.streams import pause_channels, reset
 
 __all__ = ["Job", "Node", "Ring"]

@@ -16,7 +16,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.registers import INTERRUPTS
-from sim.rtl.switch_writes import region_writes, route_writes
+from sim.rtl.switch.writes import region_writes, route_writes
 from tb.switch.system import behind_port
 from tb.switch_dma.fabric import AllReduce, join
 from tb.switch_dma.faults import Tap, bad_packets

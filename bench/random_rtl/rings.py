@@ -18,12 +18,13 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.layouts import HeaderLayout
-from sim.cycles.ring import Command, RingSettings
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import RingDriver
-from sim.rtl.specs import Fault, HeaderFault, PacketFault
-from sim.rtl.system import CosimError, CycleLimitError
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.driver import EngineDriver
+from sim.rtl.harness.specs import Fault, HeaderFault, PacketFault
+from sim.rtl.harness.system import CosimError, CycleLimitError
+from sim.rtl.smartnic.ring import NicRing
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["CLASSES", "RINGS", "Case", "RingTrial", "draw_engines", "run_case"]
@@ -57,7 +58,7 @@ class Case:
     """
 
     engine: AceConfig | SmartNicConfig
-    ring: RingSettings
+    ring: Surroundings
     fault: str
     command: Command
     skew: int
@@ -121,7 +122,7 @@ def _nic(rng: random.Random) -> SmartNicConfig:
 def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
     ace = isinstance(engine, AceConfig)
     stalls = rng.choice((0.0, 0.1, 0.3))
-    ring = RingSettings(
+    ring = Surroundings(
         nodes=rng.randint(3 if "several" in fault else 2, 5),
         latency_cycles=rng.choice((1, 3, 9, 40)),
         read_latency_cycles=rng.choice((5, 20, 100)),
@@ -163,7 +164,7 @@ def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
     return case
 
 
-def _driver(case: Case) -> type[RingDriver]:
+def _driver(case: Case) -> type[EngineDriver]:
     return AceRing if isinstance(case.engine, AceConfig) else NicRing
 
 
@@ -222,7 +223,7 @@ class RingTrial(Trial):
                 ring.write(node, "control", **self._abort())
         ring.next_collective()
         # Wait until nothing is outstanding: an aborted collective raises no interrupt on ACE.
-        waits = [RingDriver.wait(ring, node) for node in nodes]
+        waits = [EngineDriver.wait(ring, node) for node in nodes]
         try:
             ring.system.run(max_cycles=self.limit, drain=False)
         except CycleLimitError:

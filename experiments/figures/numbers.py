@@ -4,8 +4,8 @@ import numpy as np
 
 from experiments.figure import Assumption, Context, Figure, derived
 from experiments.targets import Exactly, Near
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 
 __all__ = ["numbers"]
 
@@ -15,7 +15,7 @@ REORDER = 1e-5
 
 def numbers(context: Context) -> Figure:
     """Largest deviation of all elements on all ranks: whole numbers exact, FP32 to reordering."""
-    ring = AceRing("test", RingSettings(nodes=NODES, memory_bytes=16384))
+    ring = AceRing("test", Surroundings(nodes=NODES, memory_bytes=16384))
     rng = np.random.default_rng(SEED)
     whole = [rng.integers(-1000, 1000, ELEMENTS).astype(np.float32) for _ in range(NODES)]
     real = [rng.standard_normal(ELEMENTS).astype(np.float32) for _ in range(NODES)]

@@ -16,8 +16,8 @@ from hw.ace.registers import CAUSES, INTERRUPTS
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
-from sim.rtl import ace_writes
-from sim.rtl.ace_writes import Write
+from sim.rtl.ace import writes
+from sim.rtl.writes import Write
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["HANDOFF", "PAIR"]
@@ -60,7 +60,7 @@ class _Pair(Pair):
         memory_bytes: int,
     ) -> Iterator[Write]:
         program = AceProgram(config=config, nodes=nodes, queues=config.fsms)
-        return ace_writes.set_up_writes(
+        return writes.set_up_writes(
             registers, program, rank=rank, memory_bytes=memory_bytes, watchdog_cycles=PATIENCE
         )
 
@@ -69,7 +69,7 @@ class _Pair(Pair):
         name: int, source: int, destination: int, nodes: int,
     ) -> Iterator[Write]:
         program = AceProgram(config=config, nodes=nodes, queues=config.fsms)
-        return ace_writes.start_writes(
+        return writes.start_writes(
             registers, CollectiveKind.ALL_REDUCE, program.settings(elements), name=name,
             source=source, destination=destination, op=op,
         )

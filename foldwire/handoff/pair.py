@@ -11,7 +11,7 @@ from foldwire.handoff.words import words
 from hw.common.axi import ATTRIBUTES
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.rtl.ace_writes import Write
+from sim.rtl.writes import Write
 
 __all__ = ["Pair", "pair_bench", "pair_data", "pair_set_up", "pair_verilog"]
 

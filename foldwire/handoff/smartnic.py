@@ -11,8 +11,8 @@ from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.registers import INTERRUPTS
-from sim.rtl import nic_writes
-from sim.rtl.ace_writes import Write
+from sim.rtl.smartnic import writes
+from sim.rtl.writes import Write
 
 __all__ = ["HANDOFF", "PAIR"]
 
@@ -53,7 +53,7 @@ class _Pair(Pair):
         self, config: SmartNicConfig, registers: RegisterMap, rank: int, *, nodes: int,
         memory_bytes: int,
     ) -> Iterator[Write]:
-        return nic_writes.set_up_writes(
+        return writes.set_up_writes(
             registers, config, rank=rank, nodes=nodes, memory_bytes=memory_bytes,
             watchdog_cycles=PATIENCE,
         )
@@ -62,7 +62,7 @@ class _Pair(Pair):
         self, config: SmartNicConfig, registers: RegisterMap, op: ReduceOp, elements: int, *,
         name: int, source: int, destination: int, nodes: int,
     ) -> Iterator[Write]:
-        return nic_writes.start_writes(
+        return writes.start_writes(
             registers, elements=elements, tag=name, source=source, destination=destination, op=op
         )
 

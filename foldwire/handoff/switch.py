@@ -15,7 +15,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch.packet import HEADER, Kind
 from hw.switch.registers import INTERRUPTS
-from sim.rtl.switch_writes import region_writes, route_writes
+from sim.rtl.switch.writes import region_writes, route_writes
 
 __all__ = ["HANDOFF", "MANUAL_MEMBERS", "set_up_writes", "switch_data"]
 

@@ -25,7 +25,7 @@ from hw.switch.packet import HEADER, AbortCause, Kind, notice_fields
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import address_of, contract_flits
 from hw.switch_dma.registers import INTERRUPTS
-from sim.rtl.ace_writes import Write, halves
+from sim.rtl.writes import Write, halves
 
 __all__ = ["HANDOFF", "example_writes", "switch_dma_data"]
 

@@ -21,13 +21,14 @@ from hw.switch.config import preset as switch_preset
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.ace.model import EngineModel
 from sim.cycles.ace.state import BURST, OUTSTANDING
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import POLL_CYCLES, Issue, Reached
 from sim.cycles.smartnic.model import NicModel
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.hosts import Assembly, SwitchHosts
 from sim.endpoint.latencies import EventLatencies
 from sim.endpoint.switch_system import SWITCH_CYCLES, SwitchSystem
+from sim.hosts.command import Command
+from sim.hosts.script import POLL_CYCLES, Issue, Reached
+from sim.hosts.surroundings import Surroundings
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["MEASURES", "measure"]
@@ -39,9 +40,9 @@ POLL = (POLL_CYCLES + 2) // 2
 SCRIPT = (Issue(command=0), Reached(count=1))
 
 
-def _ring(**changes: Any) -> RingSettings:
+def _ring(**changes: Any) -> Surroundings:
     return replace(
-        RingSettings(
+        Surroundings(
             nodes=3, latency_cycles=LINK, read_latency_cycles=READ, write_latency_cycles=WRITE,
             memory_bytes=1 << 22, fsms=None,
         ),

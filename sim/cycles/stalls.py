@@ -1,4 +1,4 @@
-"""Random stalls and paces as the co-simulation draws them: ``sim/rtl/random.hpp``, compiled."""
+"""Random stalls and paces as the co-simulation draws them (``sim/rtl/harness/random.hpp``)."""
 
 from typing import Any
 

@@ -21,8 +21,8 @@ from sim.demo.resnet import LayerResult, Measurement, gradient_sizes, measure_la
 from sim.demo.summary import Hardware, Training, Utilisation
 from sim.learning.datasets import load_digits
 from sim.learning.training import train
-from sim.rtl.all_reduce import AllReducer
 from sim.run import Run, run
+from sim.runs.all_reduce import AllReducer
 from sim.workload.astra_text import shipped
 
 __all__ = [

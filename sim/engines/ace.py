@@ -18,7 +18,7 @@ from sim.events.scheduler import Scheduler
 from sim.network.dimension import Dimension
 
 if TYPE_CHECKING:
-    from sim.rtl.engines import EngineKind
+    from sim.engines.kind import EngineKind
 
 __all__ = ["ENGINE", "AceRecord"]
 
@@ -48,9 +48,9 @@ class AceRecord(RingRecord):
     @cached_property
     def kind(self) -> "EngineKind":
         from sim.cycles.ace.model import EngineModel
-        from sim.rtl.ace_exchange import AceExchange
-        from sim.rtl.ace_ring import AceRing
-        from sim.rtl.engines import EngineKind
+        from sim.engines.kind import EngineKind
+        from sim.rtl.ace.exchange import AceExchange
+        from sim.rtl.ace.ring import AceRing
 
         return EngineKind(rules=AceRing, model=EngineModel, driver=AceRing, exchange=AceExchange)
 

@@ -28,11 +28,16 @@ if TYPE_CHECKING:
     from amaranth.lib import wiring
 
     from hw.common.register_map import RegisterMap
-    from sim.cycles.ring import RingSettings
-    from sim.rtl.engines import EngineKind
+    from sim.engines.kind import EngineKind
+    from sim.hosts.surroundings import Surroundings
 
 __all__ = [
-    "Blueprint", "EngineRecord", "EngineRing", "StatedEngine", "engine_named", "engine_of",
+    "Blueprint",
+    "EngineGroup",
+    "EngineRecord",
+    "StatedEngine",
+    "engine_named",
+    "engine_of",
     "register_engine",
 ]
 
@@ -87,8 +92,8 @@ class StatedEngine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineRing:
-    """A ring of engines, or endpoints at switches, and at which level each rank runs.
+class EngineGroup:
+    """Engines that work together, and at which level each rank runs.
 
     ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches, whose
     ``levels`` are behind those of ranks. ``nodes`` has the node of each rank. ``crossed``: by rank
@@ -98,7 +103,7 @@ class EngineRing:
 
     engine: EngineSection
     config: Any
-    settings: "RingSettings"
+    settings: "Surroundings"
     levels: tuple[str, ...]
     nodes: tuple[int, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -222,9 +227,9 @@ class EngineRecord(ABC):
     # ---- Runs.
 
     @abstractmethod
-    def ring(
+    def described_group(
         self, description: Description, section: EngineSection, system: DescribedSystem
-    ) -> EngineRing:
+    ) -> EngineGroup:
         """What runs at levels ``cycles`` and ``rtl``.
 
         Raises
@@ -235,13 +240,13 @@ class EngineRecord(ABC):
 
     def most_cycles(self, network: Network) -> int:
         """Cycles that a run may take."""
-        from sim.cycles.ring import MOST_CYCLES
+        from sim.cycles.model import MOST_CYCLES
 
         return MOST_CYCLES
 
     def most_latency_cycles(self) -> int:
         """Cycles that a link may take where some nodes are RTL."""
-        from sim.rtl.specs import MOST_LATENCY_CYCLES
+        from sim.rtl.harness.specs import MOST_LATENCY_CYCLES
 
         return MOST_LATENCY_CYCLES
 

@@ -10,7 +10,7 @@ from sim.describe.reader import TomlReader
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.in_switch import InSwitchEndpoint
-from sim.engines.engine import Blueprint, EngineRecord, EngineRing, StatedEngine
+from sim.engines.engine import Blueprint, EngineGroup, EngineRecord, StatedEngine
 from sim.engines.wires import refused, stated_at, wires
 from sim.events.scheduler import Scheduler
 from sim.fields import FieldError
@@ -19,7 +19,7 @@ from sim.network.network import Network
 from sim.units import seconds_to_cycles
 
 if TYPE_CHECKING:
-    from sim.rtl.engines import EngineKind
+    from sim.engines.kind import EngineKind
 
 __all__ = ["ENGINE", "InSwitchRecord"]
 
@@ -61,10 +61,10 @@ class InSwitchRecord(EngineRecord):
     @cached_property
     def kind(self) -> "EngineKind":
         from sim.cycles.switch.hosts import SwitchHosts
-        from sim.rtl.engines import EngineKind
-        from sim.rtl.switch_exchange import SwitchExchange
-        from sim.rtl.switch_fabric import SwitchFabric
-        from sim.rtl.switches import SwitchRules
+        from sim.engines.kind import EngineKind
+        from sim.rtl.switch.exchange import SwitchExchange
+        from sim.rtl.switch.fabric import SwitchFabric
+        from sim.rtl.switch.rules import SwitchRules
 
         return EngineKind(
             rules=SwitchRules, model=SwitchHosts, driver=SwitchFabric, exchange=SwitchExchange
@@ -144,12 +144,12 @@ class InSwitchRecord(EngineRecord):
 
     def most_cycles(self, network: Network) -> int:
         """Of those in which something is under way."""
-        from sim.cycles.ring import MOST_STEPS
+        from sim.cycles.model import MOST_STEPS
 
         return MOST_STEPS // network.vertices
 
     def most_latency_cycles(self) -> int:
-        from sim.rtl.switch_fabric import MOST_LATENCY_CYCLES
+        from sim.rtl.switch.fabric import MOST_LATENCY_CYCLES
 
         return MOST_LATENCY_CYCLES
 
@@ -162,9 +162,9 @@ class InSwitchRecord(EngineRecord):
         if [each.kind for each in network.dimensions] == [DimensionKind.SWITCH]:
             assembly(description.reader, description.level, section, network)
 
-    def ring(
+    def described_group(
         self, description: Description, section: EngineSection, system: DescribedSystem
-    ) -> EngineRing:
+    ) -> EngineGroup:
         from sim.engines.switches import (
             assembly,
             check_model,
@@ -204,7 +204,7 @@ class InSwitchRecord(EngineRecord):
             **wires(description, max(1, *latencies), made.system.switch.packet_flits),
             seed=description.run.seed,
         )
-        return EngineRing(
+        return EngineGroup(
             engine=section,
             config=made,
             settings=settings,

@@ -12,7 +12,7 @@ from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.memory_times import MemoryTimes
-from sim.engines.engine import EngineRecord, EngineRing, StatedEngine
+from sim.engines.engine import EngineGroup, EngineRecord, StatedEngine
 from sim.engines.wires import refused, stated_at, wires
 from sim.fields import FieldError, not_one_of
 from sim.network.dimension import Dimension, DimensionKind
@@ -124,13 +124,13 @@ class RingRecord(EngineRecord):
         """Nodes in a ring."""
         return 256
 
-    def ring(
+    def described_group(
         self, description: Description, section: EngineSection, system: DescribedSystem
-    ) -> EngineRing:
+    ) -> EngineGroup:
         from hw.link.packet import FLIT_BYTES, link_flits
         from hw.link.retry_beats import frame_beats
-        from sim.cycles.ring import RingSettings
-        from sim.rtl.specs import longest_packet, ring_links
+        from sim.hosts.surroundings import Surroundings
+        from sim.rtl.harness.specs import longest_packet, ring_links
 
         network, config = system.network, section.config
         nodes = network.nodes
@@ -140,7 +140,7 @@ class RingRecord(EngineRecord):
         latency = seconds_to_cycles(ring.hop_s, section.clock_hz)
         pace = self._pace(description, section, ring)
         frame = math.ceil(frame_beats(link_flits(config.bus_bytes)) / pace)
-        settings = RingSettings(
+        settings = Surroundings(
             nodes=nodes,
             latency_cycles=latency,
             beats_per_cycle=pace,
@@ -168,7 +168,7 @@ class RingRecord(EngineRecord):
                 ),
             )
         order = range(nodes) if network.placement is None else network.placement.tolist()
-        return EngineRing(
+        return EngineGroup(
             engine=section,
             config=config,
             settings=settings,

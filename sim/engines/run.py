@@ -8,16 +8,16 @@ from sim.describe.build import DescribedSystem
 from sim.describe.levels import refused_at
 from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection
-from sim.engines.engine import EngineRecord, EngineRing, engine_named
+from sim.engines.engine import EngineGroup, EngineRecord, engine_named
 from sim.engines.wires import refused, stated_at
 from sim.limits.bounds import LATENCY
 from sim.limits.network import call_bound
 from sim.workload.graph import TaskKind
 
-__all__ = ["engine_ring"]
+__all__ = ["engine_group"]
 
 
-def engine_ring(description: Description, system: DescribedSystem) -> EngineRing:
+def engine_group(description: Description, system: DescribedSystem) -> EngineGroup:
     """The ring that *description* describes; ``memory_bytes`` is left to the job.
 
     Raises
@@ -30,7 +30,7 @@ def engine_ring(description: Description, system: DescribedSystem) -> EngineRing
     assert section is not None
     record = engine_named(section.kind)
     _check_cycles(description, record, section, system)
-    made = record.ring(description, section, system)
+    made = record.described_group(description, section, system)
     if "rtl" in made.levels and record.kind.driver is None:
         what = f"must be 'cycles' for {description.kind!r}, which has no RTL, not 'rtl'"
         raise description.reader.error("endpoint", "level", what)

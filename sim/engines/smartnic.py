@@ -19,7 +19,7 @@ from sim.network.dimension import Dimension, DimensionKind
 from sim.network.network import Network
 
 if TYPE_CHECKING:
-    from sim.rtl.engines import EngineKind
+    from sim.engines.kind import EngineKind
 
 __all__ = ["ENGINE", "SmartNicRecord"]
 
@@ -54,9 +54,9 @@ class SmartNicRecord(RingRecord):
     @cached_property
     def kind(self) -> "EngineKind":
         from sim.cycles.smartnic.model import NicModel
-        from sim.rtl.engines import EngineKind
-        from sim.rtl.nic_exchange import NicExchange
-        from sim.rtl.nic_ring import NicRing
+        from sim.engines.kind import EngineKind
+        from sim.rtl.smartnic.exchange import NicExchange
+        from sim.rtl.smartnic.ring import NicRing
 
         return EngineKind(rules=NicRing, model=NicModel, driver=NicRing, exchange=NicExchange)
 
@@ -142,7 +142,7 @@ class SmartNicRecord(RingRecord):
     def check_links(
         self, description: Description, section: EngineSection, network: Network
     ) -> None:
-        from sim.cycles.ring import MOST_IN_FLIGHT
+        from sim.cycles.model import MOST_IN_FLIGHT
 
         flight = MOST_IN_FLIGHT // (network.nodes * section.config.engines)
         for index, each in enumerate(description.dimensions):

@@ -16,7 +16,6 @@ from hw.switch.formats import HALVES
 from hw.switch_dma.config import PRESETS as ENDPOINTS
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.collectives.in_switch import MODES
-from sim.cycles.ring import RingSettings
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.hosts import Assembly
 from sim.describe.levels import meaningless, refused_at
@@ -28,6 +27,7 @@ from sim.endpoint.memory_times import MemoryTimes
 from sim.endpoint.switch_hardware import longest_wait_cycles, switch_endpoint
 from sim.endpoint.switch_system import FORMATS, SwitchSystem
 from sim.fields import FieldError, not_one_of
+from sim.hosts.surroundings import Surroundings
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.network import Network
 from sim.units import seconds_to_cycles
@@ -315,7 +315,7 @@ def switch_settings(
     *,
     stated: str,
     **others: Any,
-) -> RingSettings:
+) -> Surroundings:
     """Settings around the endpoints; *stated* is the section that has the rate of the links."""
     dim, clock = dimensions[0], engine.clock_hz
     rate = engine.config.bus_bytes * clock
@@ -328,7 +328,7 @@ def switch_settings(
         raise reader.error(
             stated, "bandwidth_bytes_per_s", what, -1 if stated == "topology" else 0
         )
-    return RingSettings(
+    return Surroundings(
         nodes=dim.size, latency_cycles=max(1, seconds_to_cycles(dim.latency_s, clock)), **others
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sim.cycles.activity import LinkActivity
+from sim.hosts.activity import LinkActivity
 
 __all__ = ["LinkSeries", "ring_series"]
 

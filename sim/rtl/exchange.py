@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.cycles.ring import Command, CycleModel, RingSettings
-from sim.cycles.script import Step
+from sim.cycles.model import CycleModel
 from sim.fields import FieldError
-from sim.rtl.library import TOKEN
-from sim.rtl.ring import RingDriver
-from sim.rtl.system import MAX_WINDOW_CYCLES, Node
+from sim.hosts.command import Command
+from sim.hosts.script import Step
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.driver import EngineDriver
+from sim.rtl.harness.library import TOKEN
+from sim.rtl.harness.system import MAX_WINDOW_CYCLES, Node
 
 __all__ = ["ExchangePort", "MixedExchange", "PayloadError", "Vectors", "beat_tokens"]
 
@@ -64,7 +66,7 @@ class MixedExchange(ABC):
     Parameters
     ----------
     config, ring, commands, scripts, inputs
-        As in ``sim.rtl.run``.
+        As in ``sim.runs.scripts``.
     rtl : sequence of int
         Ranks that are engines, and other parts in RTL (`EngineRules.count`).
     window_cycles : int or None
@@ -75,7 +77,7 @@ class MixedExchange(ABC):
 
     Members
     -------
-    cluster : RingDriver
+    cluster : EngineDriver
         The engines; ``nodes`` has its nodes by rank.
     model : CycleModel
     begin : int
@@ -84,13 +86,13 @@ class MixedExchange(ABC):
         Packets of engines that were compared.
     """
 
-    driver: ClassVar[type[RingDriver]]
+    driver: ClassVar[type[EngineDriver]]
     model_kind: ClassVar[Callable[..., CycleModel]]
 
     def __init__(
         self,
         config: Any,
-        ring: RingSettings,
+        ring: Surroundings,
         commands: Sequence[Command],
         scripts: Sequence[Sequence[Step]],
         inputs: Vectors,
@@ -126,7 +128,7 @@ class MixedExchange(ABC):
 
     @abstractmethod
     def ports(
-        self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
+        self, config: Any, ring: Surroundings, commands: Sequence[Command], inputs: Vectors
     ) -> list[ExchangePort]:
         """The ports of the engines that lead to ranks of the model."""
 

@@ -10,14 +10,14 @@ from hw.fp.ops import ReduceOp
 from sim.describe.build import DescribedSystem
 from sim.describe.sections import Description
 from sim.engines.engine import engine_named
-from sim.engines.run import engine_ring
+from sim.engines.run import engine_group
 from sim.fields import FieldError
-from sim.rtl.job import Wait, plan_job
-from sim.rtl.record import record_of
-from sim.rtl.run import EngineRun, draw_inputs, run_engines
-from sim.rtl.system import WIRE_FAULTS
+from sim.rtl.harness.system import WIRE_FAULTS
 from sim.runs.common import WINDOWS, notes_of_engine, shortest_s
+from sim.runs.job import Wait, plan_job
+from sim.runs.record import record_of
 from sim.runs.result import DataCheck, Run
+from sim.runs.scripts import EngineRun, draw_inputs, run_engines
 from sim.workload.graph import Job
 from sim.workload.host import slowed, waits_are_alike
 
@@ -26,8 +26,8 @@ __all__ = ["run_on_engines"]
 
 def run_on_engines(description: Description, system: DescribedSystem) -> Run:
     """Run *description* at level ``cycles`` or ``rtl``, or some nodes at each."""
-    ring = engine_ring(description, system)
-    engine, settings = ring.engine, ring.settings
+    group = engine_group(description, system)
+    engine, settings = group.engine, group.settings
     known = engine_named(engine.kind)
     job = slowed(system.job, system.options["stragglers"], settings.nodes)
     wait: Wait = "all" if description.host.wait == "all" else "each"
@@ -35,9 +35,9 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
         wait = "all"
     try:
         plan = plan_job(
-            _by_rank(job, ring.nodes),
+            _by_rank(job, group.nodes),
             engine.kind,
-            ring.config,
+            group.config,
             settings,
             clock_hz=engine.clock_hz,
             wait=wait,
@@ -51,19 +51,19 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
         what = f"does not run at level {description.level!r}: {error}"
         raise description.reader.error("workload", "", what) from error
     options: dict[str, Any] = {"bucket_cycles": _bucket_cycles(description, system)}
-    if "rtl" in ring.levels:
-        options |= {"threads": description.run.threads, **ring.options}
+    if "rtl" in group.levels:
+        options |= {"threads": description.run.threads, **group.options}
         options["trace_signals"] = description.run.trace_signals
     done = _traced(
         description,
         lambda: run_engines(
             engine.kind,
-            ring.config,
+            group.config,
             settings,
             plan.commands,
             plan.steps,
             draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
-            levels=cast(Any, ring.levels),
+            levels=cast(Any, group.levels),
             **options,
         ),
     )
@@ -74,15 +74,15 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
         system.network,
         clock_hz=engine.clock_hz,
         bus_bytes=engine.config.bus_bytes,
-        nodes=ring.nodes,
-        crossed=ring.crossed,
+        nodes=group.nodes,
+        crossed=group.crossed,
         network_reduces=known.network_reduces,
         wire_factor=known.wire_factor(engine),
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.extend(notes_of_engine(description))
-    record.notes.append(_note(description, ring.levels, data) + _of_links(done.counts))
-    signals = {ring.nodes[rank]: each for rank, each in done.signals.items()}
+    record.notes.append(_note(description, group.levels, data) + _of_links(done.counts))
+    signals = {group.nodes[rank]: each for rank, each in done.signals.items()}
     for node, each in signals.items():
         if not each.complete:
             record.notes.append(f"signals of node {node}: there was no room for later changes")

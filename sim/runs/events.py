@@ -60,11 +60,11 @@ def run_events(
 
 def _at_cycles(description: Description, system: DescribedSystem) -> str:
     """Note on level ``cycles`` for the same description: that it counts, or why it does not."""
-    from sim.engines.run import engine_ring
+    from sim.engines.run import engine_group
 
     try:
         cycles = replace(description, level="cycles")
-        ring = engine_ring(cycles, system)
+        ring = engine_group(cycles, system)
         waits = engine_named(ring.engine.kind).computes and description.host.wait != "all"
         if not waits or waits_are_alike(
             slowed(system.job, system.options["stragglers"], system.network.nodes)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sim.results.links import LinkSeries
     from sim.results.network import Series
     from sim.results.store import SavedRun
-    from sim.rtl.run import EngineRun
-    from sim.rtl.signals import SignalTrace
+    from sim.rtl.harness.signals import SignalTrace
+    from sim.runs.scripts import EngineRun
 
 __all__ = ["DataCheck", "Run"]
 
@@ -222,7 +222,7 @@ class Run:
             path = Path(folder) / "links.svg"
             utilisation_figure(path, links, interval_cycles=interval, title=title)
         if self.signals:
-            from sim.rtl.signals import write_signals
+            from sim.rtl.harness.signals import write_signals
 
             assert self.description.engine is not None
             clock_hz = self.description.engine.clock_hz

@@ -11,8 +11,9 @@ from hw.ace.registers import register_map
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from sim.collectives.ace_program import AceProgram
-from sim.cycles.ring import Command
-from sim.rtl.ace_writes import Write, set_up_writes, start_writes
+from sim.hosts.command import Command
+from sim.rtl.ace.writes import set_up_writes, start_writes
+from sim.rtl.writes import Write
 from sim.workload.graph import CollectiveKind
 from tb.host import Job, Ring
 
@@ -22,7 +23,7 @@ MEMORY_BYTES = 1 << 14
 
 
 class AceRing(Ring):
-    """Engines of :class:`tb.ace.ring.EngineRing`.
+    """Engines of :class:`tb.ace.ring.EngineGroup`.
 
     Lines whose bit is set in ``blocked`` are stalled.
     """

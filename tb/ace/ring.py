@@ -10,7 +10,7 @@ from hw.ace.config import AceConfig
 from hw.ace.engine import AceEngine
 from hw.common.engine_registers import CSR_SIGNATURE
 
-__all__ = ["DelayLine", "EngineRing"]
+__all__ = ["DelayLine", "EngineGroup"]
 
 
 class DelayLine(wiring.Component):
@@ -110,7 +110,7 @@ class DelayLine(wiring.Component):
         return m
 
 
-class EngineRing(wiring.Component):
+class EngineGroup(wiring.Component):
     """Engines in a ring: port 0 of each leads to port 1 of the next.
 
     Line ``2 * n`` leads from node ``n`` to the next one, line ``2 * n + 1`` from node ``n`` to the

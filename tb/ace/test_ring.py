@@ -3,7 +3,7 @@
 import pytest
 
 from hw.ace.config import preset
-from tb.ace.ring import EngineRing
+from tb.ace.ring import EngineGroup
 from tb.runner import simulate
 
 pytestmark = pytest.mark.cosim
@@ -40,9 +40,9 @@ def test_ring_of_three_emitted_engines_passes_its_bench(
     name: str, latency: int, simulator: str, tests: set[str]
 ) -> None:
     results = simulate(
-        EngineRing(preset(name), nodes=NODES, latency=latency),
+        EngineGroup(preset(name), nodes=NODES, latency=latency),
         "tb.ace.cocotb_ring",
-        top="engine_ring",
+        top="engine_group",
         seed=latency,
         parameters={"preset": name, "nodes": NODES},
         simulator=simulator,

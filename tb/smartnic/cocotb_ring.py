@@ -10,7 +10,7 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig, preset
 from hw.smartnic.layouts import AbortCause
 from hw.smartnic.registers import CommandError
-from sim.rtl.nic_writes import ethernet_address
+from sim.rtl.smartnic.writes import ethernet_address
 from tb.runner import parameters
 from tb.smartnic.host import MEMORY_BYTES, NicRing
 from tb.smartnic.switch import ETHERTYPE, Frame

@@ -9,9 +9,9 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.registers import register_map
 from sim.collectives.golden import nic_all_reduce
-from sim.cycles.ring import Command
-from sim.rtl.ace_writes import Write
-from sim.rtl.nic_writes import set_up_writes, start_writes
+from sim.hosts.command import Command
+from sim.rtl.smartnic.writes import set_up_writes, start_writes
+from sim.rtl.writes import Write
 from tb.host import Job, Ring
 from tb.smartnic.switch import Switch
 

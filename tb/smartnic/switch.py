@@ -8,7 +8,7 @@ from typing import Any
 import cocotb
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
 
-from sim.rtl.nic_writes import ethernet_address
+from sim.rtl.smartnic.writes import ethernet_address
 from tb.common.streams import pauses
 
 __all__ = ["ETHERTYPE", "Frame", "Switch"]

@@ -14,7 +14,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.config import preset
 from hw.switch.packet import CLASSES, Kind, encode
 from hw.switch.registers import register_map
-from sim.rtl.switch_orders import dtype_of
+from sim.rtl.switch.orders import dtype_of
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
 from tb.switch.endpoint import START, Endpoint, Words, payload

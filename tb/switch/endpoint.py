@@ -24,7 +24,7 @@ from hw.switch.packet import (
     notice_said,
 )
 from hw.switch.recount import GUARD_CYCLES
-from sim.rtl.switch_orders import dtype_of, fold
+from sim.rtl.switch.orders import dtype_of, fold
 
 __all__ = ["START", "Endpoint", "LinkEnd", "payload", "words_of"]
 

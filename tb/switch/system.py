@@ -11,8 +11,8 @@ from hw.switch.config import SwitchConfig
 from hw.switch.layouts import TAKEN
 from hw.switch.registers import COUNTERS, register_map
 from hw.switch.switch import Switch
-from sim.rtl.switch_orders import Spot, switches_between
-from sim.rtl.switch_writes import FieldWrite, region_writes, route_writes
+from sim.rtl.switch.orders import Spot, switches_between
+from sim.rtl.switch.writes import FieldWrite, region_writes, route_writes
 from tb.switch.endpoint import Endpoint
 
 __all__ = ["SwitchNode", "System", "behind_port"]
@@ -78,7 +78,7 @@ class SwitchNode:
         return response
 
     def perform(self, writes: Iterable[FieldWrite]) -> None:
-        """Perform register writes of `sim.rtl.switch_writes`."""
+        """Perform register writes of `sim.rtl.switch.writes`."""
         for name, index, fields in writes:
             self.write(name, index, **fields)
 

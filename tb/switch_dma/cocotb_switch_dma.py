@@ -22,7 +22,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet import CLASSES, AbortCause, Kind, notice_fields
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.registers import INTERRUPTS, register_map
-from sim.rtl.switch_orders import dtype_of, fold
+from sim.rtl.switch.orders import dtype_of, fold
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
 from tb.switch.endpoint import Header, LinkEnd, Words, words_of

@@ -16,8 +16,8 @@ from hw.switch.recount import GUARD_CYCLES
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
-from sim.rtl.switch_formats import packed, rounded
-from sim.rtl.switch_orders import dtype_of, pulled, pushed, switches_between
+from sim.rtl.switch.formats import packed, rounded
+from sim.rtl.switch.orders import dtype_of, pulled, pushed, switches_between
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
 from tb.switch_dma.node import DmaNode

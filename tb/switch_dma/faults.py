@@ -7,7 +7,7 @@ from typing import NamedTuple, Self, TypeAlias
 
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import CLASSES, Kind, decode, encode
-from sim.rtl.switch_orders import Spot
+from sim.rtl.switch.orders import Spot
 from tb.switch_dma.system import DmaSystem, Wire
 
 __all__ = ["Doubled", "Tap", "bad_packets"]

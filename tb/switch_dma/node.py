@@ -15,7 +15,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.registers import COUNTERS, register_map
 from sim.cycles.stalls import MEMORY, stall_key, stalled, threshold
-from sim.rtl.switch_writes import FieldWrite, command_writes, member_writes
+from sim.rtl.switch.writes import FieldWrite, command_writes, member_writes
 
 __all__ = ["WRITE_LATENCY", "DmaNode", "Memory"]
 

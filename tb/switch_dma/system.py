@@ -18,8 +18,8 @@ from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from sim.cycles.switch.fabric import Fabric
-from sim.rtl.switch_orders import Part, Spot, note_home, note_table
-from sim.rtl.switch_writes import route_writes, unplugged_writes, withdrawal
+from sim.rtl.switch.orders import Part, Spot, note_home, note_table
+from sim.rtl.switch.writes import route_writes, unplugged_writes, withdrawal
 from tb.link.lossy import Faults, LossyWire
 from tb.switch.system import SwitchNode, program_region
 from tb.switch_dma.node import DmaNode, Memory

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.cycles.switch.state import EVENTS
 from tb.switch_dma.fabric import AllReduce
 from tb.switch_dma.node import WRITE_LATENCY
@@ -90,7 +90,7 @@ class Race(Course):
         begin = self.begin
         self.model = SwitchModel(
             system.config, system.dma, system.fabric,
-            Surroundings(
+            SwitchSettings(
                 latency_cycles=system.latency, timeout_cycles=system.timeout,
                 read_latency_cycles=[node.memory.latency for node in system.nodes],
                 write_latency_cycles=WRITE_LATENCY, stalls=system.stalls, seed=system.seed,

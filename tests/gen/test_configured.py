@@ -126,9 +126,9 @@ def test_a_model_that_is_not_there_any_more_is_made_again(tmp_path, harm):
 
 def test_engines_of_the_simulator_are_not_elaborated_twice(monkeypatch):
     """Under the hash of the sources, whatever process asks."""
-    from sim.rtl import ring
+    from sim.rtl import driver
 
     asked = []
-    monkeypatch.setattr(ring, "compile_configured", lambda *args, **kw: asked.append((args, kw)))
-    ring._compiled.__wrapped__(counter, Config(5), "ace", 4)
+    monkeypatch.setattr(driver, "compile_configured", lambda *args, **kw: asked.append((args, kw)))
+    driver._compiled.__wrapped__(counter, Config(5), "ace", 4)
     assert asked == [((counter, Config(5)), {"name": "ace", "lanes": 4})]

@@ -14,7 +14,7 @@ from sim.demo.endpoints import endpoints_table, run_endpoints
 from sim.demo.run import demo_system, run_hardware, run_layers, run_training, warm
 from sim.demo.summary import DemoResults, training_table, write_report
 from sim.describe.system import describe
-from sim.rtl.all_reduce import AllReducer
+from sim.runs.all_reduce import AllReducer
 
 SYSTEM = {
     "topology": {

@@ -24,10 +24,10 @@ OTHER = BODY.replace("total", "count").replace("value", "item").replace('"small"
 def test_planted_upward_imports_are_noticed_wherever_they_stand():
     files = {
         "sim/network/a.py": "from sim.units import GB\n",
-        "sim/network/b.py": "def f():\n    from sim.rtl import host\n",
+        "sim/network/b.py": "def f():\n    from sim.rtl import driver\n",
         "sim/network/c.py": "if TYPE_CHECKING:\n    from sim.events.record import RunRecord\n",
         "gen/d.py": "import sim.network.a\n",
-        "sim/rtl/host.py": "",
+        "sim/rtl/driver.py": "",
         "sim/events/record.py": "import numpy\nfrom sim.events.kernel import queue\n",
         "sim/events/kernel/queue.py": "from sim.events.record import RunRecord\n",
         "sim/attic.py": "",
@@ -37,7 +37,7 @@ def test_planted_upward_imports_are_noticed_wherever_they_stand():
         "gen/d.py:1: gen imports sim.network.a",
         "sim/attic.py: in no room",
         "sim/events/kernel/queue.py:1: sim.events.kernel imports sim.events.record",
-        "sim/network/b.py:2: sim.network imports sim.rtl.host",
+        "sim/network/b.py:2: sim.network imports sim.rtl.driver",
         "sim/network/c.py:2: sim.network imports sim.events.record",
     ]
 
@@ -126,10 +126,10 @@ def test_registries_are_displays_of_two_engines_by_name_or_class():
 
 def test_shared_files_know_two_engines_by_module_or_name():
     files = {
-        "sim/run.py": "from sim.rtl.ace_ring import AceRing\nx = 'in_switch'\n",
+        "sim/run.py": "from sim.rtl.ace.ring import AceRing\nx = 'in_switch'\n",
         "bench/a.py": "import hw.switch.switch\nfrom hw.smartnic import config\n",
         "sim/demo/b.py": "from hw.ace.config import preset\n",
-        "sim/rtl/ace_ring.py": "from hw.ace.config import A\nfrom hw.smartnic.config import B\n",
+        "sim/rtl/ace/ring.py": "from hw.ace.config import A\nfrom hw.smartnic.config import B\n",
         "sim/rtl/space.py": "from sim.network.surface import f\nimport hw.switch.switch\n",
     }
 

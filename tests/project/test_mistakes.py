@@ -12,7 +12,7 @@ import pytest
 import foldwire as fw
 from gen.yosys import YosysError
 from sim.fields import FieldError
-from sim.rtl.system import CycleLimitError
+from sim.rtl.harness.system import CycleLimitError
 from sim.workload.wire import WireError
 
 NETWORK = fw.Network.torus((4,), bandwidth_bytes_per_s=25e9)
@@ -48,7 +48,7 @@ SWEEP = {"base": DESCRIPTION, "grid": {"workload.size_bytes": [1024]}}
             "shape must be a sequence of integers, such as network.shape, not 16",
         ),
         (lambda: fw.Dimension.ring(4, "25GB/s"), "bandwidth_bytes_per_s must be a number, not '2"),
-        (lambda: fw.RingSettings(nodes="4"), "nodes must be an integer at least 2, not '4'"),
+        (lambda: fw.Surroundings(nodes="4"), "nodes must be an integer at least 2, not '4'"),
         (lambda: fw.save_run(JOB, NETWORK, "x"), "record must be a RunRecord, not Job"),
         (lambda: fw.break_down(JOB, JOB), "record must be a RunRecord, not Job"),
         (lambda: fw.call_bound(JOB, JOB), "network must be a Network, not Job"),
@@ -83,11 +83,11 @@ SWEEP = {"base": DESCRIPTION, "grid": {"workload.size_bytes": [1024]}}
             "op must be sum_i32 for int32 vectors, not 'sum_f32'",
         ),
         (
-            lambda: fw.AceRing(fw.preset("smartnic", "test"), fw.RingSettings(nodes=4)),
+            lambda: fw.AceRing(fw.preset("smartnic", "test"), fw.Surroundings(nodes=4)),
             "config must be an AceConfig or a preset's name, not SmartNicConfig",
         ),
-        (lambda: fw.AceRing("test", 4), "settings must be RingSettings, not 4"),
-        (lambda: fw.NicRing("test", 4), "settings must be RingSettings, not 4"),
+        (lambda: fw.AceRing("test", 4), "settings must be Surroundings, not 4"),
+        (lambda: fw.NicRing("test", 4), "settings must be Surroundings, not 4"),
         (
             lambda: fw.Network([fw.Dimension.ring(4, 25e9)], logical_shape=4),
             "logical_shape must be a sequence of integers or None, not 4",

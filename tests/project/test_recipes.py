@@ -12,10 +12,11 @@ from foldwire.handoff.manual import manual
 from foldwire.handoff.pair import pair_data
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import AbortCause
-from sim.cycles.ring import Command, RingSettings
 from sim.cycles.switch.fabric import Fabric
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.nic_ring import NicRing
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.smartnic.ring import NicRing
 from tb.switch_dma.system import DmaSystem
 
 MEMBERS, ELEMENTS, SOURCE, DESTINATION = 4, 150, 0x1000, 0x2000
@@ -160,7 +161,7 @@ class Pair:
                         node.write(offset, word)
                 self.system.run(max_cycles=100_000)
 
-        settings = RingSettings(nodes=2, memory_bytes=data["memory_bytes"])
+        settings = Surroundings(nodes=2, memory_bytes=data["memory_bytes"])
         self.ring = Told(design.component.config, settings)
         (job, *_) = data["jobs"]
         self.command = Command(elements=ELEMENTS, op=ReduceOp.SUM_I32, source=data["bus_bytes"],

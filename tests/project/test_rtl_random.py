@@ -19,7 +19,8 @@ from hw.link.retry_frame import RetryConfig
 from hw.smartnic.config import preset as nic_preset
 from hw.switch.config import preset as switch_preset
 from hw.switch_dma.config import preset as dma_preset
-from sim.cycles.ring import Command, RingSettings
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
 from tb.switch_dma.fabric import AllReduce
 
 ENGINES = {"ace": ace_preset("test"), "smartnic": nic_preset("test")}
@@ -54,7 +55,7 @@ def case():
     """An all-reduce of three NICs without a fault."""
     return Case(
         engine=ENGINES["smartnic"],
-        ring=RingSettings(nodes=3, latency_cycles=5, memory_bytes=1 << 16),
+        ring=Surroundings(nodes=3, latency_cycles=5, memory_bytes=1 << 16),
         fault="none",
         command=Command(elements=200),
         skew=0,

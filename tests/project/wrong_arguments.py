@@ -80,7 +80,7 @@ def calls(folder: Path) -> dict[str, Call]:
     workload = _workload()
     sweep = {"base": description, "grid": {"workload.size_bytes": [1024]}}
     dataset = _dataset()
-    settings = fw.RingSettings(nodes=2)
+    settings = fw.Surroundings(nodes=2)
     of_rings = ("window_cycles", "threads", "bucket_cycles", "record_beats")
     return {
         "AceConfig": Call(fw.AceConfig, {}),
@@ -117,7 +117,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "Network.view": Call(ring.split((2, 2)).view, {"dimensions": (0,)}),
         "NicRing": Call(fw.NicRing, {"config": nic, "settings": settings}, of_rings),
         "ReduceALU": Call(fw.ReduceALU, {"lanes": 2}),
-        "RingSettings": Call(fw.RingSettings, {"nodes": 4}),
+        "Surroundings": Call(fw.Surroundings, {"nodes": 4}),
         "Run.save": Call(done.save, {"folder": folder / "run", "figures": False}),
         "Scheduler": Call(fw.Scheduler, {}),
         "SmartNic": Call(fw.SmartNic, {"config": nic}),

@@ -1,4 +1,4 @@
-"""Latencies of the blocks of the engine, as measured on its RTL by ``sim.rtl.measure``."""
+"""Latencies of the blocks of the engine, as measured on its RTL by ``sim.rtl.ace.measure``."""
 
 import json
 from dataclasses import asdict, dataclass

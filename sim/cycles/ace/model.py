@@ -21,9 +21,12 @@ from sim.cycles.ace.state import (
     OP_WRITE,
     allocate,
 )
-from sim.cycles.activity import LinkActivity
-from sim.cycles.ring import MOST_CYCLES, Command, RingSettings
-from sim.cycles.script import (
+from sim.cycles.model import MOST_CYCLES
+from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
+from sim.fields import FieldError
+from sim.hosts.activity import LinkActivity
+from sim.hosts.command import Command
+from sim.hosts.script import (
     POLL_CYCLES,
     Compute,
     Interrupt,
@@ -32,8 +35,7 @@ from sim.cycles.script import (
     Step,
     check_scripts,
 )
-from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
-from sim.fields import FieldError
+from sim.hosts.surroundings import Surroundings
 from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
@@ -70,7 +72,7 @@ class Note:
     packet: dict[str, int] | None
 
 
-def check_ring(config: AceConfig, ring: RingSettings, *, max_nodes: int | None = None) -> int:
+def check_ring(config: AceConfig, ring: Surroundings, *, max_nodes: int | None = None) -> int:
     """Number of FSMs that a ring of these engines uses.
 
     Raises
@@ -89,7 +91,7 @@ def check_ring(config: AceConfig, ring: RingSettings, *, max_nodes: int | None =
     return fsms
 
 
-def program_of(config: AceConfig, ring: RingSettings) -> AceProgram:
+def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
     """Program of a ring of engines.
 
     Raises
@@ -125,7 +127,7 @@ class EngineModel:
     Parameters
     ----------
     config : AceConfig
-    ring : RingSettings
+    ring : Surroundings
     commands : sequence of Command
         All collectives of the run, in the order in which every node starts them.
     scripts : sequence of sequences of Step
@@ -148,7 +150,7 @@ class EngineModel:
     def __init__(
         self,
         config: AceConfig,
-        ring: RingSettings,
+        ring: Surroundings,
         commands: Sequence[Command],
         scripts: Sequence[Sequence[Step]],
         *,
@@ -411,7 +413,7 @@ class EngineModel:
 
 def completion_cycles(
     config: AceConfig,
-    ring: RingSettings,
+    ring: Surroundings,
     collective: CollectiveKind,
     size_bytes: int,
     *,
@@ -422,7 +424,7 @@ def completion_cycles(
     Parameters
     ----------
     config : AceConfig
-    ring : RingSettings
+    ring : Surroundings
     collective : CollectiveKind
     size_bytes : int
         Bytes of the whole vector, a multiple of 4.

@@ -16,10 +16,7 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import MAX_NODES, SmartNicConfig
 from hw.smartnic.transmit import SHORTEST_FRAME_BYTES
 from sim.collectives.partition import NicPartition
-from sim.cycles.activity import LinkActivity
 from sim.cycles.queues import NEVER
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step, check_scripts
 from sim.cycles.smartnic.network import OUTSIDE, TRACED
 from sim.cycles.smartnic.state import (
     OP_COMMAND,
@@ -33,6 +30,10 @@ from sim.cycles.smartnic.state import (
 )
 from sim.cycles.stalls import HOST, LINK, MEMORY, pace_of, stall_key, threshold
 from sim.fields import FieldError
+from sim.hosts.activity import LinkActivity
+from sim.hosts.command import Command
+from sim.hosts.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step, check_scripts
+from sim.hosts.surroundings import Surroundings
 from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
@@ -71,7 +72,7 @@ class NicModel:
     Parameters
     ----------
     config : SmartNicConfig
-    ring : RingSettings
+    ring : Surroundings
     commands : sequence of Command
         All-reduces of the run, in the order in which every node starts them.
     scripts : sequence of sequences of Step
@@ -92,7 +93,7 @@ class NicModel:
     def __init__(
         self,
         config: SmartNicConfig,
-        ring: RingSettings,
+        ring: Surroundings,
         commands: Sequence[Command],
         scripts: Sequence[Sequence[Step]],
         *,
@@ -304,7 +305,7 @@ def _operations(script: Sequence[Step]) -> list[tuple[int, int]]:
     return operations
 
 
-def _settings(config: SmartNicConfig, ring: RingSettings) -> dict[str, int]:
+def _settings(config: SmartNicConfig, ring: Surroundings) -> dict[str, int]:
     """Settings of NIC and ring for the compiled code."""
     c = config
     settings = {
@@ -335,7 +336,7 @@ def _settings(config: SmartNicConfig, ring: RingSettings) -> dict[str, int]:
     }
 
 
-def check_ring(ring: RingSettings) -> None:
+def check_ring(ring: Surroundings) -> None:
     """Raise a ``ValueError`` for a ring that a NIC does not support."""
     if ring.nodes > MAX_NODES:
         raise FieldError("nodes", f"must be from 2 to {MAX_NODES}, not {ring.nodes!r}")

@@ -1,4 +1,4 @@
-"""Frames: `transmit.py`, `receive.py`, links, and the switch of ``sim/rtl/switch_port.py``."""
+"""Frames: `transmit.py`, `receive.py`, links, and the switch of ``sim/rtl/smartnic/port.py``."""
 
 from sim.cycles.queues import front, pop, push, push_at, room, there
 from sim.cycles.smartnic.state import FRAMES, OUT, RX, TX, WIRE

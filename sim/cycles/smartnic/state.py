@@ -56,7 +56,7 @@ _SETTINGS = np.dtype(
         # Codec: beats of a block, units of its gearboxes.
         "parts", "granule_beats", "granule_bits", "wire_bits", "unit",
         "pack_in", "pack_out", "unpack_in", "unpack_out",
-        # Surroundings.
+        # SwitchSettings.
         "latency", "read_latency", "write_latency", "pace", "host_pace",
         "poll",
     )

@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.switch.packet import Format
-from sim.cycles.activity import LinkActivity
 from sim.cycles.queues import NEVER
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import POLL_CYCLES, Compute, Issue, Reached, Step, check_scripts
 from sim.cycles.switch.fabric import Fabric, Spot
-from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.endpoint.switch_system import SwitchSystem
 from sim.fields import FieldError
+from sim.hosts.activity import LinkActivity
+from sim.hosts.command import Command
+from sim.hosts.script import POLL_CYCLES, Compute, Issue, Reached, Step, check_scripts
+from sim.hosts.surroundings import Surroundings
 
 __all__ = ["COMMAND_CYCLES", "Assembly", "SwitchHosts"]
 
@@ -93,12 +94,12 @@ class _Host:
 
 
 class SwitchHosts:
-    """Endpoints at switches with their hosts, cycle by cycle: a `sim.cycles.ring.CycleModel`.
+    """Endpoints at switches with their hosts, cycle by cycle: a `sim.cycles.model.CycleModel`.
 
     Parameters
     ----------
     config : Assembly
-    ring : RingSettings
+    ring : Surroundings
         Number of endpoints, latencies of links and memories, stalls of memories.
     commands : sequence of Command
         All-reduces.
@@ -119,7 +120,7 @@ class SwitchHosts:
     def __init__(
         self,
         config: Assembly,
-        ring: RingSettings,
+        ring: Surroundings,
         commands: Sequence[Command],
         scripts: Sequence[Sequence[Step]],
         *,
@@ -142,7 +143,7 @@ class SwitchHosts:
             system.switch,
             system.dma,
             config.fabric,
-            Surroundings(
+            SwitchSettings(
                 latency_cycles=ring.latency_cycles,
                 router_cycles=config.router_cycles,
                 timeout_cycles=system.timeout_cycles,

@@ -9,7 +9,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.collectives.tree import binary_trees
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.model import Surroundings, SwitchNetwork
+from sim.cycles.switch.model import SwitchNetwork, SwitchSettings
 
 __all__ = ["MessageModel", "MessageProgram", "ring_messages", "tree_messages"]
 
@@ -113,7 +113,7 @@ class MessageModel(SwitchNetwork):
     """
 
     def __init__(
-        self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings,
+        self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: SwitchSettings,
         program: MessageProgram, *, fence: bool = True, share: float = 1.0, work_cycles: int = 0,
     ) -> None:
         members = len(fabric.places)

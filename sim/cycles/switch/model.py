@@ -16,8 +16,8 @@ from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES, PASSING, Kind, Traffic
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
+from sim.cycles.model import MOST_STEPS
 from sim.cycles.queues import NEVER
-from sim.cycles.ring import MOST_STEPS
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.background import prepare
 from sim.cycles.switch.fabric import Fabric
@@ -30,7 +30,7 @@ from sim.endpoint.switch_system import held_by
 from sim.fields import FieldError
 from sim.native.binding import bind
 
-__all__ = ["MODES", "AllReduceJob", "Surroundings", "SwitchModel", "SwitchNetwork", "Transit"]
+__all__ = ["MODES", "AllReduceJob", "SwitchModel", "SwitchNetwork", "SwitchSettings", "Transit"]
 
 MODES = ("push", "pull", "whole")
 """Modes of reduction; ``whole``: pull for which own operands travel, too."""
@@ -63,7 +63,7 @@ class AllReduceJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class SwitchSettings:
     """Links, memories and settings around switches and endpoints.
 
     Parameters
@@ -156,7 +156,7 @@ class SwitchNetwork(ABC):
     dma : SwitchDmaConfig
         Configuration of the endpoints' links and buffers.
     fabric : Fabric
-    around : Surroundings
+    around : SwitchSettings
     start_cycle : int
         The first simulated cycle; a period of the time-out begins in it.
     sizes : dict
@@ -169,7 +169,7 @@ class SwitchNetwork(ABC):
     """
 
     def __init__(
-        self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings, *,
+        self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: SwitchSettings, *,
         start_cycle: int = 0, **sizes: int,
     ) -> None:
         members = len(fabric.places)
@@ -390,7 +390,7 @@ class SwitchModel(SwitchNetwork):
     """
 
     def __init__(
-        self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings,
+        self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: SwitchSettings,
         jobs: Sequence[AllReduceJob], given: Sequence[Sequence[int]] | None = None, *,
         start_cycle: int = 0, elsewhere: Sequence[int] = (), most_cycles: int = 0,
         background: Background | None = None,

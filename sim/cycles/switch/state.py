@@ -94,7 +94,7 @@ _SETTINGS = np.dtype(
         "sum_latency", "load_latency", "age_bits",
         # Endpoints (SwitchDmaConfig).
         "links", "waves", "blocks_under_way", "sums", "burst_beats", "payload",
-        # Surroundings; operands of all members.
+        # SwitchSettings; operands of all members.
         "passing",  # classes of which packets pass older ones, a bit each
         "members", "spread", "whole", "write_latency", "everyone_low", "everyone_high",
         # First buffer, output and pool of a kind.

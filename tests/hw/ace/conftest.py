@@ -7,8 +7,8 @@ from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
 from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.collectives.partition import Partition
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 from tests.hw.ace.neighbours import Job, Neighbours
 from tests.hw.ace.rig import Rig
 
@@ -100,7 +100,7 @@ def ring():
 
     def build(nodes, *, config="test", options=None, **settings):
         settings = {"memory_bytes": 1 << 16} | settings
-        return ShortRing(config, RingSettings(nodes=nodes, **settings), **(options or {}))
+        return ShortRing(config, Surroundings(nodes=nodes, **settings), **(options or {}))
 
     return build
 

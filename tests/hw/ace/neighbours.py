@@ -18,7 +18,7 @@ from hw.link.packet import PacketKind
 from sim.collectives.fsm_program import FsmProgram, ring_program
 from sim.collectives.golden import ring_order
 from sim.collectives.partition import Partition
-from sim.rtl.ace_writes import ready_fields
+from sim.rtl.ace.writes import ready_fields
 from sim.workload.graph import CollectiveKind
 from tests.hw.ace.rig import Rig
 

@@ -10,8 +10,8 @@ from hw.ace.config import AceConfig
 from hw.ace.registers import register_map
 from hw.link.packet import FLIT_BITS, FLIT_BYTES, PacketKind
 from sim.collectives.ace_program import AceProgram
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.ace_writes import set_up_writes, start_writes
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.ace.writes import set_up_writes, start_writes
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["MEMORY_BYTES", "Link", "Rig"]

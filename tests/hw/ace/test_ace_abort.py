@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from hw.fp.ops import ReduceOp
-from sim.cycles.ring import Command, RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 from sim.rtl.errors import PacketDroppedError
-from sim.rtl.specs import HeaderFault
-from sim.rtl.system import CycleLimitError
+from sim.rtl.harness.specs import HeaderFault
+from sim.rtl.harness.system import CycleLimitError
 from sim.workload.graph import CollectiveKind
 
 
@@ -188,7 +189,7 @@ def test_engine_that_was_reset_alone_joins_again(engine, jobs, converse, seed):
 
 def test_the_driver_recovers_from_a_damaged_header():
     fault = HeaderFault(node=1, port=0, packet=3, bits=(5,))
-    ring = AceRing("test", RingSettings(nodes=3), faults=[fault])
+    ring = AceRing("test", Surroundings(nodes=3), faults=[fault])
     rng = np.random.default_rng(3)
     vectors = [rng.standard_normal(300).astype(np.float32) for _ in range(3)]
 
@@ -201,10 +202,10 @@ def test_the_driver_recovers_from_a_damaged_header():
 
 def test_a_recovery_without_an_end_is_given_up(monkeypatch):
     """An engine without the abort of its neighbours keeps them from coming to rest."""
-    monkeypatch.setattr("sim.rtl.ring._REST_CYCLES", 20_000)
+    monkeypatch.setattr("sim.rtl.driver._REST_CYCLES", 20_000)
     vectors = [np.ones(300, np.float32)] * 3
     command = Command(elements=300, destination=1 << 15)
-    ring = AceRing("test", RingSettings(nodes=3))
+    ring = AceRing("test", Surroundings(nodes=3))
     for rank, node in enumerate(ring.system.nodes):
         if rank != 2:
             node.memory[: vectors[rank].nbytes] = vectors[rank].view("uint8")

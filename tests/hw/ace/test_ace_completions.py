@@ -6,9 +6,9 @@ import pytest
 from hw.ace.registers import CommandError
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
-from sim.cycles.ring import Command
+from sim.hosts.command import Command
 from sim.rtl.errors import DisagreementError, MemoryAccessError, PacketDroppedError, PoisonedError
-from sim.rtl.specs import PacketFault
+from sim.rtl.harness.specs import PacketFault
 from sim.workload.graph import CollectiveKind
 
 NODES = 3

@@ -16,8 +16,8 @@ from hw.ace.dma import RxDMA, TxDMA
 from hw.ace.engine import AceEngine
 from hw.ace.registers import register_map
 from sim.collectives.fsm_program import program_words
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 
 WAIVERS = Path(__file__).parents[3] / "gen" / "waivers.vlt"
 SMALLEST = {
@@ -121,7 +121,7 @@ def test_verilator_finds_nothing_in_any_preset(name, tmp_path):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_compiled_and_runs(name):
     config = preset(name)
-    ring = AceRing(config, RingSettings(nodes=3, memory_bytes=1 << 18))
+    ring = AceRing(config, Surroundings(nodes=3, memory_bytes=1 << 18))
     rng = np.random.default_rng(1)
     vectors = [rng.standard_normal(5000).astype(np.float32) for _ in range(3)]
     golden = ring.golden(vectors)

@@ -8,9 +8,10 @@ import pytest
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
 from sim.cycles.ace.model import EngineModel
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Interrupt, Issue
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.command import Command
+from sim.hosts.script import Interrupt, Issue
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 from sim.workload.graph import CollectiveKind
 from tests.hw.ace.neighbours import Neighbours
 
@@ -49,7 +50,7 @@ def test_beats_are_those_of_the_links(engine, jobs, converse):
 
 def _counted_and_modelled(config, elements, counter, **ring_options):
     """A counter of every engine of a ring after an all-reduce, beside the cycle model's count."""
-    settings = RingSettings(nodes=3, memory_bytes=1 << 17, latency_cycles=10, **ring_options)
+    settings = Surroundings(nodes=3, memory_bytes=1 << 17, latency_cycles=10, **ring_options)
     ring = AceRing(config, settings)
     rng = np.random.default_rng(0)
     ring.all_reduce([rng.standard_normal(elements).astype(np.float32) for _ in range(3)])

@@ -4,12 +4,13 @@
 from hw.ace.config import preset
 from hw.ace.port import Port
 from hw.common.testing import simulate
-from sim.cycles.ring import Command, RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 
 
 def test_a_command_that_is_being_checked_keeps_the_engine_busy():
-    cluster = AceRing("test", RingSettings(nodes=8, memory_bytes=1 << 16))
+    cluster = AceRing("test", Surroundings(nodes=8, memory_bytes=1 << 16))
     statuses = []
     for node in cluster.system.nodes:
         cluster.start(node, Command(elements=8 * 64, destination=1 << 15))

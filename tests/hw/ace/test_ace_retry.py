@@ -10,8 +10,8 @@ from hw.ace.config import preset
 from hw.ace.registers import INTERRUPTS, register_map
 from hw.ace.retry import RetryAce, RetryAceConfig
 from hw.link.retry_frame import RetryConfig
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 from sim.rtl.errors import GivenUpError, PacketDroppedError
 from tb.link.lossy import bad_wires
 from tb.switch.system import SwitchNode
@@ -33,7 +33,7 @@ def struck(ring):
     (2, 1, 0.0, 0.0), (4, 5, 0.01, 0.0), (4, 40, 0.1, 0.0), (3, 9, 0.05, 0.2),
 ])
 def test_all_reduces_are_exact(nodes, latency, probability, stalls):
-    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 17,
+    settings = Surroundings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 17,
                             link_stalls=stalls, memory_stalls=stalls, seed=nodes,
                             retry=RETRY, **bad_wires(probability))
     ring = AceRing(preset("test"), settings)
@@ -51,7 +51,7 @@ def test_all_reduces_are_exact(nodes, latency, probability, stalls):
 
 
 def test_the_same_faults_without_retry_are_reported():
-    settings = RingSettings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1,
+    settings = Surroundings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1,
                             **bad_wires(0.01))
     ring = AceRing(preset("test"), settings)
 
@@ -60,7 +60,7 @@ def test_the_same_faults_without_retry_are_reported():
 
 
 def test_a_node_that_is_reset_alone_joins_again():
-    settings = RingSettings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1,
+    settings = Surroundings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1,
                             retry=RETRY, **bad_wires(0.02))
     ring = AceRing(preset("test"), settings)
     inputs = vectors(4, 1000)

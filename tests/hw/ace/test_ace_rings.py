@@ -10,9 +10,9 @@ from hw.ace.config import preset
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from sim.collectives.fsm_program import PROGRAM_ENTRY
-from sim.cycles.ring import Command
-from sim.rtl import ring as driver
-from sim.rtl.specs import NodeSpec
+from sim.hosts.command import Command
+from sim.rtl import driver
+from sim.rtl.harness.specs import NodeSpec
 from sim.workload.graph import CollectiveKind
 
 LENGTHS = [1, 2, 3, 4, 5, 7, 16, 17, 31, 64, 97, 127, 251, 509, 1021, 2039, 4093]

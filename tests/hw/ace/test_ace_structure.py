@@ -11,7 +11,7 @@ from hw.ace.config import PRESETS, AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import ENGINE_ID, INTERRUPTS, CommandError, register_map
 from hw.common.engine_registers import VERSION
-from sim.rtl.ace_ring import AceRing
+from sim.rtl.ace.ring import AceRing
 from tests.hw.ace.rig import Rig
 from tests.hw.common.attributes import assert_attributes
 from tests.hw.common.prover import assert_moore

@@ -1,7 +1,7 @@
 """The tool that compares engines cycle by cycle sees what it is for."""
 
 from hw.ace.config import preset
-from sim.rtl.ace_ring import AceRing
+from sim.rtl.ace.ring import AceRing
 from tests.hw.ace.test_ace_rings import TINY
 from tests.hw.ace.traces import differences, disturbed, record, respond
 

@@ -25,9 +25,10 @@ import numpy as np
 from gen.compile import CompiledModel
 from gen.rtlil import DesignPort
 from hw.ace.config import AceConfig, preset
-from sim.cycles.ring import Command, RingSettings
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.specs import HeaderFault
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.harness.specs import HeaderFault
 
 __all__ = ["differences", "disturbed", "record", "respond"]
 
@@ -62,7 +63,7 @@ def _traffic(config: AceConfig, nodes: int) -> None:
     """Collectives, a damaged packet, aborts at odd times."""
     ring = AceRing(
         config,
-        RingSettings(
+        Surroundings(
             nodes=nodes, latency_cycles=5, link_stalls=0.15, memory_stalls=0.2, seed=nodes,
             memory_bytes=1 << 16, read_latency_cycles=20,
         ),

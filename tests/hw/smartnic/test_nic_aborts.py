@@ -10,10 +10,11 @@ from hw.smartnic.abort import RETRY_CYCLES
 from hw.smartnic.config import preset
 from hw.smartnic.layouts import AbortCause, HeaderLayout
 from hw.smartnic.registers import INTERRUPTS, CommandError
-from sim.cycles.ring import Command, RingSettings
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
 from sim.rtl.errors import CommandRefusedError, GivenUpError
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.specs import HeaderFault
+from sim.rtl.harness.specs import HeaderFault
+from sim.rtl.smartnic.ring import NicRing
 
 TEST = preset("test")
 NODES = 3
@@ -21,7 +22,7 @@ COMMAND = Command(elements=900, destination=8192)
 
 
 def ring_of(nodes=NODES, *, read_latency_cycles=20, **options):
-    settings = RingSettings(
+    settings = Surroundings(
         nodes=nodes, latency_cycles=9, read_latency_cycles=read_latency_cycles
     )
     return NicRing(TEST, settings, **options)
@@ -87,7 +88,7 @@ def test_hosts_abort_on_their_own_timeouts(seed):
 def test_abort_forgets_the_errors_of_what_it_cuts_off():
     """Wherever they are: in blocks, in verdicts, or of one of two engines that was done first."""
     config = replace(TEST, engines=2, ethernet=False, codec="none")
-    settings = RingSettings(nodes=NODES, latency_cycles=9, memory_stalls=0.4, seed=2)
+    settings = Surroundings(nodes=NODES, latency_cycles=9, memory_stalls=0.4, seed=2)
     ring = NicRing(config, settings)
     for cycles in range(60, 1500, 24):
         ring.system.nodes[1].fail_memory(0, 4 * COMMAND.elements, writes=False)

@@ -11,15 +11,16 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
 from sim.collectives.golden import nic_all_reduce
 from sim.collectives.partition import NicPartition
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Compute, Interrupt, Issue, Reached
 from sim.cycles.smartnic.model import NicModel
-from sim.rtl.run import draw_inputs, run_engines
+from sim.hosts.command import Command
+from sim.hosts.script import Compute, Interrupt, Issue, Reached
+from sim.hosts.surroundings import Surroundings
+from sim.runs.scripts import draw_inputs, run_engines
 from sim.workload.graph import CollectiveKind
 
 # Small queues that run over all the time, unlike the published ones: the hardest for the model.
 CONFIG = preset("test")
-RING = RingSettings(nodes=3, latency_cycles=20, write_latency_cycles=10)
+RING = Surroundings(nodes=3, latency_cycles=20, write_latency_cycles=10)
 STEPS = [Issue(command=0), Interrupt()]
 
 

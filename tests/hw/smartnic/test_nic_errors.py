@@ -11,7 +11,9 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
 from hw.smartnic.layouts import AbortCause, HeaderLayout
 from hw.smartnic.registers import CommandError
-from sim.cycles.ring import Command, RingSettings
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.driver import Request
 from sim.rtl.errors import (
     CommandRefusedError,
     DisagreementError,
@@ -19,10 +21,9 @@ from sim.rtl.errors import (
     NoProgressError,
     PacketDroppedError,
 )
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import Request
-from sim.rtl.specs import HeaderFault
-from sim.rtl.system import CycleLimitError
+from sim.rtl.harness.specs import HeaderFault
+from sim.rtl.harness.system import CycleLimitError
+from sim.rtl.smartnic.ring import NicRing
 
 TEST = preset("test")
 NODES = 3
@@ -32,7 +33,7 @@ WHERE = {"first": 0, "middle": BEATS // 2, "last": BEATS - 1}
 
 
 def ring_of(nodes=NODES, *, stalls=0.0, config=TEST, **options):
-    settings = RingSettings(
+    settings = Surroundings(
         nodes=nodes, latency_cycles=9, link_stalls=stalls, memory_stalls=stalls
     )
     return NicRing(config, settings, **options)

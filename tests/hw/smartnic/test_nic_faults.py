@@ -9,9 +9,10 @@ from hw.smartnic.config import preset
 from hw.smartnic.layouts import HeaderLayout
 from hw.smartnic.registers import INTERRUPTS
 from sim.collectives.golden import nic_all_reduce
-from sim.cycles.ring import Command, RingSettings
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.specs import HeaderFault
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.harness.specs import HeaderFault
+from sim.rtl.smartnic.ring import NicRing
 
 TEST = preset("test")
 # Two engines, which abort together; the configuration of test_nic_rings.py.
@@ -41,7 +42,7 @@ def test_frame_that_is_not_ours_any_more_aborts_everywhere_and_the_next_all_redu
     fault = HeaderFault(node=1, port=0, packet=2 * frame, bits=(bit_of(field),))
     ring = NicRing(
         TEST,
-        RingSettings(nodes=NODES, latency_cycles=9, link_stalls=0.2, memory_stalls=0.2),
+        Surroundings(nodes=NODES, latency_cycles=9, link_stalls=0.2, memory_stalls=0.2),
         faults=[fault],
     )
     rng = np.random.default_rng(frame)
@@ -58,7 +59,7 @@ def test_frame_that_is_not_ours_any_more_aborts_everywhere_and_the_next_all_redu
 
 @pytest.mark.parametrize("config", [TEST, PAIR], ids=["test", "pair"])
 def test_software_aborts_a_ring_in_which_one_node_never_starts(config):
-    ring = NicRing(config, RingSettings(nodes=NODES, latency_cycles=9))
+    ring = NicRing(config, Surroundings(nodes=NODES, latency_cycles=9))
     for node in ring.system.nodes[1:]:
         ring.start(node, Command(elements=1000, destination=8192))
         ring.start(node, Command(elements=1000, destination=8192, compress=True))
@@ -83,7 +84,7 @@ def test_software_aborts_a_ring_in_which_one_node_never_starts(config):
 @pytest.mark.parametrize("engine", [0, 1])
 def test_missing_frame_of_one_engine_aborts_all_of_them(engine):
     fault = HeaderFault(node=2, port=2 * engine, packet=8, bits=(bit_of("version"),))
-    ring = NicRing(PAIR, RingSettings(nodes=NODES, latency_cycles=9), faults=[fault])
+    ring = NicRing(PAIR, Surroundings(nodes=NODES, latency_cycles=9), faults=[fault])
     rng = np.random.default_rng(engine)
     arrays = [rng.standard_normal(3000).astype(np.float32) for _ in range(NODES)]
 
@@ -96,7 +97,7 @@ def test_missing_frame_of_one_engine_aborts_all_of_them(engine):
 
 
 def test_many_aborts_leave_the_ring_usable():
-    ring = NicRing(TEST, RingSettings(nodes=3, latency_cycles=5))
+    ring = NicRing(TEST, Surroundings(nodes=3, latency_cycles=5))
     for number in range(300):
         ring.write(ring.system.nodes[number % 3], "control", abort=1)
         ring.system.run(max_cycles=2000)

@@ -5,8 +5,8 @@ import pytest
 
 from hw.link.retry_frame import RetryConfig
 from hw.smartnic.config import preset
-from sim.cycles.ring import RingSettings
-from sim.rtl.nic_ring import NicRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.smartnic.ring import NicRing
 from tb.link.lossy import bad_wires
 
 RETRY = RetryConfig(slots=16, timeout_cycles=180, tries=30)
@@ -16,7 +16,7 @@ RETRY = RetryConfig(slots=16, timeout_cycles=180, tries=30)
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("nodes, latency, probability", [(2, 2, 0.0), (4, 9, 0.05)])
 def test_all_reduces_are_exact(nodes, latency, probability, compress):
-    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 17, seed=nodes,
+    settings = Surroundings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 17, seed=nodes,
                             retry=RETRY, **bad_wires(probability))
     ring = NicRing(preset("test"), settings)
     inputs = [np.random.default_rng(rank).standard_normal(2000).astype(np.float32)

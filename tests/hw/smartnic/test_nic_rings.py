@@ -8,9 +8,10 @@ import pytest
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
 from sim.collectives.golden import nic_all_reduce
-from sim.cycles.ring import Command, RingSettings
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import Request, reduction
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.driver import Request, reduction
+from sim.rtl.smartnic.ring import NicRing
 from sim.workload.graph import CollectiveKind
 
 TEST = preset("test")
@@ -40,7 +41,7 @@ def test_every_rank_ends_with_the_golden_bits(config, nodes):
     rng = np.random.default_rng(nodes)
     for elements in (1, 8, 33, int(rng.integers(100, 1200)), int(rng.integers(1200, 6000))):
         for stalls in (0.0, 0.3):
-            settings = RingSettings(
+            settings = Surroundings(
                 nodes=nodes,
                 latency_cycles=int(rng.integers(1, 40)),
                 link_stalls=stalls,
@@ -61,7 +62,7 @@ def test_every_rank_ends_with_the_golden_bits(config, nodes):
 
 @pytest.mark.parametrize("op", list(ReduceOp))
 def test_every_operation_is_reduced(op):
-    ring = NicRing(TEST, RingSettings(nodes=4, latency_cycles=9))
+    ring = NicRing(TEST, Surroundings(nodes=4, latency_cycles=9))
     reductions = [Request(inputs=vectors(np.random.default_rng(3), 4, 500, op), op=op)]
 
     assert_golden(TEST, reductions, ring.run(*reductions, max_cycles=100_000))
@@ -69,7 +70,7 @@ def test_every_operation_is_reduced(op):
 
 def test_result_may_replace_the_local_vector():
     rng = np.random.default_rng(5)
-    settings = RingSettings(nodes=3, latency_cycles=30, memory_stalls=0.3, link_stalls=0.3)
+    settings = Surroundings(nodes=3, latency_cycles=30, memory_stalls=0.3, link_stalls=0.3)
     ring = NicRing(TEST, settings)
     reductions = [
         Request(inputs=vectors(rng, 3, 2000), compress=compress, in_place=True)
@@ -81,7 +82,7 @@ def test_result_may_replace_the_local_vector():
 
 def test_queued_all_reduces_of_all_kinds_keep_their_order_on_nodes_that_start_apart():
     rng = np.random.default_rng(6)
-    ring = NicRing(TEST, RingSettings(nodes=5, latency_cycles=12, link_stalls=0.2))
+    ring = NicRing(TEST, Surroundings(nodes=5, latency_cycles=12, link_stalls=0.2))
     reductions = [
         Request(inputs=vectors(rng, 5, 900)),
         Request(inputs=vectors(rng, 5, 40), compress=True),
@@ -96,7 +97,7 @@ def test_queued_all_reduces_of_all_kinds_keep_their_order_on_nodes_that_start_ap
 
 def test_each_beat_crosses_the_host_port_once_each_way_and_the_network_only_as_often_as_needed():
     nodes, elements = 6, 4000
-    ring = NicRing(TEST, RingSettings(nodes=nodes))
+    ring = NicRing(TEST, Surroundings(nodes=nodes))
     beats = elements // TEST.lanes
 
     ring.all_reduce(vectors(np.random.default_rng(7), nodes, elements))
@@ -112,7 +113,7 @@ def test_each_beat_crosses_the_host_port_once_each_way_and_the_network_only_as_o
 @pytest.mark.full
 def test_a_ring_of_256_nodes_is_within_reach_of_all_fields():
     config = replace(TEST, codec="none")
-    ring = NicRing(config, RingSettings(nodes=256, latency_cycles=1, memory_bytes=1 << 13))
+    ring = NicRing(config, Surroundings(nodes=256, latency_cycles=1, memory_bytes=1 << 13))
     reductions = [Request(inputs=vectors(np.random.default_rng(8), 256, 700))]
 
     assert_golden(config, reductions, ring.run(*reductions, max_cycles=100_000))
@@ -127,7 +128,7 @@ def test_a_ring_of_256_nodes_is_within_reach_of_all_fields():
     ],
 )
 def test_what_a_nic_does_not_have_is_refused(request_, message):
-    ring = NicRing(TEST, RingSettings(nodes=2))
+    ring = NicRing(TEST, Surroundings(nodes=2))
     with pytest.raises(ValueError, match=f"^{message}"):
         ring.run(Request(inputs=[np.ones(4, np.float32)] * 2, **request_))
 
@@ -136,16 +137,16 @@ def test_compression_needs_a_codec_and_floats():
     for config, dtype in (replace(TEST, codec="none"), np.float32), (TEST, np.int32):
         command = Command(elements=4, compress=True, op=reduction(None, np.dtype(dtype)))
         with pytest.raises(ValueError, match=r"^compress must be False for codec"):
-            NicRing.check_command(config, RingSettings(nodes=2), command)
+            NicRing.check_command(config, Surroundings(nodes=2), command)
 
 
 def test_a_ring_of_too_many_nodes_is_refused():
     with pytest.raises(ValueError, match=r"^nodes must be from 2 to 256, not 257$"):
-        NicRing(TEST, RingSettings(nodes=257))
+        NicRing(TEST, Surroundings(nodes=257))
 
 
 def test_more_all_reduces_than_can_be_queued_are_refused():
-    ring = NicRing(TEST, RingSettings(nodes=2))
+    ring = NicRing(TEST, Surroundings(nodes=2))
     request = Request(inputs=[np.ones(4, np.float32)] * 2)
     for count in (0, TEST.descriptors + 1):
         with pytest.raises(ValueError, match=f"^requests must be from 1 to .*, not {count}$"):

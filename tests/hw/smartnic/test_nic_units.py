@@ -19,8 +19,8 @@ from hw.smartnic.nic import SmartNic
 from hw.smartnic.registers import NIC_ID, CommandError, register_map
 from hw.smartnic.sequencer import BlockSequencer
 from sim.collectives.partition import NicPartition
-from sim.cycles.ring import RingSettings
-from sim.rtl.nic_ring import NicRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.smartnic.ring import NicRing
 from tests.hw.common.attributes import assert_attributes
 from tests.hw.common.prover import assert_moore
 
@@ -275,7 +275,7 @@ def test_register_document_names_every_counter_and_interrupt():
 
 
 def test_registers_hold_after_reset_what_the_document_says():
-    ring = NicRing(TEST, RingSettings(nodes=2))
+    ring = NicRing(TEST, Surroundings(nodes=2))
     node = ring.system.nodes[0]
     node.reset_engine()
     node.delay(10)

@@ -6,7 +6,7 @@ import numpy as np
 
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset
-from sim.rtl.switch_orders import folded
+from sim.rtl.switch.orders import folded
 from tb.switch.system import System
 
 TEST = replace(preset("test"), trace=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hw.fp.ops import ReduceOp
-from sim.rtl.switch_orders import fold
+from sim.rtl.switch.orders import fold
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import Kind, Traffic, encode
-from sim.rtl.switch_orders import folded, replay
+from sim.rtl.switch.orders import folded, replay
 from tb.switch.endpoint import START, payload
 from tb.switch.system import System
 from tests.hw.switch.systems import (

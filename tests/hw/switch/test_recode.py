@@ -8,7 +8,7 @@ from gen.compile import compile_model
 from hw.switch.formats import data_flits
 from hw.switch.packet import Format, Kind, beats_of, encode
 from hw.switch.recode import CompressPackets, ExpandPackets
-from sim.rtl.switch_formats import packed, rounded, unpacked
+from sim.rtl.switch.formats import packed, rounded, unpacked
 
 FLITS = 8
 

@@ -14,7 +14,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.layouts import LOAD_HEADER
 from hw.switch.packet import Kind, encode
 from hw.switch.reduction_unit import EVENTS, ReductionUnit
-from sim.rtl.switch_orders import fold
+from sim.rtl.switch.orders import fold
 from tb.switch.endpoint import words_of
 from tests.hw.switch.rig import PAYLOAD_FLITS, Bench, packet, packets_of
 from tests.hw.switch.table_model import Operand, TableModel

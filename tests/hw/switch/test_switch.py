@@ -12,7 +12,7 @@ from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import STOPPED_CYCLES, Kind, encode
 from hw.switch.switch import Switch
-from sim.rtl.switch_writes import route_writes
+from sim.rtl.switch.writes import route_writes
 from tb.switch.endpoint import START, payload
 from tb.switch.system import System
 from tests.hw.switch.systems import (

@@ -14,7 +14,7 @@ from hw.switch.packet import HEADER, Kind, decode, encode
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.home import HomeStore
 from hw.switch_dma.layouts import each_region
-from sim.rtl.switch_orders import dtype_of, fold
+from sim.rtl.switch.orders import dtype_of, fold
 from tb.switch.endpoint import payload, words_of
 
 CONFIG = SwitchDmaConfig(payload_flits=4, alu_stages=3, waves=4, wave_blocks=1)

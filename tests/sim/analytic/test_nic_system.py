@@ -7,11 +7,12 @@ from hw.smartnic.config import preset as nic_preset
 from sim.analytic.smartnic import Mlp, SmartNicModel, Worker, layer_time, nic_training
 from sim.analytic.smartnic import trace_s as analytic_s
 from sim.analytic.smartnic_system import NicSystem, trace_job
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Interrupt, Issue
 from sim.cycles.smartnic.model import NicModel
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.simulate import simulate
+from sim.hosts.command import Command
+from sim.hosts.script import Interrupt, Issue
+from sim.hosts.surroundings import Surroundings
 from sim.network.network import Network
 from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
@@ -77,7 +78,7 @@ def test_all_nodes_do_the_same_so_one_is_simulated():
 def test_the_system_simulator_takes_as_long_as_the_cycle_model(nodes, compress):
     clock, cycles, elements = 200e6, 50, 1 << 20
     config = nic_preset("40g")
-    ring = RingSettings(nodes=nodes, latency_cycles=cycles, write_latency_cycles=10)
+    ring = Surroundings(nodes=nodes, latency_cycles=cycles, write_latency_cycles=10)
     command = Command(elements=elements, compress=compress, destination=4 * elements)
     model = NicModel(config, ring, [command], [[Issue(command=0), Interrupt()]] * nodes)
     model.run()

@@ -7,8 +7,8 @@ import pytest
 
 from hw.ace.config import AceConfig, preset
 from hw.common.axi import aligned
-from sim.cycles.ring import Command
-from sim.rtl.run import EngineRun, run_engines
+from sim.hosts.command import Command
+from sim.runs.scripts import EngineRun, run_engines
 from sim.workload.graph import CollectiveKind
 
 

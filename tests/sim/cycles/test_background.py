@@ -8,7 +8,7 @@ import pytest
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.endpoint.background import Background
 
 SWITCH = SwitchConfig(ports=16, regions=8, endpoints=128)
@@ -23,7 +23,7 @@ FABRICS = {
 def reduced(
     fabric, background, *, mode="push", elements=16_000, around=None, given=None, switch=SWITCH,
 ):
-    around = around or Surroundings(timeout_cycles=500)
+    around = around or SwitchSettings(timeout_cycles=500)
     jobs = [AllReduceJob(elements=elements, mode=mode)]
     if given is not None:
         given = [[given]] * len(fabric.places)
@@ -70,7 +70,7 @@ def test_every_packet_comes_once_and_every_operand_is_reduced(name, kind, patter
 def test_packets_pass_partials_that_wait_for_the_home_store(load):
     # One entry a port: nearly all operands go to their home, which adds them and sends results.
     model = reduced(FABRICS["one switch"], Background(load=load), elements=32_000,
-                    switch=replace(SWITCH, entries=1), around=Surroundings(timeout_cycles=200))
+                    switch=replace(SWITCH, entries=1), around=SwitchSettings(timeout_cycles=200))
 
     counts = model.counts()
     assert counts.lanes["partials"] > 2000 and counts.lanes["results"] == 4 * 1000
@@ -105,7 +105,7 @@ def test_a_seed_gives_the_same_packets_and_another_one_others():
 @pytest.mark.parametrize("kind", ["store", "message"])
 def test_packets_take_the_share_of_links_that_is_asked_for(load, acknowledged, kind):
     cycles = 30_000
-    around = Surroundings(acknowledged=acknowledged)
+    around = SwitchSettings(acknowledged=acknowledged)
     model = reduced(FABRICS["one switch"], Background(load=load, kind=kind), elements=1,
                     around=around, given=cycles)
 
@@ -121,7 +121,7 @@ def test_packets_take_the_share_of_links_that_is_asked_for(load, acknowledged, k
 @pytest.mark.parametrize("latency", [3, 50])
 def test_latency_of_packets_that_meet_no_others_is_that_of_two_links_and_a_switch(latency):
     # Of a permutation packets of different endpoints meet nowhere.
-    around = Surroundings(latency_cycles=latency)
+    around = SwitchSettings(latency_cycles=latency)
     model = reduced(FABRICS["one switch"], Background(load=0.001, pattern="permutation"),
                     elements=1, around=around, given=200_000)
     found = model.ordinary()
@@ -145,7 +145,7 @@ def test_traffic_and_all_reduce_slow_each_other(kind):
 
 
 def test_a_packet_at_a_wrong_endpoint_is_found():
-    model = SwitchModel(SWITCH, DMA, FABRICS["one switch"], Surroundings(),
+    model = SwitchModel(SWITCH, DMA, FABRICS["one switch"], SwitchSettings(),
                         [AllReduceJob(elements=64_000)], background=Background(load=0.5))
     model.run(200)
     # A table of routes that leads elsewhere.
@@ -156,7 +156,7 @@ def test_a_packet_at_a_wrong_endpoint_is_found():
 
 
 def test_a_packet_that_is_lost_is_found_by_the_next_one():
-    model = SwitchModel(SWITCH, DMA, FABRICS["one switch"], Surroundings(),
+    model = SwitchModel(SWITCH, DMA, FABRICS["one switch"], SwitchSettings(),
                         [AllReduceJob(elements=64_000)], background=Background(load=0.5))
     model.run(200)
     model.state.sent_to[:] += 1
@@ -166,7 +166,7 @@ def test_a_packet_that_is_lost_is_found_by_the_next_one():
 
 
 def test_an_all_reduce_that_stands_still_is_found_beside_traffic_that_does_not():
-    model = SwitchModel(SWITCH, replace(DMA, links=1), Fabric.flat(2), Surroundings(),
+    model = SwitchModel(SWITCH, replace(DMA, links=1), Fabric.flat(2), SwitchSettings(),
                         [AllReduceJob(elements=64_000)], background=Background(load=0.1))
     model.run(300)
     first = model.state.buffer["pool"][: SWITCH.ports]
@@ -199,7 +199,7 @@ def test_ages_of_operands_help_beside_stores_too(seed):
     done = []
     for bits in (0, 8):
         switch = replace(SWITCH, entries=8, buffer_packets=40, credits=40, age_bits=bits)
-        around = Surroundings(timeout_cycles=4000)
+        around = SwitchSettings(timeout_cycles=4000)
         jobs = [AllReduceJob(elements=1 << 16)]
         background = Background(load=0.3, kind="store", seed=seed)
         model = SwitchModel(switch, dma, fabric, around, jobs, background=background)

@@ -13,9 +13,9 @@ from sim.cycles.ace.events import pop, post
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.model import EngineModel, completion_cycles
 from sim.cycles.ace.state import allocate
-from sim.cycles.ring import RingSettings
-from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached
-from sim.rtl.run import draw_inputs
+from sim.hosts.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached
+from sim.hosts.surroundings import Surroundings
+from sim.runs.scripts import draw_inputs
 from sim.workload.graph import CollectiveKind
 
 # nodes, elements, link latency, memory latency, stalls
@@ -33,7 +33,7 @@ STEPS = [Issue(command=0), Interrupt()]
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_a_collective_takes_as_long_as_in_rtl(run, command, collective, cell):
     nodes, elements, latency, memory, stalls = cell
-    ring = RingSettings(
+    ring = Surroundings(
         nodes=nodes, latency_cycles=latency, read_latency_cycles=memory, link_stalls=stalls, seed=7
     )
     commands = [command(collective, elements)]
@@ -65,7 +65,7 @@ def test_a_collective_takes_as_long_as_in_rtl(run, command, collective, cell):
 
 @pytest.mark.parametrize("fsms, bidirectional", [(1, True), (2, False)])
 def test_all_fsms_may_run_the_ring_one_way(run, command, fsms, bidirectional):
-    ring = RingSettings(nodes=3, fsms=fsms, bidirectional=bidirectional, latency_cycles=4)
+    ring = Surroundings(nodes=3, fsms=fsms, bidirectional=bidirectional, latency_cycles=4)
     commands = [command(CollectiveKind.ALL_REDUCE, 900)]
     inputs = draw_inputs(commands, 3, seed=2)
     rtl = run(ring, commands, [STEPS] * 3, inputs)
@@ -75,7 +75,7 @@ def test_all_fsms_may_run_the_ring_one_way(run, command, fsms, bidirectional):
 
 
 def test_collectives_started_one_after_another_take_as_long_as_in_rtl(run, command):
-    ring = RingSettings(nodes=3, latency_cycles=10)
+    ring = Surroundings(nodes=3, latency_cycles=10)
     commands = [
         command(CollectiveKind.ALL_REDUCE, 500),
         command(CollectiveKind.ALL_GATHER, 300, source=8192),
@@ -98,7 +98,7 @@ def test_collectives_started_one_after_another_take_as_long_as_in_rtl(run, comma
 
 @pytest.mark.parametrize("name", ["parse", "report", "event", "interrupt", "command"])
 def test_every_latency_counts(duo, run, command, name):
-    ring = RingSettings(nodes=2)
+    ring = Surroundings(nodes=2)
     commands = [command(CollectiveKind.ALL_REDUCE, 64)]
     scripts = [STEPS] * 2
     ends = []
@@ -111,7 +111,7 @@ def test_every_latency_counts(duo, run, command, name):
 
 
 def test_a_run_in_windows_is_the_same_run(duo, run, command):
-    ring = RingSettings(nodes=4, latency_cycles=7)
+    ring = Surroundings(nodes=4, latency_cycles=7)
     commands = [command(CollectiveKind.ALL_REDUCE, 1200)]
     ends = []
     for window in (1, 5, 10**6):
@@ -125,7 +125,7 @@ def test_a_run_in_windows_is_the_same_run(duo, run, command):
 
 
 def test_ranks_that_start_late_complete_late(duo):
-    ring = RingSettings(nodes=3)
+    ring = Surroundings(nodes=3)
     prompt = completion_cycles(duo, ring, CollectiveKind.ALL_REDUCE, 3000)
     late = completion_cycles(duo, ring, CollectiveKind.ALL_REDUCE, 3000, starts=[0, 500, 100])
     assert (late >= prompt + 300).all()
@@ -137,7 +137,7 @@ def test_ranks_that_start_late_complete_late(duo):
 
 def test_a_longer_memory_and_a_longer_link_cost_cycles(duo: AceConfig):
     def last(**changes):
-        ring = RingSettings(**{"nodes": 4, "latency_cycles": 5, **changes})
+        ring = Surroundings(**{"nodes": 4, "latency_cycles": 5, **changes})
         return completion_cycles(duo, ring, CollectiveKind.ALL_REDUCE, 4096).max()
 
     assert last() < last(read_latency_cycles=150) < last(read_latency_cycles=150, latency_cycles=60)
@@ -155,7 +155,7 @@ def test_events_come_in_the_order_of_cycle_kind_and_place(events):
 
 
 def test_completions_are_counted_per_collective(duo, run, command):
-    ring = RingSettings(nodes=2)
+    ring = Surroundings(nodes=2)
     commands = [command(CollectiveKind.ALL_REDUCE, n) for n in (64, 640)]
     script = [Issue(command=0), Issue(command=1), Reached(count=2)]
     model = EngineModel(duo, ring, commands, [script] * 2)
@@ -174,19 +174,19 @@ def test_completions_are_counted_per_collective(duo, run, command):
 )
 def test_a_ring_that_the_engine_does_not_support_is_refused(duo, changes, text):
     with pytest.raises(ValueError, match=text):
-        ring = RingSettings(**{"nodes": 4, **changes})
+        ring = Surroundings(**{"nodes": 4, **changes})
         completion_cycles(duo, ring, CollectiveKind.ALL_REDUCE, 64)
 
 
 def test_commands_and_scripts_must_fit_the_ring(duo, command):
-    ring = RingSettings(nodes=3)
+    ring = Surroundings(nodes=3)
     with pytest.raises(ValueError, match=r"scripts must be one per rank \(3\), not 2"):
         EngineModel(duo, ring, [command(CollectiveKind.ALL_REDUCE, 64)], [[]] * 2)
 
 
 def test_a_ring_of_many_ranks_completes(duo):
     wide = replace(duo, max_nodes=1024, sram_bytes=1 << 20, program_words=4096)
-    ring = RingSettings(nodes=300, latency_cycles=10)
+    ring = Surroundings(nodes=300, latency_cycles=10)
     done = completion_cycles(wide, ring, CollectiveKind.ALL_REDUCE, 4 * 4 * 300)
     # A symmetric ring: all ranks are done at the same time.
     assert (done == done[0]).all() and done[0] > 2 * 299 * 10

@@ -7,7 +7,7 @@ import pytest
 from hw.ace.config import preset
 from hw.ace.lookup import LOOKUP_LATENCY
 from sim.cycles.ace.latencies import Latencies
-from sim.rtl.measure import fit
+from sim.rtl.ace.measure import fit
 
 
 def test_measuring_again_gives_what_is_stored():

@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from hw.smartnic.config import preset
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Compute, Interrupt, Issue, Reached
-from sim.rtl import nic_payload
+from sim.hosts.command import Command
+from sim.hosts.script import Compute, Interrupt, Issue, Reached
+from sim.hosts.surroundings import Surroundings
 from sim.rtl.exchange import PayloadError
-from sim.rtl.run import draw_inputs, run_engines
+from sim.rtl.smartnic import payload
+from sim.runs.scripts import draw_inputs, run_engines
 
 NIC = preset("test")
-RING = RingSettings(nodes=4, latency_cycles=7, write_latency_cycles=10)
+RING = Surroundings(nodes=4, latency_cycles=7, write_latency_cycles=10)
 COMMANDS = [
     Command(elements=300, destination=2048),
     Command(elements=5, compress=True, source=4096, destination=4224),
@@ -64,31 +65,31 @@ def test_the_window_changes_nothing():
 
 @pytest.mark.parametrize("flow", [0, 1])
 def test_a_frame_that_is_not_the_golden_one_is_found(flow, monkeypatch):
-    golden = nic_payload.nic_ring_sums
+    golden = payload.nic_ring_sums
 
     def one_bit_off(*arguments, rank, **options):
         sums = golden(*arguments, rank=rank, **options)
         sums[flow].view("u4")[123] ^= rank  # what the model sends stays as it is
         return sums
 
-    monkeypatch.setattr(nic_payload, "nic_ring_sums", one_bit_off)
+    monkeypatch.setattr(payload, "nic_ring_sums", one_bit_off)
     with pytest.raises(PayloadError, match=r"^rank 1 sent a frame .* is not the golden one$"):
         run(1)
 
 
 def test_what_models_send_is_what_the_nic_adds(monkeypatch):
-    golden = nic_payload.nic_ring_sums
+    golden = payload.nic_ring_sums
 
     def doubled(*arguments, rank, **options):
         leaving, whole = golden(*arguments, rank=rank, **options)
         return (2 * leaving if rank == 0 else leaving), whole
 
-    monkeypatch.setattr(nic_payload, "nic_ring_sums", doubled)
+    monkeypatch.setattr(payload, "nic_ring_sums", doubled)
     with pytest.raises(PayloadError, match=r"^rank 1 sent a frame"):
         run(1)
 
 
 def test_a_frame_with_another_header_is_found(monkeypatch):
-    monkeypatch.setattr(nic_payload, "VERSION", 1)
+    monkeypatch.setattr(payload, "VERSION", 1)
     with pytest.raises(PayloadError, match=r"^rank 1 sent a frame .* is not the golden one$"):
         run(1)

@@ -4,10 +4,10 @@ import pytest
 
 from sim.collectives import ace_program
 from sim.collectives.fsm_program import PROGRAM_ENTRY
-from sim.cycles.ring import RingSettings
-from sim.cycles.script import Compute, Interrupt, Issue
+from sim.hosts.script import Compute, Interrupt, Issue
+from sim.hosts.surroundings import Surroundings
 from sim.rtl.exchange import PayloadError
-from sim.rtl.run import draw_inputs
+from sim.runs.scripts import draw_inputs
 from sim.workload.graph import CollectiveKind
 
 STEPS = [Issue(command=0), Interrupt()]
@@ -20,7 +20,7 @@ def mixed_ring(nodes, *rtl):
 @pytest.mark.parametrize("collective", list(PROGRAM_ENTRY), ids=lambda kind: kind.name.lower())
 @pytest.mark.parametrize("rtl", [(0,), (1, 3), (0, 1, 2)], ids=str)
 def test_rtl_among_models_gives_golden_results_and_packets(run, command, collective, rtl):
-    ring = RingSettings(nodes=4, latency_cycles=12)
+    ring = Surroundings(nodes=4, latency_cycles=12)
     commands = [command(collective, 700)]
     inputs = draw_inputs(commands, 4, seed=1)
     mixed = run(ring, commands, [STEPS] * 4, inputs, levels=mixed_ring(4, *rtl))
@@ -31,7 +31,7 @@ def test_rtl_among_models_gives_golden_results_and_packets(run, command, collect
 
 
 def test_the_window_changes_nothing(run, command):
-    ring = RingSettings(nodes=3, latency_cycles=6)
+    ring = Surroundings(nodes=3, latency_cycles=6)
     commands = [command(CollectiveKind.ALL_REDUCE, 500)]
     steps = [[Compute(cycles=40 * rank), *STEPS] for rank in range(3)]
     inputs = draw_inputs(commands, 3, seed=2)
@@ -47,7 +47,7 @@ def test_the_window_changes_nothing(run, command):
 def test_a_packet_that_is_not_the_golden_one_is_found(
     run, command, monkeypatch: pytest.MonkeyPatch
 ):
-    ring = RingSettings(nodes=3, latency_cycles=6)
+    ring = Surroundings(nodes=3, latency_cycles=6)
     commands = [command(CollectiveKind.ALL_REDUCE, 500)]
     inputs = draw_inputs(commands, 3, seed=3)
     golden = ace_program.ring_partials
@@ -63,7 +63,7 @@ def test_a_packet_that_is_not_the_golden_one_is_found(
 
 
 def test_what_models_send_is_what_the_engine_adds(run, command, monkeypatch: pytest.MonkeyPatch):
-    ring = RingSettings(nodes=3, latency_cycles=6)
+    ring = Surroundings(nodes=3, latency_cycles=6)
     commands = [command(CollectiveKind.REDUCE_SCATTER, 600)]
     inputs = draw_inputs(commands, 3, seed=4)
     golden = ace_program.ring_partials
@@ -87,7 +87,7 @@ def test_what_models_send_is_what_the_engine_adds(run, command, monkeypatch: pyt
     ],
 )
 def test_what_cannot_be_mixed_is_refused(run, command, options, text):
-    ring = RingSettings(nodes=3, latency_cycles=6)
+    ring = Surroundings(nodes=3, latency_cycles=6)
     commands = [command(CollectiveKind.ALL_REDUCE, 100)]
     inputs = draw_inputs(commands, 3, seed=5)
     with pytest.raises(ValueError, match=text):
@@ -95,7 +95,7 @@ def test_what_cannot_be_mixed_is_refused(run, command, options, text):
 
 
 def test_more_collectives_than_packets_can_name_are_refused(run, command):
-    ring = RingSettings(nodes=2, latency_cycles=6)
+    ring = Surroundings(nodes=2, latency_cycles=6)
     commands = [command(CollectiveKind.ALL_REDUCE, 4)] * 129
     scripts = [[Issue(command=n) for n in range(129)]] * 2
     inputs = draw_inputs(commands, 2, seed=7)
@@ -104,7 +104,7 @@ def test_more_collectives_than_packets_can_name_are_refused(run, command):
 
 
 def test_a_run_that_takes_too_long_is_given_up(run, command):
-    ring = RingSettings(nodes=2, latency_cycles=6)
+    ring = Surroundings(nodes=2, latency_cycles=6)
     commands = [command(CollectiveKind.ALL_REDUCE, 100)]
     inputs = draw_inputs(commands, 2, seed=6)
     with pytest.raises(RuntimeError, match="the scripts have not ended after 60 cycles"):

@@ -10,14 +10,15 @@ from hw.smartnic.config import preset as nic_preset
 from hw.switch.config import preset as switch_preset
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.ace import model as of_ace
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Compute, Interrupt, Issue, Reached
 from sim.cycles.smartnic import model as of_nic
 from sim.cycles.switch import model as of_switch
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.messages import MessageModel, ring_messages
+from sim.hosts.command import Command
+from sim.hosts.script import Compute, Interrupt, Issue, Reached
+from sim.hosts.surroundings import Surroundings
 
-RING = RingSettings(
+RING = Surroundings(
     nodes=3, latency_cycles=5, memory_bytes=1 << 22, fsms=None, link_stalls=0.2, memory_stalls=0.2,
     seed=3,
 )
@@ -41,7 +42,7 @@ def nic(compress):
 
 
 def switch(mode):
-    around = of_switch.Surroundings(stalls=0.2, timeout_cycles=90)
+    around = of_switch.SwitchSettings(stalls=0.2, timeout_cycles=90)
     job = of_switch.AllReduceJob(elements=300, mode=mode)
     return of_switch.SwitchModel(
         SWITCH, DMA, Fabric.flat(3), around, [job], [[0], [40], [150]]
@@ -50,7 +51,7 @@ def switch(mode):
 
 def software():
     program = ring_messages(3, 2000, channels=2, chunk_bytes=200)
-    return MessageModel(SWITCH, DMA, Fabric.flat(3), of_switch.Surroundings(), program)
+    return MessageModel(SWITCH, DMA, Fabric.flat(3), of_switch.SwitchSettings(), program)
 
 
 def plain(function, state, *, doing):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hw.common.axi import aligned
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Compute, Issue, Reached, check_scripts
+from sim.hosts.command import Command
+from sim.hosts.script import Compute, Issue, Reached, check_scripts
+from sim.hosts.surroundings import Surroundings
 from sim.workload.graph import CollectiveKind
 
 
@@ -35,7 +36,7 @@ from sim.workload.graph import CollectiveKind
 )
 def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        RingSettings(**({"nodes": 4} | changes))
+        Surroundings(**({"nodes": 4} | changes))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_bad_commands_are_refused(changes, message):
 
 
 def test_settings_and_commands_take_numbers_of_numpy():
-    assert RingSettings(nodes=np.int64(4), link_stalls=np.float32(0.5)).nodes == 4
+    assert Surroundings(nodes=np.int64(4), link_stalls=np.float32(0.5)).nodes == 4
     command = Command(
         collective=CollectiveKind.ALL_GATHER,
         elements=np.int64(3),

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sim.cycles.ring import RingSettings
-from sim.cycles.script import Compute, Issue, Reached
-from sim.rtl.job import plan_job
-from sim.rtl.run import draw_inputs
+from sim.hosts.script import Compute, Issue, Reached
+from sim.hosts.surroundings import Surroundings
+from sim.runs.job import plan_job
+from sim.runs.scripts import draw_inputs
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 CLOCK = 1e9
@@ -36,7 +36,7 @@ def training(layers: int = 3, *, sums: tuple[int, ...] = (1200, 400, 800)) -> Jo
 
 
 def test_a_job_takes_as_long_on_models_as_in_rtl(duo, run):
-    ring = RingSettings(nodes=NODES, latency_cycles=10)
+    ring = Surroundings(nodes=NODES, latency_cycles=10)
     plan = plan_job(training(), "ace", duo, ring, clock_hz=CLOCK)
     inputs = draw_inputs(plan.commands, NODES, seed=1)
     rtl = run(ring, plan.commands, plan.steps, inputs)
@@ -49,7 +49,7 @@ def test_a_job_takes_as_long_on_models_as_in_rtl(duo, run):
 
 
 def test_tasks_keep_their_order_and_collectives_run_beside_computations(duo, run):
-    ring = RingSettings(nodes=NODES, latency_cycles=10)
+    ring = Surroundings(nodes=NODES, latency_cycles=10)
     job = training()
     plan = plan_job(job, "ace", duo, ring, clock_hz=CLOCK)
     model = run(ring, plan.commands, plan.steps, levels="cycles")
@@ -67,7 +67,7 @@ def test_tasks_keep_their_order_and_collectives_run_beside_computations(duo, run
 
 
 def test_times_of_an_rtl_run_and_of_a_model_run_are_alike(duo, run):
-    ring = RingSettings(nodes=NODES, latency_cycles=10)
+    ring = Surroundings(nodes=NODES, latency_cycles=10)
     plan = plan_job(training(), "ace", duo, ring, clock_hz=CLOCK)
     inputs = draw_inputs(plan.commands, NODES, seed=2)
     rtl = run(ring, plan.commands, plan.steps, inputs)
@@ -80,7 +80,7 @@ def test_times_of_an_rtl_run_and_of_a_model_run_are_alike(duo, run):
 
 
 def test_the_host_waits_only_where_a_task_needs_a_collective(duo):
-    plan = plan_job(training(layers=2), "ace", duo, RingSettings(nodes=2), clock_hz=CLOCK)
+    plan = plan_job(training(layers=2), "ace", duo, Surroundings(nodes=2), clock_hz=CLOCK)
     assert [type(step) for step in plan.scripts[0]] == [
         Compute, Compute, Compute, Issue, Compute, Issue, Reached,
         Compute, Compute, Compute, Issue, Compute, Issue, Reached,
@@ -94,7 +94,7 @@ def test_no_more_collectives_are_outstanding_than_the_engine_takes(duo, run):
     for number in range(12):
         graph.add(f"sum {number}", TaskKind.COLLECTIVE, call=call)
     job = Job(name="sums", graphs=(graph.graph(),))
-    ring = RingSettings(nodes=2)
+    ring = Surroundings(nodes=2)
     plan = plan_job(job, "ace", duo, ring, clock_hz=CLOCK)
     inputs = draw_inputs(plan.commands, 2, seed=3)
     rtl = run(ring, plan.commands, plan.steps, inputs)
@@ -111,7 +111,7 @@ def test_what_follows_a_collective_delays_who_needs_it(duo, run):
         graph.add("use", TaskKind.COMPUTE, [first], duration_s=1e-7)
         return Job(name="gather", graphs=(graph.graph(),))
 
-    ring = RingSettings(nodes=2)
+    ring = Surroundings(nodes=2)
     cycles = []
     for update_s in (0.0, 5e-7):
         plan = plan_job(job(update_s), "ace", duo, ring, clock_hz=CLOCK)
@@ -145,4 +145,4 @@ def test_what_the_engine_cannot_run_is_refused(duo, kind, call, text):
     graph.add("task", kind, call=call)
     job = Job(name="job", graphs=(graph.graph(),))
     with pytest.raises(ValueError, match=text):
-        plan_job(job, "ace", duo, RingSettings(nodes=2), clock_hz=CLOCK)
+        plan_job(job, "ace", duo, Surroundings(nodes=2), clock_hz=CLOCK)

@@ -13,7 +13,7 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.messages import MessageModel, ring_messages, tree_messages
-from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.endpoint.switch_hardware import behind_others, oldest_first
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.system import Memories
@@ -92,7 +92,7 @@ def test_results_of_homes_never_wait_for_one_another(mode, endpoints, elements, 
     switch = SwitchConfig(ports=8, entries=1, buffer_packets=1, credits=1, queue_packets=1,
                           endpoints=8)
     dma = SwitchDmaConfig(buffer_packets=1, credits=1, endpoints=8)
-    around = Surroundings(timeout_cycles=timeout, stalls=0.9, seed=seed)
+    around = SwitchSettings(timeout_cycles=timeout, stalls=0.9, seed=seed)
     jobs = [AllReduceJob(elements=elements, mode=mode)]
     model = SwitchModel(switch, dma, Fabric.flat(endpoints), around, jobs)
 
@@ -106,7 +106,7 @@ def multicast():
     switch, dma = (replace(each, multicast_partials=True) for each in smallest(SWITCH, DMA))
     switch = replace(switch, ports=8, trace=False)
     reads = np.random.default_rng(13).integers(1, 120, 6).tolist()
-    around = Surroundings(stalls=0.97, seed=13, timeout_cycles=12, read_latency_cycles=reads)
+    around = SwitchSettings(stalls=0.97, seed=13, timeout_cycles=12, read_latency_cycles=reads)
     made = SwitchModel(switch, dma, Fabric.two_levels(6, leaf=3), around,
                        [AllReduceJob(elements=32 * 100)])
     made.run()
@@ -127,7 +127,7 @@ def test_members_that_add_for_themselves_have_room_for_the_next_blocks(monkeypat
 
 def test_both_must_multicast_partials():
     with pytest.raises(ValueError, match="multicast_partials must be True as the switches have it"):
-        SwitchModel(replace(SWITCH, multicast_partials=True), DMA, Fabric.flat(2), Surroundings(),
+        SwitchModel(replace(SWITCH, multicast_partials=True), DMA, Fabric.flat(2), SwitchSettings(),
                     [])
 
 
@@ -143,7 +143,7 @@ def test_loads_that_wait_for_the_only_entry_and_that_pass_it(mode):
 
 
 def model(fabric, elements, *, around=None, dma=SIX, modes=("push",)):
-    around = around or Surroundings()
+    around = around or SwitchSettings()
     jobs = [AllReduceJob(elements=elements, mode=mode) for mode in modes]
     return SwitchModel(LARGE, dma, fabric, around, jobs)
 
@@ -177,7 +177,7 @@ def test_sixteen_endpoints_pull():
 def test_answers_do_not_wait_for_results_that_are_replicated(entries):
     blocks, p = 2000, 16
     switch = replace(LARGE, entries=entries)
-    dgx = SwitchModel(switch, replace(SIX, links=1), Fabric.dgx_2(planes=1), Surroundings(),
+    dgx = SwitchModel(switch, replace(SIX, links=1), Fabric.dgx_2(planes=1), SwitchSettings(),
                       [AllReduceJob(elements=32 * blocks, mode="pull")])
     dgx.run()
 
@@ -196,14 +196,14 @@ def test_deeper_buffers_are_those_of_a_configuration_that_has_them():
         dgx.run()
         return dgx.completions().tolist()
 
-    far = Surroundings(latency_cycles=100)
+    far = SwitchSettings(latency_cycles=100)
     assert completions(2, replace(far, buffer_packets=24)) == completions(24, far)
     assert completions(2, far) > completions(24, far)
 
 
 @pytest.mark.parametrize("endpoints, mode", [(64, "pull"), (128, "push"), (128, "whole")])
 def test_fat_trees(endpoints, mode):
-    around = Surroundings(timeout_cycles=2000)
+    around = SwitchSettings(timeout_cycles=2000)
     tree = model(Fabric.fat_tree(endpoints, planes=1), 32 * 100, around=around,
                  dma=replace(SIX, links=1), modes=[mode])
     tree.run()
@@ -232,7 +232,7 @@ def test_successive_blocks_have_homes_at_different_leaves(fabric, leaf):
 def test_rows_that_are_fewer_than_homes_are_of_all_leaves():
     """16 rows, and 32 endpoints at 4 leaves with a link each to one spine."""
     fabric = Fabric.spines(32, leaf=8, cables=1, ports=16)
-    tree = SwitchModel(LARGE, replace(SIX, links=1), fabric, Surroundings(), [])
+    tree = SwitchModel(LARGE, replace(SIX, links=1), fabric, SwitchSettings(), [])
     rows = tree.state.home[0] // 8
     assert np.bincount(rows, minlength=4).tolist() == [4] * 4
 
@@ -244,7 +244,7 @@ def test_pushes_between_leaves_wait_behind_others_however_deep_buffers_are():
     dma = replace(SIX, links=1, waves=32, read_ahead=64)
 
     def pushed(**around):
-        tree = SwitchModel(replace(LARGE, entries=32), dma, fabric, Surroundings(**around),
+        tree = SwitchModel(replace(LARGE, entries=32), dma, fabric, SwitchSettings(**around),
                            [AllReduceJob(elements=32 * blocks)])
         tree.run()
         cycles = tree.completions().max()
@@ -268,7 +268,7 @@ def test_pushes_between_leaves_are_steady_where_the_oldest_operand_goes_first(en
     ends = []
     for blocks in (300, 600, 1200):
         tree = SwitchModel(switch, dma, Fabric.fat_tree(64, planes=1),
-                           Surroundings(buffer_packets=40), [AllReduceJob(elements=32 * blocks)])
+                           SwitchSettings(buffer_packets=40), [AllReduceJob(elements=32 * blocks)])
         tree.run()
         assert tree.counts().units["evicted"] == 0
         ends.append(tree.completions().max())
@@ -282,7 +282,7 @@ def test_pushes_that_all_begin_in_one_cycle_wait_for_the_same_home_at_first():
     for apart in (0, 500):
         tree = SwitchModel(
             LARGE, replace(SIX, links=1, waves=32, read_ahead=64), Fabric.fat_tree(64, planes=1),
-            Surroundings(buffer_packets=40), [AllReduceJob(elements=32 * 300)],
+            SwitchSettings(buffer_packets=40), [AllReduceJob(elements=32 * 300)],
             [[7919 * endpoint % (apart + 1)] for endpoint in range(64)],
         )
         tree.run()
@@ -297,7 +297,7 @@ def test_pushes_that_all_begin_in_one_cycle_wait_for_the_same_home_at_first():
 ])
 def test_acknowledgements_take_a_flit_of_ten(mode, kinds):
     bare, full = (model(Fabric.flat(2, planes=6), 192_000, modes=[mode],
-                        around=Surroundings(acknowledged=each)) for each in (False, True))
+                        around=SwitchSettings(acknowledged=each)) for each in (False, True))
     beside = int(full.state.output["beside"].max())
     assert {kind for kind in Kind if beside >> kind.value & 1} == kinds
     assert not bare.state.output["beside"].any()
@@ -338,7 +338,7 @@ def test_a_link_without_credits_stands_still():
 
 
 def test_a_link_of_more_latency_than_anything_else_is_waited_for():
-    around = Surroundings(latency_cycles=150_000)
+    around = SwitchSettings(latency_cycles=150_000)
     slow = model(Fabric.flat(4, planes=6), 96, around=around)
     slow.run()
 
@@ -346,7 +346,7 @@ def test_a_link_of_more_latency_than_anything_else_is_waited_for():
 
 
 def software(program, *, fence=False):
-    around = Surroundings(latency_cycles=5)
+    around = SwitchSettings(latency_cycles=5)
     model = MessageModel(replace(LARGE, ports=4), replace(SIX, links=1), Fabric.flat(4), around,
                          program, fence=fence, work_cycles=10)
     model.run()
@@ -415,7 +415,7 @@ def test_every_operand_comes_to_every_endpoint(make, endpoints):
 ])
 def test_what_does_not_fit_is_refused(switch, dma, fabric, words):
     with pytest.raises(ValueError, match=f"^{words}$"):
-        SwitchModel(switch, dma, fabric, Surroundings(), [AllReduceJob(elements=1)])
+        SwitchModel(switch, dma, fabric, SwitchSettings(), [AllReduceJob(elements=1)])
 
 
 @pytest.mark.parametrize("modes, acknowledged, words", [
@@ -425,7 +425,7 @@ def test_what_does_not_fit_is_refused(switch, dma, fabric, words):
 ])
 def test_modes_that_do_not_fit_are_refused(modes, acknowledged, words):
     with pytest.raises(ValueError, match=f"^{words}$"):
-        model(Fabric.flat(2, planes=6), 1, around=Surroundings(acknowledged=acknowledged),
+        model(Fabric.flat(2, planes=6), 1, around=SwitchSettings(acknowledged=acknowledged),
               modes=modes)
 
 
@@ -434,7 +434,7 @@ def test_modes_that_do_not_fit_are_refused(modes, acknowledged, words):
 def test_transits_of_packets_that_meet_no_others(mode, latency):
     # Endpoints that begin apart; results and answers of one block.
     star = SwitchModel(
-        LARGE, replace(SIX, links=1), Fabric.flat(3), Surroundings(latency_cycles=latency),
+        LARGE, replace(SIX, links=1), Fabric.flat(3), SwitchSettings(latency_cycles=latency),
         [AllReduceJob(elements=32, mode=mode)], [[0], [5000], [10_000]],
     )
     with pytest.raises(RuntimeError, match=r"^packets are under way"):

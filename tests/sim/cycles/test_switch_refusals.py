@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.cycles.switch.model import AllReduceJob, Surroundings
+from sim.cycles.switch.model import AllReduceJob, SwitchSettings
 from sim.run import run
 
 
@@ -20,7 +20,7 @@ def test_jobs_that_cannot_be(wrong):
 def test_surroundings_that_cannot_be(wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=rf"^{name} must be "):
-        Surroundings(**wrong)
+        SwitchSettings(**wrong)
 
 
 def test_links_that_failed_are_named():

@@ -12,7 +12,7 @@ from sim.describe.levels import ANY, MEANINGS
 from sim.describe.reader import ConfigError
 from sim.describe.sections import LEVELS
 from sim.describe.system import SECTIONS, parse
-from sim.engines.run import engine_ring
+from sim.engines.run import engine_group
 from sim.workload.graph import CollectiveKind
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/levels.md"
@@ -47,7 +47,7 @@ seed = 7
 
 def ring_of(text):
     description = parse(text, source="s.toml")
-    return description, engine_ring(description, build(description))
+    return description, engine_group(description, build(description))
 
 
 def test_every_value_arrives():

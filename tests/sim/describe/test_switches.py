@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from hw.link.packet import FLIT_BYTES
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Compute, Issue, Reached
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.hosts import COMMAND_CYCLES, SwitchHosts
-from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import parse
-from sim.engines.run import engine_ring
+from sim.engines.run import engine_group
+from sim.hosts.command import Command
+from sim.hosts.script import Compute, Issue, Reached
+from sim.hosts.surroundings import Surroundings
 from sim.run import run
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/in_switch_cycles.toml"
@@ -71,7 +72,7 @@ def described(level, size_bytes=1 << 16, *, shape=(4,), switch=None, endpoint=No
 
 def ring_of(text):
     description = parse(text, source="s.toml")
-    return description, engine_ring(description, build(description))
+    return description, engine_group(description, build(description))
 
 
 def test_every_value_arrives():
@@ -190,7 +191,7 @@ def test_a_run_takes_the_cycles_of_the_model():
     system = done.description.engine.config
     model = SwitchModel(
         system.switch, system.dma, Fabric.flat(4),
-        Surroundings(latency_cycles=10, timeout_cycles=4000, read_latency_cycles=50,
+        SwitchSettings(latency_cycles=10, timeout_cycles=4000, read_latency_cycles=50,
                      write_latency_cycles=4),
         [AllReduceJob(elements=1 << 14, destination=1 << 16)], [[COMMAND_CYCLES]] * 4,
     )
@@ -300,7 +301,7 @@ def test_training_runs_and_hosts_wait_for_their_collectives(tmp_path):
 def hosts(scripts, commands=2):
     _, ring = ring_of(GOOD)
     made = [Command(elements=900, destination=1 << 16) for _ in range(commands)]
-    return SwitchHosts(ring.config, RingSettings(nodes=8), made, scripts)
+    return SwitchHosts(ring.config, Surroundings(nodes=8), made, scripts)
 
 
 def test_time_that_nobody_uses_is_skipped_and_changes_nothing():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hw.ace.config import preset
-from sim.cycles.ring import RingSettings
 from sim.endpoint.ace import AceEndpoint
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
 
 CONFIG = preset("duo")
 LINK_CYCLES = 50
@@ -15,7 +15,7 @@ BLOCK = CONFIG.packet_bytes // 4  # elements: one packet
 
 def cycles(nodes: int, collective: str) -> int:
     """From the first register write to the last interrupt, one packet per block."""
-    settings = RingSettings(nodes=nodes, latency_cycles=LINK_CYCLES, bidirectional=False, fsms=1)
+    settings = Surroundings(nodes=nodes, latency_cycles=LINK_CYCLES, bidirectional=False, fsms=1)
     cluster = AceRing(CONFIG, settings, window_cycles=1)
     draw = np.random.default_rng(nodes)
     vectors = [draw.standard_normal(BLOCK * nodes).astype(np.float32) for _ in range(nodes)]

@@ -12,15 +12,15 @@ from sim.collectives import turns
 from sim.collectives.execute import what_is_wrong
 from sim.collectives.plan import AlgorithmChoice, plan_collective
 from sim.collectives.program import RelayKind
-from sim.cycles.script import POLL_CYCLES
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.model import Surroundings, SwitchModel
+from sim.cycles.switch.model import SwitchModel, SwitchSettings
 from sim.describe.reader import ConfigError
 from sim.endpoint.switch_hardware import behind_others
 from sim.endpoint.switch_system import held_by
 from sim.events import check, simulate
 from sim.events.kernel import constants, relays, tables
 from sim.events.kernel.queue import queue_arrays
+from sim.hosts.script import POLL_CYCLES
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.run import run
@@ -217,7 +217,7 @@ def test_both_levels_hold_what_one_function_says():
     dma = replace(ENDPOINTS["test"], buffer_packets=switch.credits, credits=switch.buffer_packets)
     held = held_by(switch, dma)
     assert (held.credits_up, held.credits_down) == (switch.buffer_packets, 1) != (1, 1)
-    model = SwitchModel(switch, dma, Fabric.flat(4), Surroundings(), [])
+    model = SwitchModel(switch, dma, Fabric.flat(4), SwitchSettings(), [])
     c = model.state.c[0]
     assert (c["entries"], c["blocks_under_way"]) == (held.entries, held.window)
     assert held.window == dma.waves * dma.wave_blocks

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.cycles.ring import RingSettings
+from sim.hosts.surroundings import Surroundings
 from sim.learning.accuracy import (
     error_table,
     golden_all_reduce,
@@ -14,7 +14,7 @@ from sim.learning.accuracy import (
 from sim.learning.datasets import load_digits, load_tumours
 from sim.learning.figures import study_figure
 from sim.learning.training import train
-from sim.rtl.nic_ring import NicRing
+from sim.rtl.smartnic.ring import NicRing
 
 STEPS = 40
 
@@ -98,7 +98,7 @@ def test_tumours_are_standardised_by_the_part_that_is_trained_on():
 
 def test_training_through_rtl_gives_the_bits_of_the_golden_model():
     config = nic_config("bfp16", base="test")
-    ring = NicRing(config, RingSettings(nodes=3, memory_bytes=1 << 15))
+    ring = NicRing(config, Surroundings(nodes=3, memory_bytes=1 << 15))
 
     def by_rtl(vectors):
         return ring.all_reduce(vectors, compress=True)

@@ -10,8 +10,8 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from gen.compile import compile_model
-from sim.rtl.specs import LinkDirection, LinkSpec, MemorySpec, NodeSpec
-from sim.rtl.system import System
+from sim.rtl.harness.specs import LinkDirection, LinkSpec, MemorySpec, NodeSpec
+from sim.rtl.harness.system import System
 
 PACKET_BEATS = 4
 MAGIC = 0xF01D

@@ -5,18 +5,18 @@ import pytest
 
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
-from sim.cycles.ring import RingSettings
-from sim.rtl.ace_ring import AceRing
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.driver import Request
 from sim.rtl.errors import CommandRefusedError, MemoryAccessError, PacketDroppedError
-from sim.rtl.ring import Request
-from sim.rtl.specs import HeaderFault, LinkSpec
-from sim.rtl.system import CycleLimitError
+from sim.rtl.harness.specs import HeaderFault, LinkSpec
+from sim.rtl.harness.system import CycleLimitError
 from sim.workload.graph import CollectiveKind
 
 
 @pytest.fixture(scope="module")
 def ring():
-    return AceRing("test", RingSettings(nodes=3, memory_bytes=8192))
+    return AceRing("test", Surroundings(nodes=3, memory_bytes=8192))
 
 
 def _vectors(elements, *, nodes=3, dtype=np.float32):
@@ -45,7 +45,7 @@ def _works(ring):
 )
 def test_bad_ring_is_named_with_what_is_allowed(config, settings, message):
     with pytest.raises(ValueError, match=f"^{message}"):
-        AceRing(config, RingSettings(**settings))
+        AceRing(config, Surroundings(**settings))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_too_many_collectives_at_once_are_refused(ring):
 
 def test_a_lost_packet_among_several_collectives_is_reported_and_recovered_from():
     fault = HeaderFault(node=1, port=0, packet=3, bits=(5,))
-    ring = AceRing("test", RingSettings(nodes=3, memory_bytes=8192), faults=[fault])
+    ring = AceRing("test", Surroundings(nodes=3, memory_bytes=8192), faults=[fault])
     with pytest.raises(PacketDroppedError, match="node 2 dropped a packet"):
         ring.run(*[Request(inputs=_vectors(300))] * 2)
     assert _works(ring)
@@ -166,17 +166,17 @@ def test_refused_command_is_an_error_that_tells_node_and_reason(ring):
 
 
 def test_memory_that_ends_early_is_an_error_and_the_ring_works_on():
-    ring = AceRing("test", RingSettings(nodes=3, memory_bytes=8192))
+    ring = AceRing("test", Surroundings(nodes=3, memory_bytes=8192))
     for node in ring.system.nodes:
         ring.write(node, "memory_end_low", (1 << 20) - 1)
-    ring.settings = RingSettings(nodes=3, memory_bytes=1 << 20)  # what software believes
+    ring.settings = Surroundings(nodes=3, memory_bytes=1 << 20)  # what software believes
     with pytest.raises(MemoryAccessError, match="memory of node 0 answered with an error"):
         ring.all_reduce(_vectors(2040))
-    ring.settings = RingSettings(nodes=3, memory_bytes=8192)
+    ring.settings = Surroundings(nodes=3, memory_bytes=8192)
     assert _works(ring)
 
 
 def test_ports_of_an_embedding_are_checked():
     links = [LinkSpec(node_a=0, port_a=5, node_b=1, port_b=1)]
     with pytest.raises(ValueError, match="port must be below node 0's 2 link ports, not 5"):
-        AceRing(preset("test"), RingSettings(nodes=2), links=links)
+        AceRing(preset("test"), Surroundings(nodes=2), links=links)

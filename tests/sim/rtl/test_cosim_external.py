@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from sim.cycles.ring import Command, RingSettings
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.library import TOKEN
-from sim.rtl.specs import ExternalLink, LinkDirection, LinkSpec, NodeSpec, split_links
-from sim.rtl.system import System
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.harness.library import TOKEN
+from sim.rtl.harness.specs import ExternalLink, LinkDirection, LinkSpec, NodeSpec, split_links
+from sim.rtl.harness.system import System
 
 LATENCY = 6
 
 
 def echo(cycles: int, window: int, *, relay: bool) -> dict[str, list[int]]:
     """Two ranks of a ring of two, in one system or in two whose tokens are carried across."""
-    settings = RingSettings(nodes=2, latency_cycles=LATENCY, memory_bytes=1 << 14)
+    settings = Surroundings(nodes=2, latency_cycles=LATENCY, memory_bytes=1 << 14)
     groups = [[0], [1]] if relay else [[0, 1]]
     clusters = [
         AceRing("test", settings, ranks=ranks, window_cycles=window, record_beats=True)
@@ -87,7 +88,7 @@ def test_links_are_split_into_those_inside_and_those_that_lead_out():
 
 
 def test_a_register_may_be_waited_for_to_reach_a_value():
-    cluster = AceRing("test", RingSettings(nodes=2, memory_bytes=1 << 14))
+    cluster = AceRing("test", Surroundings(nodes=2, memory_bytes=1 << 14))
     offset = cluster.registers.offset("completed")
     counts = cluster.registers.registers["completed"].pack(count=(1 << 24) - 1)
     for _ in range(2):

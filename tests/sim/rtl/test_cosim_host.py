@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sim.rtl.system import CycleLimitError, ProtocolError, StuckError, System
+from sim.rtl.harness.system import CycleLimitError, ProtocolError, StuckError, System
 
 OUTSIDE = 0x40
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from sim.rtl.specs import (
+from sim.rtl.harness.specs import (
     HeaderFault,
     LinkDirection,
     MemorySpec,
@@ -13,7 +13,7 @@ from sim.rtl.specs import (
     PacketFault,
     PayloadFault,
 )
-from sim.rtl.system import ProtocolError, System
+from sim.rtl.harness.system import ProtocolError, System
 
 
 def error_of(system):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from gen.compile import CompileError
-from sim.cycles.activity import LinkActivity
+from sim.hosts.activity import LinkActivity
 from sim.network.link import LinkFault
 from sim.network.network import Network
-from sim.rtl.compile import build_harness
-from sim.rtl.specs import (
+from sim.rtl.harness.compile import build_harness
+from sim.rtl.harness.specs import (
     HeaderFault,
     LinkDirection,
     LinkSpec,
@@ -20,7 +20,7 @@ from sim.rtl.specs import (
     ring_links,
     topology_links,
 )
-from sim.rtl.system import System
+from sim.rtl.harness.system import System
 
 
 @pytest.mark.parametrize(

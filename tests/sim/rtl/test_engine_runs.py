@@ -10,15 +10,16 @@ from hw.ace.config import preset as ace_preset
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset as nic_preset
 from sim.collectives import ace_program
-from sim.cycles.ring import Command, RingSettings
-from sim.cycles.script import Compute, Interrupt, Issue, Reached
-from sim.rtl.job import plan_job
-from sim.rtl.run import draw_inputs, run_engines
-from sim.rtl.system import CycleLimitError
+from sim.hosts.command import Command
+from sim.hosts.script import Compute, Interrupt, Issue, Reached
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.harness.system import CycleLimitError
+from sim.runs.job import plan_job
+from sim.runs.scripts import draw_inputs, run_engines
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 ACE, NIC = ace_preset("test"), nic_preset("test")
-RING = RingSettings(nodes=3, latency_cycles=20, write_latency_cycles=10)
+RING = Surroundings(nodes=3, latency_cycles=20, write_latency_cycles=10)
 CLOCK = 1e9
 
 
@@ -104,7 +105,7 @@ DATA = [np.ones((3, 12), np.float32)]
     "engine, changes, message",
     [
         ("gpu", {}, "engine must be one of ace, smartnic, in_switch, not 'gpu'"),
-        ("ace", {"ring": RingSettings(nodes=9)}, "nodes must be from 2 to 8 for this engine"),
+        ("ace", {"ring": Surroundings(nodes=9)}, "nodes must be from 2 to 8 for this engine"),
         ("ace", {"commands": [replace(ONE, compress=True)]}, "compress must be False for ACE"),
         ("ace", {"scripts": ISSUE[:2]}, "scripts must be one per rank (3), not 2"),
         ("ace", {"inputs": None}, "inputs must be data for 1 commands, not None"),

@@ -3,7 +3,7 @@
 import pytest
 
 from sim.rtl.errors import GivenUpError
-from sim.rtl.switch_fabric import SwitchFabric
+from sim.rtl.switch.fabric import SwitchFabric
 
 
 def give_up(config, settings, command, data, *, after_cycles):

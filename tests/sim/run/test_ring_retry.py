@@ -9,14 +9,14 @@ from foldwire.cli import main
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import describe
-from sim.engines.run import engine_ring
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.job import plan_job
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.run import draw_inputs, run_engines
-from sim.rtl.specs import PacketFault
-from sim.rtl.system import CycleLimitError, LinkFailedError
+from sim.engines.run import engine_group
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.harness.specs import PacketFault
+from sim.rtl.harness.system import CycleLimitError, LinkFailedError
+from sim.rtl.smartnic.ring import NicRing
 from sim.run import run
+from sim.runs.job import plan_job
+from sim.runs.scripts import draw_inputs, run_engines
 
 TRIES = 30
 RATES = {"ace": 16e9, "smartnic": 3e9}
@@ -40,7 +40,7 @@ def assembled(kind, **options):
     """What a run of a description takes, for those who run it themselves."""
     description = describe(described(kind, **options))
     system = build(description)
-    ring = engine_ring(description, system)
+    ring = engine_group(description, system)
     plan = plan_job(system.job, kind, ring.config, ring.settings, clock_hz=ring.engine.clock_hz)
     return (kind, ring.config, ring.settings, plan.commands, plan.steps,
             draw_inputs(plan.commands, ring.settings.nodes, seed=3))

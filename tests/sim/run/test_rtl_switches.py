@@ -12,13 +12,14 @@ from foldwire.cli import main
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import describe
-from sim.engines.run import engine_ring
-from sim.rtl import run as engines
-from sim.rtl import switch_exchange, switch_sums
+from sim.engines.run import engine_group
 from sim.rtl.exchange import PayloadError
-from sim.rtl.job import plan_job
-from sim.rtl.run import draw_inputs, run_engines
+from sim.rtl.switch import exchange
+from sim.rtl.switch import sums as golden
 from sim.run import run
+from sim.runs import scripts
+from sim.runs.job import plan_job
+from sim.runs.scripts import draw_inputs, run_engines
 
 RATE = 25e9
 NEAR_S = 6.4e-9  # ten cycles
@@ -118,7 +119,7 @@ def test_stalls_of_memories_are_the_same_from_the_same_cycle_on():
     document = described("rtl", two_levels(), "pull", memory={"stall_probability": 0.3})
     description = describe(document)
     system = build(description)
-    ring = engine_ring(description, system)
+    ring = engine_group(description, system)
     plan = plan_job(system.job, "in_switch", ring.config, ring.settings,
                     clock_hz=ring.engine.clock_hz)
     parts = "in_switch", ring.config, ring.settings, plan.commands, plan.steps
@@ -132,12 +133,12 @@ def test_stalls_of_memories_are_the_same_from_the_same_cycle_on():
 
 
 def test_a_sum_in_another_order_is_found(monkeypatch):
-    replayed = switch_sums.pushed
+    replayed = golden.pushed
 
     def backwards(log, plane, region, address, op, words):
         return replayed(log, plane, region, address, op, {k: -words[k] for k in words})
 
-    monkeypatch.setattr(switch_sums, "pushed", backwards)
+    monkeypatch.setattr(golden, "pushed", backwards)
     found = run(described("rtl", at_one_switch(), size_bytes=512))
 
     assert found.data.wrong == 4 and found.metrics["wrong"] == 4
@@ -205,14 +206,14 @@ def among(switch_on, **more):
 
 
 def test_a_packet_whose_data_are_not_the_sum_of_its_operands_is_found(monkeypatch):
-    sums = switch_sums.Sums.whole
+    sums = golden.Sums.whole
 
     def one_bit_off(self, plane, number):
         words = sums(self, plane, number).copy()
         words.view("u4")[3] ^= number == 2
         return words
 
-    monkeypatch.setattr(switch_sums.Sums, "whole", one_bit_off)
+    monkeypatch.setattr(golden.Sums, "whole", one_bit_off)
     message = r"^switch 0 sent a packet of block 2 of link 0 \(result, 6 operands\) whose data are"
     with pytest.raises(PayloadError, match=message):
         run(among([0], size_bytes=1000))
@@ -220,13 +221,13 @@ def test_a_packet_whose_data_are_not_the_sum_of_its_operands_is_found(monkeypatc
 
 @pytest.mark.parametrize("mode", ["push", "pull"])
 def test_rtl_adds_what_models_send(mode, monkeypatch):
-    sent = switch_exchange._Contents.outgoing
+    sent = exchange._Contents.outgoing
 
     def doubled(self, crossing, plane, word, operands):
         flit, payload = sent(self, crossing, plane, word, operands)
         return flit, (2 * np.frombuffer(payload, np.float32)).tobytes()
 
-    monkeypatch.setattr(switch_exchange._Contents, "outgoing", doubled)
+    monkeypatch.setattr(exchange._Contents, "outgoing", doubled)
     with pytest.raises(PayloadError, match="whose data are not the sum of its operands"):
         run(among([1], mode=mode, size_bytes=1000))
 
@@ -240,7 +241,7 @@ def test_the_limits_of_rtl_count_rtl_alone():
 
     description["endpoint"]["on"][0]["nodes"] = [0]
     parsed = describe(description)
-    assert engine_ring(parsed, build(parsed)).levels == ("rtl", *["cycles"] * 12)
+    assert engine_group(parsed, build(parsed)).levels == ("rtl", *["cycles"] * 12)
 
 
 @pytest.mark.parametrize(
@@ -299,13 +300,13 @@ def test_an_interrupt_ends_a_run_and_leaves_what_was_finished(
     kept = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     capsys.readouterr()
 
-    works = engines._run
+    works = scripts._run
 
     def interrupted(*everything):
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         return works(*everything)
 
-    monkeypatch.setattr(engines, "_run", interrupted)
+    monkeypatch.setattr(scripts, "_run", interrupted)
     file.write_text(text.replace("= 512", f"= {4 << 20}"), encoding="utf-8")
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.perf_counter()

@@ -270,7 +270,7 @@ def test_saved_run_of_any_level_is_read_back(tmp_path):
 
 def test_wrong_result_is_noticed(monkeypatch):
     """A golden model with one wrong bit must make the run inexact."""
-    from sim.rtl.ace_ring import AceRing
+    from sim.rtl.ace.ring import AceRing
 
     right = AceRing.reduced_by.__func__
 

@@ -13,15 +13,15 @@ from hw.switch.packet import Format
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import describe
-from sim.engines.run import engine_ring
-from sim.rtl import switch_sums
-from sim.rtl.job import plan_job
-from sim.rtl.ring import Request
-from sim.rtl.run import draw_inputs, run_engines
-from sim.rtl.switch_fabric import SwitchFabric
-from sim.rtl.switch_formats import packed, unpacked
-from sim.rtl.system import CycleLimitError
+from sim.engines.run import engine_group
+from sim.rtl.driver import Request
+from sim.rtl.harness.system import CycleLimitError
+from sim.rtl.switch import sums
+from sim.rtl.switch.fabric import SwitchFabric
+from sim.rtl.switch.formats import packed, unpacked
 from sim.run import run
+from sim.runs.job import plan_job
+from sim.runs.scripts import draw_inputs, run_engines
 from tests.sim.run.given_up import give_up
 
 RATE = 25e9
@@ -67,7 +67,7 @@ def assembled(*options, **more):
     """What a run of a description takes, for those who run it themselves."""
     description = describe(described(*options, **more))
     system = build(description)
-    ring = engine_ring(description, system)
+    ring = engine_group(description, system)
     plan = plan_job(system.job, "in_switch", ring.config, ring.settings,
                     clock_hz=ring.engine.clock_hz)
     return ("in_switch", ring.config, ring.settings, plan.commands, plan.steps,
@@ -161,7 +161,7 @@ def test_extremes(op):
 
 
 def test_a_result_that_is_not_rounded_is_found(monkeypatch):
-    monkeypatch.setattr(switch_sums.Sums, "_rounded", lambda self, words: words)
+    monkeypatch.setattr(sums.Sums, "_rounded", lambda self, words: words)
 
     assert run(described("bf16", size_bytes=512)).metrics["wrong"] == 4
 

@@ -10,13 +10,13 @@ from foldwire.cli import main
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import describe
-from sim.engines.run import engine_ring
-from sim.rtl.job import plan_job
-from sim.rtl.run import draw_inputs, run_engines
-from sim.rtl.specs import PacketFault
-from sim.rtl.switch_fabric import SwitchFabric
-from sim.rtl.system import CycleLimitError, LinkFailedError
+from sim.engines.run import engine_group
+from sim.rtl.harness.specs import PacketFault
+from sim.rtl.harness.system import CycleLimitError, LinkFailedError
+from sim.rtl.switch.fabric import SwitchFabric
 from sim.run import run
+from sim.runs.job import plan_job
+from sim.runs.scripts import draw_inputs, run_engines
 from tests.sim.run.given_up import give_up
 
 RATE = 25e9
@@ -55,7 +55,7 @@ def assembled(**options):
     """What a run of a description takes, for those who run it themselves."""
     description = describe(described(**options))
     system = build(description)
-    ring = engine_ring(description, system)
+    ring = engine_group(description, system)
     plan = plan_job(system.job, "in_switch", ring.config, ring.settings,
                     clock_hz=ring.engine.clock_hz)
     return ring, ("in_switch", ring.config, ring.settings, plan.commands, plan.steps,

@@ -1,0 +1,1 @@
+"""Hosts of engines, at whatever level these run: scripts, commands, rules, surroundings."""

@@ -1,0 +1,138 @@
+"""Surroundings of engines that work together, in RTL and as cycle models."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gen.arguments import MOST_NUMBER
+from hw.common.axi import MEMORY_ALIGNMENT
+from hw.link.retry_frame import RetryConfig
+from sim.fields import FieldError, check_integer
+
+__all__ = ["Surroundings", "check_wire"]
+
+_SEED_END = 2**64
+
+
+def _number(name: str, value: Any, allowed: str, fits: bool) -> None:
+    if not fits:
+        raise FieldError(name, f"must be {allowed}, not {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def check_wire(**shares: float) -> None:
+    """Refuse values that cannot be the shares of packets that a wire loses, repeats and damages.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, value in shares.items():
+        _number(name, value, "from 0 to 1", _is_number(value) and 0 <= value <= 1)
+    total = sum(shares.values())
+    if total > 1 + 1e-9:
+        raise ValueError(f"{' + '.join(shares)} must be at most 1, not {total:g}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """Links, memories and hosts around the engines of a ring, in RTL and as cycle models.
+
+    Parameters
+    ----------
+    nodes : int
+        Ranks, 2 or more; engines have limits of their own.
+    latency_cycles : int
+        Latency of every link, in both directions; for NICs from port to port, with cables and
+        switch.
+    beats_per_cycle : float
+        Pace of every link, at most 1.
+    read_latency_cycles, write_latency_cycles : int
+        Latencies of every memory.
+    link_stalls, memory_stalls, host_stalls : float
+        Probability that a link, a channel of a memory port, or the host's acceptance of a response
+        stalls in a cycle. Models draw what the RTL draws for the same *seed*; they have no stalls
+        of hosts.
+    link_loss, link_repetition, link_damage : float
+        Probability that a packet on a link is lost, arrives twice, or is damaged (RTL; engines
+        without *retry* do not get over it).
+    retry : RetryConfig or None
+        Retry at both ends of every link, for packets that wires lose or damage (RTL); None: none.
+    host_bytes_per_cycle : float or None
+        Bounds reads plus writes of a node's memory, not in ACE's model; None: the width of its
+        ports.
+    memory_bytes : int
+        Memory of each node, a multiple of 128.
+    fsms : int or None
+        FSMs of an ACE in use, None for all.
+    bidirectional : bool
+        True: FSMs with odd numbers run the ring backwards (ACE).
+    seed : int
+        Draws all stalls, and losses, repetitions and damages of packets.
+
+    Raises
+    ------
+    ValueError
+        For a field that is not as above.
+    """
+
+    nodes: int
+    latency_cycles: int = 1
+    beats_per_cycle: float = 1.0
+    read_latency_cycles: int = 50
+    write_latency_cycles: int = 4
+    link_stalls: float = 0.0
+    memory_stalls: float = 0.0
+    host_stalls: float = 0.0
+    link_loss: float = 0.0
+    link_repetition: float = 0.0
+    link_damage: float = 0.0
+    retry: RetryConfig | None = None
+    host_bytes_per_cycle: float | None = None
+    memory_bytes: int = 4 << 20
+    fsms: int | None = None
+    bidirectional: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_integer("nodes", self.nodes, 2)
+        for name in "latency_cycles", "read_latency_cycles", "write_latency_cycles":
+            check_integer(name, getattr(self, name), 1)
+        for name in "link_stalls", "memory_stalls", "host_stalls":
+            value = getattr(self, name)
+            fits = _is_number(value) and 0 <= value < 1
+            _number(name, value, "at least 0 and below 1", fits)
+        check_wire(
+            link_loss=self.link_loss,
+            link_repetition=self.link_repetition,
+            link_damage=self.link_damage,
+        )
+        if not isinstance(self.retry, RetryConfig | None):
+            raise FieldError("retry", f"must be a RetryConfig or None, not {self.retry!r}")
+        pace, bound = self.beats_per_cycle, self.host_bytes_per_cycle
+        _number(
+            "beats_per_cycle", pace, "above 0 and at most 1", _is_number(pace) and 0 < pace <= 1
+        )
+        if bound is not None:
+            fits = _is_number(bound) and 0 < bound < MOST_NUMBER
+            _number("host_bytes_per_cycle", bound, "above 0 or None", fits)
+        check_integer("memory_bytes", self.memory_bytes, MEMORY_ALIGNMENT)
+        if self.memory_bytes % MEMORY_ALIGNMENT:
+            raise FieldError(
+                "memory_bytes",
+                f"must be a multiple of {MEMORY_ALIGNMENT}, not {self.memory_bytes!r}"
+            )
+        if self.fsms is not None:
+            check_integer("fsms", self.fsms, 1)
+        if not isinstance(self.bidirectional, bool | np.bool_):
+            raise FieldError("bidirectional", f"must be True or False, not {self.bidirectional!r}")
+        check_integer("seed", self.seed, 0, _SEED_END)
+
+    @property
+    def bad_wires(self) -> bool:
+        """True if links lose, repeat or damage packets."""
+        return bool(self.link_loss or self.link_repetition or self.link_damage)

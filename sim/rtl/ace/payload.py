@@ -1,0 +1,175 @@
+"""Packets between a node in RTL and nodes that are models: real headers, golden payload."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.link.packet import FLIT_BYTES, PacketKind
+from sim.cycles.ace.model import program_of
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.writes import ready_fields
+from sim.rtl.exchange import PayloadError
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["Boundary"]
+
+
+class Boundary:
+    """Packets into and out of one rank of a ring.
+
+    Parameters
+    ----------
+    config : AceConfig
+    ring : Surroundings
+    commands : sequence of Command
+    inputs : sequence of arrays, ranks x elements
+        Data of each command, as ``sim.runs.scripts`` takes it.
+    rank : int
+    """
+
+    def __init__(
+        self,
+        config: AceConfig,
+        ring: Surroundings,
+        commands: Sequence[Command],
+        inputs: Sequence[Sequence[NDArray[Any]]],
+        rank: int,
+    ) -> None:
+        self._config = config
+        self._commands = commands
+        self._program = program_of(config, ring)
+        self._inputs = inputs
+        self._rank = rank
+        self._partials: dict[int, tuple[NDArray[Any], ...]] = {}
+
+    @cached_property
+    def _fields(self) -> dict[str, tuple[int, int]]:
+        layout = self._config.format.layout
+        return {name: (field.offset, field.width) for name, field in layout}
+
+    def _passing(self, number: int) -> tuple[NDArray[Any], ...]:
+        """Vectors arriving, leaving and whole of a command."""
+        if number not in self._partials:
+            command = self._commands[number]
+            if command.collective is CollectiveKind.ALL_GATHER:
+                whole = np.concatenate(list(self._inputs[number]))
+                self._partials[number] = whole, whole, whole
+            else:
+                self._partials[number] = self._program.partials(
+                    np.asarray(self._inputs[number]), rank=self._rank, op=command.op,
+                    block=command.block,
+                )
+        return self._partials[number]
+
+    def _elements(self, number: int, chunk: int, owner: int, offset: int) -> slice:
+        """Elements that a packet carries."""
+        command = self._commands[number]
+        return self._program.packet(
+            command.elements, block=command.block, chunk=chunk, owner=owner, offset=offset
+        )
+
+    def ready(
+        self, *, source: int, sequence: int, number: int, chunk: int, fsm: int, context: int
+    ) -> bytes:
+        """The flit of a READY packet from a neighbour."""
+        command = self._commands[number]
+        header = self._config.format.encode(
+            {
+                "offload": 1, "kind": PacketKind.READY.value, "collective": number % 256,
+                "chunk": chunk, "fsm": fsm, "context": context, "source": source,
+                "sequence": sequence,
+                **ready_fields(
+                    self._program, command.collective,
+                    self._program.settings(command.elements, block=command.block), op=command.op,
+                ),
+            }
+        )
+        return header.to_bytes(FLIT_BYTES, "little")
+
+    def data(
+        self,
+        *,
+        source: int,
+        sequence: int,
+        number: int,
+        chunk: int,
+        fsm: int,
+        context: int,
+        step: int,
+        offset: int,
+    ) -> bytes:
+        """The flits of a DATA packet from a neighbour: header, then payload."""
+        command = self._commands[number]
+        code = self._program.code(
+            command.collective, direction=self._program.direction(fsm), rank=self._rank
+        )
+        instruction = code.instructions[step]
+        reduces = instruction.op.value & 1
+        arriving, _, whole = self._passing(number)
+        values = arriving if reduces else whole
+        payload = values[self._elements(number, chunk, instruction.block, offset)]
+        layout = self._config.format
+        header = self._config.format.encode(
+            {
+                "offload": 1, "kind": PacketKind.DATA.value, "op": command.op.value,
+                "collective": number % 256, "chunk": chunk, "fsm": fsm, "context": context,
+                "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
+                "source": source, "sequence": sequence,
+                "contributions": (instruction.contributions - reduces) % (1 << layout.node),
+            }
+        )
+        flits = -(-ELEMENT_BYTES * len(payload) // FLIT_BYTES)
+        return header.to_bytes(FLIT_BYTES, "little") + payload.tobytes().ljust(
+            flits * FLIT_BYTES, b"\0"
+        )
+
+    def parse(self, flit: bytes) -> dict[str, int]:
+        """Header fields of a packet from the engine.
+
+        Raises
+        ------
+        PayloadError
+            If its checksum is wrong.
+        """
+        header = self._config.format.decode(int.from_bytes(flit, "little"))
+        if header is None:
+            raise PayloadError(f"rank {self._rank} sent a header with a wrong checksum")
+        return header
+
+    def check(self, header: dict[str, int], payload: bytes) -> None:
+        """Compare a DATA packet from the engine with the golden model.
+
+        Raises
+        ------
+        PayloadError
+            If a bit of the payload, the length or the contributions differ.
+        """
+        number = header["collective"]
+        command = self._commands[number]
+        direction = self._program.direction(header["fsm"])
+        code = self._program.code(
+            command.collective, direction=direction, rank=self._rank + direction
+        )
+        instruction = code.instructions[header["step"]]
+        reduces = instruction.op.value & 1
+        _, leaving, whole = self._passing(number)
+        place = self._elements(number, header["chunk"], instruction.block, header["offset"])
+        expected = (leaving if reduces else whole)[place].tobytes()
+        if (
+            header["length"] != len(expected)
+            or (instruction.contributions - reduces - header["contributions"])
+            % (1 << self._config.format.node)
+            or header["source"] != self._rank
+            or header["poison"]
+            or payload[: len(expected)] != expected
+        ):
+            raise PayloadError(
+                f"rank {self._rank} sent a packet of collective {number}, chunk "
+                f"{header['chunk']}, step {header['step']}, offset {header['offset']} that is not "
+                "the golden one"
+            )

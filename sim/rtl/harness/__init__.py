@@ -1,0 +1,1 @@
+"""The C++ co-simulation and its Python side: nodes, memories, links, hosts."""

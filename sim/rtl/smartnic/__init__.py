@@ -1,0 +1,1 @@
+"""The smart NIC in RTL."""

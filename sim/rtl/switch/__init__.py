@@ -1,0 +1,1 @@
+"""Switches that reduce and their endpoints in RTL."""

@@ -1,0 +1,227 @@
+"""Turns a run of engines, cycle models or RTL, into a record like that of an event simulation.
+
+Known from outside the engines are the tasks and the traffic of links and memory. Chunks and
+messages inside an engine are not, so a record of engines has none.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.link.packet import FLIT_BYTES
+from sim.events.record import RunRecord
+from sim.network.link import Link
+from sim.network.network import Network
+from sim.runs.job import JobPlan
+from sim.runs.scripts import EngineRun
+from sim.units import cycles_to_fs, fs_per_byte
+from sim.workload.graph import Job
+
+__all__ = ["record_of"]
+
+
+def record_of(
+    job: Job,
+    plan: JobPlan,
+    run: EngineRun,
+    network: Network,
+    *,
+    clock_hz: float,
+    bus_bytes: int,
+    nodes: Sequence[int],
+    crossed: Callable[[int, int], Sequence[int]] | None = None,
+    network_reduces: bool = False,
+    wire_factor: float = 1.0,
+) -> tuple[RunRecord, Job]:
+    """The record, and the job with all waits of its hosts.
+
+    Parameters
+    ----------
+    network : Network
+        The ring uses its links; every engine's links are found by the ranks at their ends.
+    bus_bytes : int
+        Bytes of a link per cycle.
+    nodes : sequence of int
+        The node of each rank.
+    crossed : callable or None
+        The links of the network that the traffic of a rank's port crosses; None: those of a ring.
+    network_reduces : bool
+        Switches reduce, which bounds must know.
+    wire_factor : float
+        Size of data on the links over that of the job.
+    """
+    job, plan = _as_run(job, plan)
+    npus = network.nodes
+    # Scripts are indexed by rank, rows by node.
+    rank_of = np.argsort(nodes)
+    times = [plan.times(rank, run.steps[rank], begin=run.begin) for rank in rank_of]
+    graph_of = np.array(plan.graph_of, np.int32)[rank_of]
+    start_fs, end_fs = (
+        np.where(cycles < 0, -1, cycles_to_fs(cycles, clock_hz))
+        for cycles in (
+            np.stack([each.start for each in times]),
+            np.stack([each.end for each in times]),
+        )
+    )
+    calls = [
+        (graph, number)
+        for graph, each in enumerate(job.graphs)
+        for number, task in enumerate(each.tasks)
+        if task.call is not None
+    ]
+    end = int(end_fs.max(initial=0))
+    links = network.links()
+    of_port = crossed or (lambda rank, port: _crossed(nodes, rank, port, links))
+    sent, busy, series, bucket = _links(run, links, network, of_port, clock_hz, bus_bytes, end)
+    names, unit_busy, unit_bytes = _memory(run, nodes, clock_hz, bus_bytes)
+    record = RunRecord(
+        nodes=npus,
+        folded=False,
+        end_fs=end,
+        wall_s=run.wall_s,
+        task_ready_fs=_ready(job, graph_of, start_fs, end_fs),
+        task_start_fs=start_fs,
+        task_end_fs=end_fs,
+        graph_of=graph_of,
+        calls=calls,
+        links=links,
+        link_bytes=sent,
+        link_busy_fs=busy,
+        unit_names=names,
+        unit_busy_fs=unit_busy,
+        unit_bytes=unit_bytes,
+        engine_busy_fs=np.array([_busy(calls, *row) for row in zip(graph_of, start_fs, end_fs)]),
+        bucket_fs=bucket,
+        link_series_fs=series,
+        spans=np.zeros(0, np.dtype([("kind", np.int8)])),
+        counts=dict(run.counts),
+        network_reduces=network_reduces,
+        wire_factor=wire_factor,
+    )
+    return record, job
+
+
+def _as_run(job: Job, plan: JobPlan) -> tuple[Job, JobPlan]:
+    """The job as its hosts ran it, and the plan with updates in their collectives.
+
+    A host's work between the end of a wait and the next task is the update of the collectives that
+    it waited for, which a record counts to them.
+    """
+    graphs, all_spans = [], []
+    for graph, script, planned in zip(job.graphs, plan.scripts, plan.spans):
+        starts = {first for first, _ in planned}
+        spans = []
+        for task, (first, last) in zip(graph.tasks, planned):
+            follows = 0 <= last < len(script) - 1 and last + 1 not in starts
+            spans.append((first, last + (task.call is not None and follows)))
+        tasks = tuple(
+            task
+            if task.call is None or spans[number] != planned[number]
+            else replace(task, duration_s=0.0)
+            for number, task in enumerate(graph.tasks)
+        )
+        graphs.append(replace(graph, tasks=tasks))
+        all_spans.append(tuple(spans))
+    made = replace(job, graphs=tuple(graphs), graph_of=plan.graph_of)
+    return made, replace(plan, spans=tuple(all_spans))
+
+
+def _ready(job: Job, graph_of: Any, start_fs: Any, end_fs: Any) -> NDArray[np.int64]:
+    """Time at which all that a task waits for had ended.
+
+    A collective starts with its command, which comes after all that it waits for.
+    """
+    ready = np.zeros_like(start_fs)
+    for graph, each in enumerate(job.graphs):
+        rows = np.flatnonzero(graph_of == graph)
+        for number, task in enumerate(each.tasks):
+            if task.after:
+                ready[rows, number] = end_fs[np.ix_(rows, np.array(task.after))].max(axis=1)
+    limited: NDArray[np.int64] = np.minimum(ready, np.maximum(start_fs, 0))
+    return limited
+
+
+def _busy(calls: Sequence[tuple[int, int]], graph: int, start_fs: Any, end_fs: Any) -> int:
+    """Time in which an NPU has at least one collective in progress."""
+    busy = reached = 0
+    chosen = [task for number, task in calls if number == graph and start_fs[task] >= 0]
+    for task in sorted(chosen, key=lambda each: int(start_fs[each])):
+        busy += max(0, int(end_fs[task]) - max(reached, int(start_fs[task])))
+        reached = max(reached, int(end_fs[task]))
+    return busy
+
+
+def _links(
+    run: EngineRun,
+    links: Sequence[Link],
+    network: Network,
+    crossed: Callable[[int, int], Sequence[int]],
+    clock_hz: float,
+    bus_bytes: int,
+    end_fs: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
+    """Bytes and busy time of every link, busy time per dimension and bucket, and the bucket.
+
+    A link is busy while it carries a beat at its own rate.
+    """
+    sent = np.zeros(len(links), np.int64)
+    busy = np.zeros(len(links), np.int64)
+    bucket_cycles = max((each.bucket_cycles for each in run.links.values()), default=0)
+    bucket_fs = int(cycles_to_fs(bucket_cycles, clock_hz))
+    buckets = -(-end_fs // bucket_fs) if bucket_fs else 0
+    series = np.zeros((len(network.dimensions), buckets), np.int64)
+    first = run.begin // bucket_cycles if bucket_cycles else 0
+    for (rank, port), activity in run.links.items():
+        for index in crossed(rank, port) if activity.beats else ():
+            # Rates of links are of payload; beats of headers are counted, too.
+            share = network.dimensions[links[index].dimension].efficiency
+            beat_fs = fs_per_byte(links[index].bytes_per_s) * share * bus_bytes
+            sent[index] += activity.flits * FLIT_BYTES
+            busy[index] += round(activity.beats * beat_fs)
+            if buckets:
+                beats = activity.beats_per_bucket[first : first + buckets]
+                series[links[index].dimension, : len(beats)] += np.round(
+                    np.minimum(beats * beat_fs, bucket_fs)
+                ).astype(np.int64)
+    return sent, busy, series, bucket_fs
+
+
+def _crossed(nodes: Sequence[int], rank: int, port: int, links: Sequence[Link]) -> list[int]:
+    """The links of the network that a port's traffic to the next or previous rank crosses.
+
+    Even ports lead to the next rank, odd ones to the previous, also of a ring through a torus.
+    """
+    ends = nodes[rank], nodes[(rank + (-1 if port % 2 else 1)) % len(nodes)]
+    direct = [index for index, each in enumerate(links) if (each.source, each.target) == ends]
+    if len(direct) > 1:  # a ring of two has a link for each way round
+        return [direct[port % len(direct)]]
+    if direct:
+        return direct
+    # Over a switch: up from one rank, down to the other.
+    return [
+        index
+        for index, each in enumerate(links)
+        if each.source == ends[0] or (each.target == ends[1] and each.source >= len(nodes))
+    ]
+
+
+def _memory(
+    run: EngineRun, nodes: Sequence[int], clock_hz: float, bus_bytes: int
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """Traffic of the memory ports of each NPU; cycle models do not count it."""
+    npus = len(nodes)
+    if not run.memory:
+        return [], np.zeros((0, npus), np.int64), np.zeros((0, npus), np.int64)
+    moved = np.zeros((2, npus), np.int64)
+    busy = np.zeros((2, npus), np.int64)
+    ports = np.zeros(npus, np.int64)
+    for (rank, _), activity in run.memory.items():
+        moved[:, nodes[rank]] += activity.read_bytes, activity.written_bytes
+        ports[nodes[rank]] += 1
+    for row in range(2):
+        beats = moved[row] / bus_bytes / np.maximum(ports, 1)
+        busy[row] = cycles_to_fs(np.ceil(beats).astype(np.int64), clock_hz)
+    return ["memory read", "memory write"], busy, moved
