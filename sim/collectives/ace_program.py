@@ -1,8 +1,8 @@
 """A program of ACE as one value: code of every FSM, cut of the vectors, order of the additions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from sim.collectives.fsm_program import (
 )
 from sim.collectives.golden import direction_of, ring_all_reduce, ring_partials
 from sim.collectives.partition import Partition
+from sim.network.embedding import RingPlace
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["PROGRAM_ENTRY", "AceProgram"]
@@ -39,31 +40,87 @@ class AceProgram:
     queues : int
         FSMs in use.
     bidirectional : bool
-        FSMs with odd numbers run the ring backwards.
+        Every second round of FSMs runs its ring backwards.
+    rings : tuple of tuples of RingPlace
+        Rings that lie in the network, by place, with ranks for nodes; FSM ``f`` runs ring
+        ``f % len(rings)``. None given: one ring in the order of the ranks, each of which has port 0
+        to the next and port 1 to the previous one.
     """
 
     config: AceConfig
     nodes: int
     queues: int
     bidirectional: bool = True
+    rings: tuple[tuple[RingPlace, ...], ...] = ()
+
+    # ---- Rings.
+
+    @cached_property
+    def _orders(self) -> list[list[int]]:
+        """Ranks of each ring; empty for one in the order of the ranks."""
+        return [[each.node for each in ring] for ring in self.rings]
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Rings x ranks: place of each rank in each ring."""
+        orders = np.array(self._orders or [list(range(self.nodes))])
+        return np.argsort(orders, axis=1)
+
+    def ring_of(self, fsm: int) -> int:
+        """Number of the ring that an FSM runs."""
+        return fsm % max(1, len(self.rings))
+
+    def direction(self, fsm: int) -> int:
+        """1 if the data of an FSM travel to the next place of its ring, -1 if to the previous."""
+        return direction_of(
+            fsm, queues=self.queues, bidirectional=self.bidirectional,
+            rings=max(1, len(self.rings)),
+        )
+
+    def place(self, fsm: int, rank: int) -> int:
+        """Place of a rank in the ring of an FSM."""
+        return int(self.places[self.ring_of(fsm), rank])
+
+    def successor(self, fsm: int, rank: int) -> int:
+        """The rank to which a rank sends the data of an FSM."""
+        place = (self.place(fsm, rank) + self.direction(fsm)) % self.nodes
+        return self._orders[self.ring_of(fsm)][place] if self.rings else place
+
+    def order(self, fsm: int) -> list[int] | None:
+        """Ranks by place in the ring of an FSM, None if they are those of the places."""
+        return self._orders[self.ring_of(fsm)] if self.rings else None
+
+    def ports(self, fsm: int, rank: int) -> tuple[int, int]:
+        """Ports of a rank to the next and the previous place of an FSM's ring."""
+        if not self.rings:
+            return 0, 1
+        here = self.rings[self.ring_of(fsm)][self.place(fsm, rank)]
+        return here.next_port, here.previous_port
+
+    def used_ports(self, rank: int) -> set[int]:
+        """Ports of a rank that any program sends or receives through."""
+        return {port for fsm in range(self.queues) for port in self.ports(fsm, rank)}
 
     # ---- Code.
 
-    def direction(self, fsm: int) -> int:
-        """1 if the data of an FSM travel to higher ranks, -1 if to lower ones."""
-        return direction_of(fsm, queues=self.queues, bidirectional=self.bidirectional)
+    def first(self, collective: CollectiveKind, *, direction: int) -> FsmProgram:
+        """Instructions of the first place of a ring: blocks by place, port 0 to the next place and
+        1 to the previous one. Blocks of another place are as many further."""
+        return _code(collective, direction, 0, self.nodes, (0, 1))
 
-    def code(
-        self, collective: CollectiveKind, *, direction: int, rank: int,
-        ports: tuple[int, int] = (0, 1),
-    ) -> FsmProgram:
-        """Instructions of a rank (modulo the size of the group) for one direction; *ports*: links
-        to the next and the previous rank."""
-        return _code(collective, direction, rank % self.nodes, self.nodes, ports)
+    def code(self, collective: CollectiveKind, *, fsm: int, rank: int) -> FsmProgram:
+        """Instructions of a rank for an FSM."""
+        code = _code(
+            collective, self.direction(fsm), self.place(fsm, rank), self.nodes,
+            self.ports(fsm, rank),
+        )
+        order = self.order(fsm)
+        return code if order is None else replace(
+            code,
+            instructions=tuple(replace(i, block=order[i.block]) for i in code.instructions),
+        )
 
-    def words(
-        self, fsm: int, *, rank: int, ports: tuple[int, int] = (0, 1)
-    ) -> dict[int, int]:
+    def words(self, fsm: int, *, rank: int) -> dict[int, int]:
         """Program store of an FSM, address to word.
 
         Raises
@@ -72,7 +129,8 @@ class AceProgram:
             If the programs do not fit it, or have more steps than a packet can name.
         """
         return program_words(
-            self.config, rank=rank, nodes=self.nodes, direction=self.direction(fsm), ports=ports
+            self.config, rank=self.place(fsm, rank), nodes=self.nodes,
+            direction=self.direction(fsm), ports=self.ports(fsm, rank), order=self.order(fsm),
         )
 
     # ---- Cut of a vector.
@@ -123,14 +181,18 @@ class AceProgram:
     ) -> NDArray[Any]:
         """The vector that every rank holds after an all-reduce, bit for bit."""
         cut = self.cut(len(arrays[0]), block=block)
-        return ring_all_reduce(arrays, cut, op=op, bidirectional=self.bidirectional)
+        return ring_all_reduce(
+            arrays, cut, op=op, bidirectional=self.bidirectional, rings=self._orders
+        )
 
     def partials(
         self, arrays: NDArray[Any], *, rank: int, op: ReduceOp, block: int | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Partial results that arrive at a rank and leave it, and the final ones, bit for bit."""
         cut = self.cut(np.shape(arrays)[1], block=block)
-        return ring_partials(arrays, cut, rank=rank, op=op, bidirectional=self.bidirectional)
+        return ring_partials(
+            arrays, cut, rank=rank, op=op, bidirectional=self.bidirectional, rings=self._orders
+        )
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ exchanged. The other limits are those of :mod:`hw.ace.isa` (widths of fields) an
 (words of a program store, steps that a packet can name).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -121,6 +121,7 @@ def ring_program(
     to_port: int,
     from_port: int,
     algorithm: Algorithm = RING,
+    order: Sequence[int] | None = None,
 ) -> FsmProgram:
     """Program of one rank of a ring of engines.
 
@@ -128,19 +129,22 @@ def ring_program(
     ----------
     collective : CollectiveKind
     rank, nodes : int
-        Place of this node and size of the ring, at least 2.
+        Place of this node in the ring, and size of the ring, at least 2.
     direction : int
         +1 if data travels to higher ranks, -1 if to lower ones.
     to_port, from_port : int
         Links to the next and from the previous node in this direction.
     algorithm : Algorithm
         One whose members send to neighbours.
+    order : sequence of int or None
+        Number of the block that belongs to each place of the ring; None: that of the place.
 
     Raises
     ------
     ValueError
         If the algorithm needs more than FSMs can do.
     """
+    blocks = range(nodes) if order is None else order
     if nodes < 2:
         raise FieldError("nodes", f"must be at least 2, not {nodes!r}")
     if not 0 <= rank < nodes:
@@ -157,7 +161,7 @@ def ring_program(
     firsts = [
         Instruction(
             op=Opcode.SEND,
-            block=int(first.block),
+            block=blocks[int(first.block)],
             port=ports[code.peers[first.peer]][0],
             peer_step=int(first.peer_step),
             contributions=1,
@@ -172,7 +176,7 @@ def ring_program(
         receives.append(
             Instruction(
                 op=Opcode(each.op),
-                block=each.block,
+                block=blocks[each.block],
                 port=ports[code.peers[each.peer]][0] if sends else to_port,
                 # Fields that an instruction does not use have always been filled like this.
                 peer_step=each.peer_step if sends or not each.op & _REDUCE else nodes + 1,
@@ -193,13 +197,14 @@ def program_words(
     direction: int,
     ports: tuple[int, int],
     algorithms: Mapping[CollectiveKind, Algorithm] | None = None,
+    order: Sequence[int] | None = None,
 ) -> dict[int, int]:
     """Program store of one FSM, address to word: all collectives of one direction of the ring.
 
     Parameters
     ----------
     config : AceConfig
-    rank, nodes, direction
+    rank, nodes, direction, order
         As for `ring_program`.
     ports : (next, previous)
         Links to the next and the previous rank.
@@ -224,6 +229,7 @@ def program_words(
             to_port=to_port,
             from_port=from_port,
             algorithm=(algorithms or {}).get(collective, RING),
+            order=order,
         )
         steps = 1 << config.format.step
         if len(program.instructions) > steps:

@@ -129,9 +129,9 @@ def _order(algorithm: Algorithm, nodes: int, way: int) -> NDArray[np.int64]:
     return addition_order(algorithm, CollectiveKind.ALL_REDUCE, group)
 
 
-def direction_of(chunk: int, *, queues: int, bidirectional: bool) -> int:
-    """Direction in which a chunk travels: FSMs with odd numbers run the ring backwards."""
-    return -1 if bidirectional and chunk % queues % 2 else 1
+def direction_of(chunk: int, *, queues: int, bidirectional: bool, rings: int = 1) -> int:
+    """Direction in which a chunk travels: every second round of FSMs runs its ring backwards."""
+    return -1 if bidirectional and chunk % queues // rings % 2 else 1
 
 
 def ring_all_reduce(
@@ -140,6 +140,7 @@ def ring_all_reduce(
     *,
     op: ReduceOp = ReduceOp.SUM_F32,
     bidirectional: bool = True,
+    rings: Sequence[Sequence[int]] = (),
 ) -> np.ndarray:
     """The vector that every rank holds after an all-reduce, bit for bit.
 
@@ -152,15 +153,18 @@ def ring_all_reduce(
         order of additions.
     op : ReduceOp
     bidirectional : bool
-        FSMs with odd numbers run the ring backwards.
+        Every second round of FSMs runs its ring backwards.
+    rings : sequence of sequences of int
+        Ranks in the order of each ring; none: one ring, in the order of the ranks. FSM ``f`` runs
+        ring ``f % len(rings)``.
     """
     result = np.empty_like(arrays[0])
-    way = _ways(partition, len(result), bidirectional)
-    for direction in (1, -1) if (way < 0).any() else (1,):
-        for owner, ranks in enumerate(_order(RING, len(arrays), direction)):
+    way, orders = _ways(partition, len(result), bidirectional, rings)
+    for track in np.unique(way):
+        for owner, ranks in enumerate(orders(track)):
             shard = partition.shard(owner)
             total = fold(partial(reduce, op), (arrays[rank][shard] for rank in ranks))
-            np.copyto(result[shard], total, where=way[shard] == direction)
+            np.copyto(result[shard], total, where=way[shard] == track)
     return result
 
 
@@ -171,13 +175,14 @@ def ring_partials(
     rank: int,
     op: ReduceOp = ReduceOp.SUM_F32,
     bidirectional: bool = True,
+    rings: Sequence[Sequence[int]] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Partial results that pass a rank in an all-reduce or reduce-scatter, bit for bit.
 
     Parameters
     ----------
     arrays : array, ranks x elements
-    partition, op, bidirectional
+    partition, op, bidirectional, rings
         As for `ring_all_reduce`.
     rank : int
 
@@ -188,8 +193,11 @@ def ring_partials(
         from it, and the final ones.
     """
     nodes, elements = arrays.shape
-    owner, way = np.arange(elements) // partition.stride, _ways(partition, elements, bidirectional)
-    order = np.where(way > 0, _order(RING, nodes, 1)[owner].T, _order(RING, nodes, -1)[owner].T)
+    owner = np.arange(elements) // partition.stride
+    way, orders = _ways(partition, elements, bidirectional, rings)
+    order = np.empty((nodes, elements), np.int64)
+    for track in np.unique(way):
+        order[:, way == track] = orders(track)[owner[way == track]].T
     before = arriving = leaving = np.zeros_like(arrays[0])
     for ranks, total in zip(order, _partials(arrays, order, op)):
         arriving = np.where(ranks == rank, before, arriving)
@@ -198,10 +206,25 @@ def ring_partials(
     return arriving, leaving, before
 
 
-def _ways(partition: Partition, elements: int, bidirectional: bool) -> NDArray[np.int64]:
-    """Direction in which each element travels."""
+def _ways(
+    partition: Partition, elements: int, bidirectional: bool, rings: Sequence[Sequence[int]]
+) -> tuple[NDArray[np.int64], Callable[[int], NDArray[np.int64]]]:
+    """Track of each element, two tracks to a ring; and the order of additions on a track, blocks
+    x ranks."""
     chunk = np.arange(elements) % partition.stride // partition.block
-    return np.where(bidirectional & (chunk % partition.queues % 2 == 1), -1, 1)
+    queue, several = chunk % partition.queues, len(rings) or 1
+    back = bidirectional & (queue // several % 2 == 1)
+
+    def orders(track: int) -> NDArray[np.int64]:
+        places = _order(RING, partition.nodes, -1 if track % 2 else 1)
+        if not rings:
+            return places
+        ring = np.asarray(rings[track // 2])
+        found = np.empty_like(places)
+        found[ring] = ring[places]
+        return found
+
+    return queue % several * 2 + back, orders
 
 
 def _partials(

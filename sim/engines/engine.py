@@ -8,7 +8,7 @@ records are light: hardware and models are imported where they are asked for.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sim.collectives.plan import AlgorithmChoice
@@ -97,8 +97,7 @@ class EngineGroup:
 
     ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches, whose
     ``levels`` are behind those of ranks. ``nodes`` has the node of each rank. ``crossed``: by rank
-    and port, the links of the network that are crossed; None: those of a ring. ``options`` are the
-    links and ports of the topology in which an RTL ring lies, where that is not a ring itself.
+    and port, the links of the network that are crossed; None: those of a ring.
     """
 
     engine: EngineSection
@@ -106,7 +105,6 @@ class EngineGroup:
     settings: "Surroundings"
     levels: tuple[str, ...]
     nodes: tuple[int, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
     crossed: Callable[[int, int], Sequence[int]] | None = None
 
 

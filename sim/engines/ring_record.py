@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sim.describe.build import DescribedSystem
 from sim.describe.levels import meaningless
@@ -16,7 +16,12 @@ from sim.engines.engine import EngineGroup, EngineRecord, StatedEngine
 from sim.engines.wires import refused, stated_at, wires
 from sim.fields import FieldError, not_one_of
 from sim.network.dimension import Dimension, DimensionKind
+from sim.network.network import Network
+from sim.network.ports import Ports
 from sim.units import beats_per_cycle, seconds_to_cycles
+
+if TYPE_CHECKING:
+    from sim.hosts.wiring import Wiring
 
 __all__ = ["Keys", "RingRecord"]
 
@@ -127,10 +132,9 @@ class RingRecord(EngineRecord):
     def described_group(
         self, description: Description, section: EngineSection, system: DescribedSystem
     ) -> EngineGroup:
-        from hw.link.packet import FLIT_BYTES, link_flits
+        from hw.link.packet import link_flits
         from hw.link.retry_beats import frame_beats
         from sim.hosts.surroundings import Surroundings
-        from sim.rtl.harness.specs import longest_packet, ring_links
 
         network, config = system.network, section.config
         nodes = network.nodes
@@ -150,31 +154,36 @@ class RingRecord(EngineRecord):
             link_stalls=description.network.stall_probability,
             memory_stalls=description.memory.stall_probability,
             bidirectional=ring.bidirectional,
+            wiring=self.wiring(description, section, network),
             seed=description.run.seed,
         )
-        options: dict[str, Any] = {}
-        if len(network.dimensions) > 1:
-            options["ports"], options["links"] = ring_links(
-                network,
-                clock_hz=section.clock_hz,
-                bus_bytes=config.bus_bytes,
-                stall_probability=settings.link_stalls,
-                loss_probability=settings.link_loss,
-                repetition_probability=settings.link_repetition,
-                damage_probability=settings.link_damage,
-                packet_flits=longest_packet(
-                    1 + config.packet_bytes // FLIT_BYTES, settings.retry,
-                    beat_flits=config.flits,
-                ),
-            )
         order = range(nodes) if network.placement is None else network.placement.tolist()
+        crossed = None
+        if settings.wiring is not None:
+            ports = Ports(network)
+
+            def crossed(rank: int, port: int) -> Sequence[int]:
+                return [ports.number(order[rank], port)]
+
         return EngineGroup(
             engine=section,
             config=config,
             settings=settings,
             levels=tuple(description.levels.get(node, description.level) for node in order),
             nodes=tuple(order),
-            options=options,
+            crossed=crossed,
+        )
+
+    def wiring(
+        self, description: Description, section: EngineSection, network: Network
+    ) -> "Wiring | None":
+        """Links and rings of engines in several dimensions; None in one, which is a ring."""
+        from sim.hosts.wiring import Wiring
+
+        if len(network.dimensions) < 2:
+            return None
+        return Wiring.through(
+            network, clock_hz=section.clock_hz, bus_bytes=section.config.bus_bytes
         )
 
     def check_torus(self, description: Description, section: EngineSection) -> None:

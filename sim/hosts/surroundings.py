@@ -9,6 +9,7 @@ from gen.arguments import MOST_NUMBER
 from hw.common.axi import MEMORY_ALIGNMENT
 from hw.link.retry_frame import RetryConfig
 from sim.fields import FieldError, check_integer
+from sim.hosts.wiring import Wiring
 
 __all__ = ["Surroundings", "check_wire"]
 
@@ -70,7 +71,10 @@ class Surroundings:
     fsms : int or None
         FSMs of an ACE in use, None for all.
     bidirectional : bool
-        True: FSMs with odd numbers run the ring backwards (ACE).
+        True: every second round of FSMs runs its ring backwards (ACE).
+    wiring : Wiring or None
+        Links, with latency and pace of each, and rings on them (ACE); None: one ring of links with
+        *latency_cycles* and *beats_per_cycle*.
     seed : int
         Draws all stalls, and losses, repetitions and damages of packets.
 
@@ -96,6 +100,7 @@ class Surroundings:
     memory_bytes: int = 4 << 20
     fsms: int | None = None
     bidirectional: bool = True
+    wiring: Wiring | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -130,7 +135,30 @@ class Surroundings:
             check_integer("fsms", self.fsms, 1)
         if not isinstance(self.bidirectional, bool | np.bool_):
             raise FieldError("bidirectional", f"must be True or False, not {self.bidirectional!r}")
+        self._check_wiring()
         check_integer("seed", self.seed, 0, _SEED_END)
+
+    def _check_wiring(self) -> None:
+        if self.wiring is None:
+            return
+        if not isinstance(self.wiring, Wiring):
+            raise FieldError("wiring", f"must be a Wiring or None, not {self.wiring!r}")
+        found = {len(ring) for ring in self.wiring.rings}
+        if found != {self.nodes}:
+            raise FieldError("wiring", f"must have rings of {self.nodes} ranks, not {max(found)}")
+
+    def wired(self) -> Wiring:
+        """Links and rings, those of one ring if no others are given."""
+        return self.wiring or Wiring.ring(
+            self.nodes, latency_cycles=self.latency_cycles, beats_per_cycle=self.beats_per_cycle
+        )
+
+    @property
+    def latencies(self) -> tuple[int, int]:
+        """Shortest and longest latency of a link, in cycles."""
+        if self.wiring is None:
+            return self.latency_cycles, self.latency_cycles
+        return self.wiring.latencies
 
     @property
     def bad_wires(self) -> bool:

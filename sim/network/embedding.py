@@ -1,8 +1,9 @@
 """Rings on links that are not their own: through all nodes of a torus, and of groups of nodes."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -11,7 +12,10 @@ from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports
 
-__all__ = ["RingPlace", "embedding", "hamiltonian_cycle", "ring_through"]
+__all__ = [
+    "RingPlace", "embedding", "hamiltonian_cycle", "hamiltonian_cycles", "hamiltonian_rings",
+    "ring_through",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +40,163 @@ def hamiltonian_cycle(network: Network) -> list[int]:
     return cycle
 
 
-def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
+def hamiltonian_cycles(shape: Sequence[int]) -> list[list[int]]:
+    """Cycles through all nodes of a torus, one for each dimension, that together use every link
+    between neighbours once.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Nodes along each dimension, each 3 or more; the first varies fastest in their numbering.
+
+    Returns
+    -------
+    list of lists of int
+        Nodes in the order in which a cycle passes them, from node 0; the same for equal shapes.
+
+    Raises
+    ------
+    ValueError
+        For a dimension below 3, whose links make no rings of their own.
+
+    Notes
+    -----
+    Every torus has such cycles (Aubert and Schneider, 1982). They are found by search: each
+    dimension begins with a colour of its own, its rings, and squares of two colours exchange them
+    as long as that joins cycles, or else leaves as many.
+    """
+    if not shape or min(shape) < 3:
+        raise FieldError("shape", f"must be 3 or more in every dimension, not {tuple(shape)!r}")
+    return _Colours(shape).solved()
+
+
+class _Colours:
+    """Links of a torus in as many colours as dimensions; every node has two links of each."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self._nodes = nodes = int(np.prod(shape))
+        number = np.arange(nodes).reshape(shape[::-1])
+        axes = range(len(shape) - 1, -1, -1)
+        self._next = [np.roll(number, -1, axis).ravel().tolist() for axis in axes]
+        self._colour = [[way] * nodes for way in range(len(shape))]  # of the link to the next node
+        self._linked: list[list[set[int]]] = [
+            [set() for _ in range(nodes)] for _ in range(len(shape))
+        ]
+        for here, following in zip(self._linked, self._next):
+            for a, b in enumerate(following):
+                here[a].add(b)
+                here[b].add(a)
+        self._cycle = [[0] * nodes for _ in shape]  # by colour: number of the cycle of each node
+        self._count = [0] * len(shape)
+        for colour in range(len(shape)):
+            self._number(colour)
+
+    def solved(self) -> list[list[int]]:
+        """One cycle of each colour."""
+        draw = random.Random(1)
+        pairs = list(combinations(range(len(self._count)), 2))
+        squares = [(a, i, j) for a in range(self._nodes) for i, j in pairs]
+        while max(self._count) > 1:
+            draw.shuffle(squares)
+            if not self._join(squares):
+                self._vary(squares, draw)
+        return [self._walk(colour, 0) for colour in range(len(self._count))]
+
+    def _join(self, squares: Sequence[tuple[int, int, int]]) -> bool:
+        """Exchange the colours of squares where that joins two cycles of either; False if there is
+        no such square."""
+        joined = False
+        for a, i, j in squares:
+            found = self._square(a, i, j)
+            if found is not None:
+                b, d, x, y = found
+                if (self._cycle[x][a] != self._cycle[x][d]
+                        and self._cycle[y][a] != self._cycle[y][b]):
+                    self._exchange(a, i, j)
+                    joined = True
+        return joined
+
+    def _vary(self, squares: Sequence[tuple[int, int, int]], draw: random.Random) -> None:
+        """Exchange a square that leaves no more cycles than there were; any, if there is none."""
+        possible = [square for square in squares if self._square(*square) is not None]
+        before = sum(self._count)
+        for square in possible:
+            self._exchange(*square)
+            now = sum(self._count)
+            if now < before or (now == before and draw.random() < 0.5):
+                return
+            self._exchange(*square)
+        self._exchange(*draw.choice(possible))
+
+    def _square(self, a: int, i: int, j: int) -> tuple[int, int, int, int] | None:
+        """The nodes after *a* in dimensions *i* and *j*, and the colours of the links to them,
+        where those opposite have the same and the two differ."""
+        b, d = self._next[i][a], self._next[j][a]
+        x, y = self._colour[i][a], self._colour[j][a]
+        if x == y or self._colour[i][d] != x or self._colour[j][b] != y:
+            return None
+        return b, d, x, y
+
+    def _exchange(self, a: int, i: int, j: int) -> None:
+        found = self._square(a, i, j)
+        assert found is not None
+        b, d, x, y = found
+        c = self._next[j][b]
+        for old, new, way, links in ((x, y, i, ((a, b), (d, c))), (y, x, j, ((a, d), (b, c)))):
+            for start, end in links:
+                self._colour[way][start] = new
+                for u, v in ((start, end), (end, start)):
+                    self._linked[old][u].discard(v)
+                    self._linked[new][u].add(v)
+        self._number(x)
+        self._number(y)
+
+    def _number(self, colour: int) -> None:
+        """Number the cycles of a colour."""
+        cycle, count = [-1] * self._nodes, 0
+        for node in range(self._nodes):
+            if cycle[node] < 0:
+                for each in self._walk(colour, node):
+                    cycle[each] = count
+                count += 1
+        self._cycle[colour], self._count[colour] = cycle, count
+
+    def _walk(self, colour: int, start: int) -> list[int]:
+        """Nodes of the cycle through *start*."""
+        linked, path = self._linked[colour], [start]
+        before, here = start, min(linked[start])
+        while here != start:
+            path.append(here)
+            before, here = here, next(each for each in linked[here] if each != before)
+        return path
+
+
+def hamiltonian_rings(network: Network) -> list[list[RingPlace]]:
+    """Rings through all nodes of a torus that share no link: one for each dimension and lane.
+
+    Ranks are nodes. Dimensions of size 1 have no links and no ring.
+
+    Raises
+    ------
+    ValueError
+        For a dimension of size 2, or lanes that differ, whose links these rings do not all use.
+    """
+    wide = [each for each in network.dimensions if each.size > 1]
+    if len({each.lanes for each in wide}) > 1:
+        lanes = ", ".join(str(each.lanes) for each in wide)
+        raise FieldError("lanes", f"must be alike in all dimensions, not {lanes}")
+    ports, used = Ports(network), set[NetworkPort]()
+    cycles = hamiltonian_cycles([each.size for each in wide])
+    return [ring_through(ports, cycle, used) for _ in range(wide[0].lanes) for cycle in cycles]
+
+
+def ring_through(
+    ports: Ports, order: Sequence[int], used: set[NetworkPort] | None = None
+) -> list[RingPlace]:
     """Nodes and ports of the ring through ``order``, by rank, which is the place in ``order``.
 
-    Among parallel links a ring of two nodes uses two, longer rings the one with the lowest port.
+    Among parallel links a ring of two nodes uses two, longer rings the one with the lowest port
+    that is not *used*; the ring's own are added to these.
     """
     if len(order) < 2:
         raise ValueError(f"a ring must have at least 2 nodes, not {len(order)}")
@@ -47,7 +204,7 @@ def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
         raise FieldError("order", f"must not hold a node twice: {order!r}")
     next_port: dict[int, int] = {}
     previous_port: dict[int, int] = {}
-    used: set[NetworkPort] = set()
+    used = set() if used is None else used
     for node, following in pairwise([*order, order[0]]):
         for port, end in ports.neighbours(node).items():
             if end.node == following and NetworkPort(node, port) not in used:

@@ -58,11 +58,19 @@ class Ports:
 
     def link(self, node: int, port: int) -> Link:
         """The link that leaves *node* through *port*."""
-        return self.network.link(self._number(node, port))
+        return self.network.link(self.number(node, port))
+
+    def number(self, node: int, port: int) -> int:
+        """The number of that link in the network."""
+        if not 0 <= node < self.nodes:
+            raise FieldError("node", f"must be in 0 to {self.nodes - 1}, not {node!r}")
+        if not 0 <= port < self.per_node:
+            raise FieldError("port", f"must be in 0 to {self.per_node - 1}, not {port!r}")
+        return int(self._link[node, port])
 
     def peer(self, node: int, port: int) -> NetworkPort | None:
         """The port at the other end; None where the link is down, one way or the other."""
-        number = self._number(node, port)
+        number = self.number(node, port)
         end = NetworkPort(int(self.network.link_target[number]), int(self._opposite_port[port]))
         down = self.network.wiring.down
         return None if down[number] or down[self._link[end]] else end
@@ -82,13 +90,6 @@ class Ports:
                     here, end = NetworkPort(node, port), self.peer(node, port)
                     if end is not None and (here.port, here.node) < (end.port, end.node):
                         yield here, end
-
-    def _number(self, node: int, port: int) -> int:
-        if not 0 <= node < self.nodes:
-            raise FieldError("node", f"must be in 0 to {self.nodes - 1}, not {node!r}")
-        if not 0 <= port < self.per_node:
-            raise FieldError("port", f"must be in 0 to {self.per_node - 1}, not {port!r}")
-        return int(self._link[node, port])
 
     def _opposite(self, index: int) -> Indices:
         """For each port of a dimension the port at the other end, both from 0."""

@@ -253,7 +253,7 @@ class EngineDriver(EngineRules):
 
     def _await_links(self, retry: RetryConfig) -> None:
         """Run until all links work. Without an answer an end asks again after each time-out."""
-        limit = _ASKED * retry.timeout_cycles + _ASKED * self.settings.latency_cycles
+        limit = _ASKED * retry.timeout_cycles + _ASKED * self.settings.latencies[1]
         try:
             self.system.run(max_cycles=limit)  # an end that is not up is not idle
         except CycleLimitError:

@@ -30,11 +30,19 @@ class PayloadError(RuntimeError):
 
 
 class ExchangePort(ABC):
-    """A port of an RTL node whose other end is a model."""
+    """A port of an RTL node whose other end is a model.
 
-    def __init__(self, node: int, port: int) -> None:
-        self.node = node  # in the system
-        self.port = port
+    Parameters
+    ----------
+    node, port : int
+        In the system.
+    away, back : int
+        Latencies of the link from the node and to it.
+    """
+
+    def __init__(self, node: int, port: int, *, away: int, back: int) -> None:
+        self.node, self.port = node, port
+        self.away, self.back = away, back
 
     @abstractmethod
     def outward(self, tokens: NDArray[np.void]) -> int:
@@ -102,7 +110,7 @@ class MixedExchange(ABC):
         trace: bool = False,
         **options: Any,
     ) -> None:
-        latency = ring.latency_cycles
+        latency, _ = ring.latencies
         window = min(latency, MAX_WINDOW_CYCLES) if window_cycles is None else window_cycles
         if not 1 <= window <= latency:
             raise FieldError(
@@ -115,7 +123,7 @@ class MixedExchange(ABC):
             )
         if len(ranks) == count:
             raise FieldError("rtl", "must leave at least one rank to the model")
-        self._window, self._latency = window, latency
+        self._window = window
         self.cluster = self.driver(config, ring, ranks=ranks, window_cycles=window, **options)
         self.nodes: dict[int, Node] = dict(zip(ranks, self.cluster.system.nodes, strict=True))
         self.begin = self.cluster.system.cycle
@@ -164,14 +172,13 @@ class MixedExchange(ABC):
 
     def _trade(self, begin: int, end: int) -> None:
         """Pass the tokens that each side sent in a window to the other one."""
-        system, latency = self.cluster.system, self._latency
+        system = self.cluster.system
         for port in self._ports:
-            self.packets += port.outward(
-                system.arrivals(port.node, port.port, begin + latency, end + latency)
-            )
+            sent = system.arrivals(port.node, port.port, begin + port.away, end + port.away)
+            self.packets += port.outward(sent)
         self.sort()
         for port in self._ports:
             # Only tokens that arrive soon enough for the wires to hold them.
-            tokens = port.inward(end + latency)
+            tokens = port.inward(end + port.back)
             if len(tokens):
                 system.deliver(port.node, port.port, tokens)

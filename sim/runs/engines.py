@@ -52,7 +52,7 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
         raise description.reader.error("workload", "", what) from error
     options: dict[str, Any] = {"bucket_cycles": _bucket_cycles(description, system)}
     if "rtl" in group.levels:
-        options |= {"threads": description.run.threads, **group.options}
+        options |= {"threads": description.run.threads}
         options["trace_signals"] = description.run.trace_signals
     done = _traced(
         description,

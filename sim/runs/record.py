@@ -190,10 +190,8 @@ def _links(
 
 
 def _crossed(nodes: Sequence[int], rank: int, port: int, links: Sequence[Link]) -> list[int]:
-    """The links of the network that a port's traffic to the next or previous rank crosses.
-
-    Even ports lead to the next rank, odd ones to the previous, also of a ring through a torus.
-    """
+    """The links of the network that a port's traffic to the next or previous rank crosses: even
+    ports lead to the next rank, odd ones to the previous."""
     ends = nodes[rank], nodes[(rank + (-1 if port % 2 else 1)) % len(nodes)]
     direct = [index for index, each in enumerate(links) if (each.source, each.target) == ends]
     if len(direct) > 1:  # a ring of two has a link for each way round

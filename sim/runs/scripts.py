@@ -148,7 +148,7 @@ def run_engines(
         Keep every beat.
     max_cycles : int
     options
-        For RTL: those of the driver (threads, faults; for ACE also links, ports).
+        For RTL: those of the driver (threads, faults).
 
     Raises
     ------

@@ -88,7 +88,9 @@ def live(s, node, f, slot, now):
     x = s.context[node, f, slot]
     x.live = 1
     x.fresh = 1
-    x.announce = s.programs[x.program].ready_ports
+    ready = s.programs[x.program].ready_ports
+    port = s.way[node, f].port
+    x.announce = (ready & 1) << port[0] | (ready >> 1 & 1) << port[1]
     wake(s, node, f, now)
 
 

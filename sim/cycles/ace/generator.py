@@ -2,7 +2,7 @@
 
 from sim.cycles.ace.events import ANSWER, ASK, CLOSE, PICK, SETUP, UNIT, post
 from sim.cycles.ace.state import NEVER
-from sim.cycles.ace.words import data_word, ready_word
+from sim.cycles.ace.words import block_of, data_word, ready_word
 from sim.native.mark import compiled
 
 __all__ = ["answer", "answer_grant", "ask", "may_ask", "park", "pick", "resume", "sent", "wake"]
@@ -188,7 +188,8 @@ def answer(s, node, f, now):
         post(s, then, PICK, node, f)
         post(s, then, CLOSE, node, f)
         return
-    if not answer_grant(s, node, f, k.target, code.port, now):
+    out = s.way[node, f].port[code.port]
+    if not answer_grant(s, node, f, k.target, out, now):
         k.busy_until = then
         if k.source == _PARKED:
             k.busy_until = then + 1
@@ -199,7 +200,7 @@ def answer(s, node, f, now):
             return
         post(s, k.busy_until, PICK, node, f)
         return
-    block = (code.block + s.node[node].rank) % c.nodes
+    block = block_of(s, node, f, code.block)
     elements = x.beats * c.lanes if block < x.tail_block else x.tail if block == x.tail_block else 0
     elements = min(c.elements, max(0, elements - k.offset * c.elements))
     row = block * x.beats + k.offset * c.beats
@@ -207,9 +208,9 @@ def answer(s, node, f, now):
         row += (c.slots + f * c.contexts + x.result) * c.slot_beats
     else:
         row += (f * c.contexts + k.target) * c.slot_beats
-    remote = s.context[node, f, k.target].remote[code.port]
+    remote = s.context[node, f, k.target].remote[out]
     word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
-    _send(s, node, f, code.port, word, row, then)
+    _send(s, node, f, out, word, row, then)
 
 
 @compiled
@@ -227,7 +228,7 @@ def _nothing_else(s, node, f):
             code = s.code[x.program, x.step]
             if not code.op >> 2 & 1 or code.op >> 3 & 1:
                 return False
-            if s.context[node, f, slot].grant[code.port] < NEVER:
+            if s.context[node, f, slot].grant[s.way[node, f].port[code.port]] < NEVER:
                 return False
     return True
 

@@ -1,4 +1,4 @@
-"""The cycle model of engines on a ring, driven from outside."""
+"""The cycle model of engines on rings, driven from outside."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +51,6 @@ __all__ = [
 START_WRITES = 8
 """Register writes that start a collective, the command among them."""
 
-_PORTS_AHEAD_BEHIND = (0, 1)
 BEAT_FLITS, BEAT_HEADERS = 255, 8  # of the word of a beat: mask and shift
 _MAX_NODES = 1024  # steps and places fit the words of packets and events
 _LOG = 1 << 18  # entries of the log of a model whose links are watched
@@ -83,8 +82,10 @@ def check_ring(config: AceConfig, ring: Surroundings, *, max_nodes: int | None =
     most = min(config.max_nodes, max_nodes or config.max_nodes)
     if not 2 <= ring.nodes <= most:
         raise FieldError("nodes", f"must be from 2 to {most} for this engine, not {ring.nodes!r}")
-    if config.ports < 2:
-        raise FieldError("ports", f"must be at least 2 for a ring, not {config.ports!r}")
+    used = [wire.port + 1 for wire in ring.wiring.wires] if ring.wiring is not None else [2]
+    if config.ports < max(used):
+        what = "for a ring" if ring.wiring is None else "for these links"
+        raise FieldError("ports", f"must be at least {max(used)} {what}, not {config.ports!r}")
     fsms = config.fsms if ring.fsms is None else ring.fsms
     if not 1 <= fsms <= config.fsms:
         raise FieldError("fsms", f"must be from 1 to {config.fsms} for this engine, not {fsms!r}")
@@ -102,6 +103,7 @@ def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
     return AceProgram(
         config=config, nodes=ring.nodes, queues=check_ring(config, ring),
         bidirectional=ring.bidirectional,
+        rings=() if ring.wiring is None else ring.wiring.rings,
     )
 
 
@@ -199,13 +201,10 @@ class EngineModel:
             s.c[name] = value
         self._programs(program)
         s.node["rank"] = np.arange(nodes)
-        s.port["pace"] = pace_of(ring.beats_per_cycle)
-        s.port["latency"] = ring.latency_cycles
-        ahead, behind = _PORTS_AHEAD_BEHIND
-        for rank in range(nodes):
-            for p, other, back in ((ahead, rank + 1, behind), (behind, rank - 1, ahead)):
-                s.port["peer"][rank, p] = other % nodes
-                s.port["peer_port"][rank, p] = back
+        for wire in ring.wired().wires:
+            port = s.port[wire.rank, wire.port]
+            port["peer"], port["peer_port"] = wire.peer, wire.peer_port
+            port["latency"], port["pace"] = wire.latency_cycles, pace_of(wire.beats_per_cycle)
         self._draw_stalls()
         outside = np.array(sorted(external), np.int64)
         s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
@@ -252,11 +251,11 @@ class EngineModel:
         )
 
     def _programs(self, program: AceProgram) -> None:
-        """Programs of rank 0. Those of other ranks differ in the blocks alone, by their rank."""
+        """Programs of place 0 of a ring; blocks by place, ports 0 to the next and 1 to the
+        previous. Those of other places differ in the blocks alone, by their place; ``way`` has
+        what makes ranks and ports of them."""
         programs = {
-            (direction, kind): program.code(
-                kind, direction=direction, rank=0, ports=_PORTS_AHEAD_BEHIND
-            )
+            (direction, kind): program.first(kind, direction=direction)
             for direction in (1, -1) for kind in PROGRAM_ENTRY
         }
         longest = max(len(each.instructions) for each in programs.values())
@@ -274,7 +273,12 @@ class EngineModel:
             direction = program.direction(fsm)
             for kind in PROGRAM_ENTRY:
                 state.c["program_of"][0, fsm, PROGRAM_ENTRY[kind]] = numbers[direction, kind]
-        self.state = state._replace(code=code, programs=entries)
+            state.way["ring"][:, fsm] = program.ring_of(fsm)
+            state.way["place"][:, fsm] = program.places[program.ring_of(fsm)]
+            ports = [program.ports(fsm, rank) for rank in range(program.nodes)]
+            state.way["port"][:, fsm] = ports
+        order = np.argsort(program.places, axis=1)
+        self.state = state._replace(code=code, programs=entries, order=order)
 
     def run(self, until: int = MOST_CYCLES) -> float:
         """Simulate all cycles before *until*; returns the wall time in seconds.

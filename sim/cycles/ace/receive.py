@@ -7,7 +7,18 @@ from sim.cycles.ace.generator import answer_grant, may_ask
 from sim.cycles.ace.link import give_credit, put_packet
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
-from sim.cycles.ace.words import FLITS, KEY, KEY_BITS, OFFSET, QUEUE, SLOT, STEP, data_word, field
+from sim.cycles.ace.words import (
+    FLITS,
+    KEY,
+    KEY_BITS,
+    OFFSET,
+    QUEUE,
+    SLOT,
+    STEP,
+    block_of,
+    data_word,
+    field,
+)
 from sim.native.mark import compiled
 
 __all__ = ["arrive", "collected", "issued", "look", "start"]
@@ -133,7 +144,7 @@ def start(s, node, p, now):
     post(s, now + 1, LOOK, node, p)
 
     # Room in the forward queue, for one receive unit at a time.
-    out = code.port
+    out = s.way[node, f].port[code.port]
     forwards = False
     if sends:
         o = s.port[node, out]
@@ -151,7 +162,7 @@ def start(s, node, p, now):
 
     flits = field(word, FLITS, 8)
     beats = max(1, -(-flits // c.flits))
-    row = (code.block + s.node[node].rank) % c.nodes * x.beats + offset * c.beats
+    row = block_of(s, node, f, code.block) * x.beats + offset * c.beats
     source_row = (f * c.contexts + slot) * c.slot_beats + row
     result_row = (c.slots + f * c.contexts + x.result) * c.slot_beats + row
     r.write_row = -1

@@ -192,6 +192,8 @@ _COMMAND = np.dtype(
 )
 
 _CODE = np.dtype([(n, np.int64) for n in ("op", "block", "port", "step", "from_result")])
+_WAY = np.dtype([("ring", np.int64), ("place", np.int64), ("port", np.int64, (2,))])
+"""Where an FSM of a node is in its ring, and its ports to the next and the previous place."""
 _PROGRAM = np.dtype([(n, np.int64) for n in ("receives", "sends", "ready_ports", "length")])
 _LOG = np.dtype([(n, np.int64) for n in ("kind", "node", "port", "cycle", "value")])
 _OPERATION = np.dtype([(n, np.int64) for n in ("kind", "value", "poll", "end")])
@@ -218,6 +220,8 @@ class AceState(NamedTuple):
     client: NDArray[Any]  # nodes, readers and writers of the SRAM
     progress: NDArray[Any]  # nodes, commands: chunks not in memory, cycle of completion
     commands: NDArray[Any]
+    way: NDArray[Any]  # nodes, fsms
+    order: NDArray[np.int64]  # rings, nodes: rank at each place
     code: NDArray[Any]  # programs, steps
     programs: NDArray[Any]
     script: NDArray[Any]  # operations
@@ -249,6 +253,8 @@ def allocate(
         client=np.zeros((nodes, 3 * ports + 2 * masters), _CLIENT),
         progress=np.zeros((nodes, commands), _PROGRESS),
         commands=np.zeros(commands, _COMMAND),
+        way=np.zeros((nodes, fsms), _WAY),
+        order=np.zeros((1, nodes), np.int64),
         code=np.zeros((1, 1), _CODE),
         programs=np.zeros(1, _PROGRAM),
         script=np.zeros(operations, _OPERATION),

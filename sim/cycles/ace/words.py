@@ -3,7 +3,7 @@
 
 from sim.native.mark import inlined
 
-__all__ = ["data_word", "field", "packet_fields", "ready_word"]
+__all__ = ["block_of", "data_word", "field", "packet_fields", "ready_word"]
 
 # kind 1 | queue 4 | slot 4 | step 11 | offset 12 | flits 8 | chunk 16, collective 7
 QUEUE, SLOT, STEP, OFFSET, FLITS, KEY = 1, 5, 9, 20, 32, 40
@@ -24,6 +24,13 @@ def data_word(queue, slot, step, offset, flits, key):
 def ready_word(queue, slot, key):
     """A READY packet: context *slot* of this node works on the chunk *key*."""
     return queue << QUEUE | slot << SLOT | key << KEY
+
+
+@inlined
+def block_of(s, node, f, block):
+    """The block of an instruction, which counts from the place of the node in the FSM's ring."""
+    way = s.way[node, f]
+    return s.order[way.ring, (block + way.place) % s.c[0].nodes]
 
 
 @inlined

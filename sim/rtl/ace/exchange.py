@@ -12,6 +12,7 @@ from sim.cycles.ace.model import EngineModel, Note
 from sim.fields import FieldError
 from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
+from sim.hosts.wiring import Wire
 from sim.rtl.ace.payload import Boundary
 from sim.rtl.ace.ring import AceRing
 from sim.rtl.exchange import ExchangePort, MixedExchange, Vectors, beat_tokens
@@ -22,14 +23,14 @@ _NAMES = 128  # collectives that packets of the model can tell apart
 
 
 class _AcePort(ExchangePort):
-    """A port of an engine; the other end is a port of *peer*."""
+    """A port of an engine: *wire* leads from it to the model, a wire of *back* cycles to it."""
 
     def __init__(
-        self, node: int, port: int, model: EngineModel, peer: tuple[int, int], boundary: Boundary
+        self, node: int, model: EngineModel, wire: Wire, back: int, boundary: Boundary
     ) -> None:
-        super().__init__(node, port)
+        super().__init__(node, wire.port, away=wire.latency_cycles, back=back)
         self._model = model
-        self._peer, self._peer_port = peer
+        self._peer, self._peer_port = wire.peer, wire.peer_port
         self._boundary = boundary
         # A packet that the engine is sending.
         self._header: dict[str, int] | None = None
@@ -85,7 +86,6 @@ class _AcePort(ExchangePort):
             self._credits.append(note.cycle)
 
     def inward(self, before: int) -> NDArray[np.void]:
-        latency = self._model.ring.latency_cycles
         beats: dict[int, tuple[bytes, int]] = {}
         credits = set()
         while self._beats and self._beats[0][0] < before:
@@ -97,12 +97,12 @@ class _AcePort(ExchangePort):
         for cycle in [*beats, *sorted(credits - beats.keys())]:
             data, marks = beats.get(cycle, (b"", 0))
             keep = (1 << len(data) // FLIT_BYTES) - 1
-            rows.append((cycle + latency, keep, marks, int(cycle in credits), data))
+            rows.append((cycle + self.back, keep, marks, int(cycle in credits), data))
         return beat_tokens(rows)
 
 
 class AceExchange(MixedExchange):
-    """A ring of ACE engines of which some ranks are RTL."""
+    """ACE engines of which some ranks are RTL."""
 
     driver = AceRing
     model_kind = EngineModel
@@ -119,10 +119,14 @@ class AceExchange(MixedExchange):
             rank: Boundary(config, ring, commands, inputs, rank) for rank in self.nodes
         }
         self._ends: dict[tuple[int, int], _AcePort] = {}
-        for number, rank, step in self.crossings():
-            port = 0 if step == 1 else 1
-            peer = (rank + step) % ring.nodes, 1 - port
-            self._ends[peer] = _AcePort(number, port, self.model, peer, boundaries[rank])
+        place = {rank: number for number, rank in enumerate(self.nodes)}
+        for here, there in ring.wired().links:
+            for wire, opposite in ((here, there), (there, here)):
+                if wire.rank in place and wire.peer not in place:
+                    self._ends[wire.peer, wire.peer_port] = _AcePort(
+                        place[wire.rank], self.model, wire, opposite.latency_cycles,
+                        boundaries[wire.rank],
+                    )
         return list(self._ends.values())
 
     def sort(self) -> None:

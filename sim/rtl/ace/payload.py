@@ -105,9 +105,7 @@ class Boundary:
     ) -> bytes:
         """The flits of a DATA packet from a neighbour: header, then payload."""
         command = self._commands[number]
-        code = self._program.code(
-            command.collective, direction=self._program.direction(fsm), rank=self._rank
-        )
+        code = self._program.code(command.collective, fsm=fsm, rank=self._rank)
         instruction = code.instructions[step]
         reduces = instruction.op.value & 1
         arriving, _, whole = self._passing(number)
@@ -151,9 +149,9 @@ class Boundary:
         """
         number = header["collective"]
         command = self._commands[number]
-        direction = self._program.direction(header["fsm"])
+        fsm = header["fsm"]
         code = self._program.code(
-            command.collective, direction=direction, rank=self._rank + direction
+            command.collective, fsm=fsm, rank=self._program.successor(fsm, self._rank)
         )
         instruction = code.instructions[header["step"]]
         reduces = instruction.op.value & 1

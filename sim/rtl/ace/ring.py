@@ -1,4 +1,4 @@
-"""A ring of ACE engines in RTL, from numpy arrays to numpy arrays."""
+"""ACE engines in RTL that run rings, from numpy arrays to numpy arrays."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from sim.rtl.errors import (
     PoisonedError,
 )
 from sim.rtl.harness.host import Node, Ticket
-from sim.rtl.harness.specs import LinkDirection, LinkSpec, longest_packet, loopback_plugs
+from sim.rtl.harness.specs import longest_packet, loopback_plugs, wired_links
 from sim.rtl.writes import Write
 from sim.workload.graph import CollectiveKind
 
@@ -75,18 +75,13 @@ class Completion:
 
 
 class AceRing(EngineDriver):
-    """ACE engines of one configuration on a ring, with a memory each.
+    """ACE engines of one configuration on a ring, or on rings in a torus, with a memory each.
 
     Parameters
     ----------
     config : AceConfig or str
         The engine, or the name of a preset.
     settings : Surroundings
-    ports : sequence of (next, previous) or None
-        For each rank the links to the next and the previous rank; by default port 0 leads to the
-        next and port 1 to the previous one.
-    links : sequence of LinkSpec or None
-        Links of the topology in which the ring lies; by default the ring itself.
     options
         Those of :class:`EngineDriver` (faults, ranks) and
         :class:`sim.rtl.harness.system.System` (threads).
@@ -94,7 +89,7 @@ class AceRing(EngineDriver):
     Raises
     ------
     ValueError
-        For a ring of more nodes than the engine supports, too few ports, or bad settings.
+        For a ring of more nodes than the engine supports, too few ports or FSMs, or bad settings.
     """
 
     name = "ace"
@@ -107,31 +102,17 @@ class AceRing(EngineDriver):
         self,
         config: AceConfig | str,
         settings: Surroundings,
-        *,
-        ports: Sequence[tuple[int, int]] | None = None,
-        links: Sequence[LinkSpec] | None = None,
         **options: Any,
     ) -> None:
         config = preset(config) if isinstance(config, str) else config
         self.check(config, settings)
-        nodes = settings.nodes
         self._epoch = 0
-        if ports is not None and [len(each) for each in ports] != [2] * nodes:
-            raise FieldError("ports", f"must be (next, previous) for each of {nodes} ranks")
-        if links is not None and not links:
-            raise FieldError("links", "must be at least one, or None for those of the ring")
-        self._ports = list(ports) if ports is not None else [(0, 1)] * nodes
-        if links is None:
-            flits = longest_packet(
-                1 + config.packet_bytes // FLIT_BYTES, settings.retry, beat_flits=config.flits
-            )
-            wire = LinkDirection.of_ring(settings, packet_flits=flits)
-            links = [
-                LinkSpec(node_a=rank, port_a=0, node_b=(rank + 1) % nodes, port_b=1, forward=wire)
-                for rank in range(nodes)
-            ]
+        flits = longest_packet(
+            1 + config.packet_bytes // FLIT_BYTES, settings.retry, beat_flits=config.flits
+        )
+        links = wired_links(settings, packet_flits=flits)
         if settings.retry is not None:  # its ends become idle only if the other end answers
-            links = [*links, *loopback_plugs(links, range(nodes), config.ports)]
+            links += loopback_plugs(links, range(settings.nodes), config.ports)
         super().__init__(config, settings, registers=register_map(config), links=links, **options)
 
     @staticmethod
@@ -167,7 +148,6 @@ class AceRing(EngineDriver):
     def set_up(self, rank: int) -> Iterable[Write]:
         return set_up_writes(
             self.registers, self.program, rank=rank, memory_bytes=self.settings.memory_bytes,
-            ports=self._ports[rank],
         )
 
     def start_writes(self, command: Command, number: int) -> Iterable[Write]:

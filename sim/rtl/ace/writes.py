@@ -25,7 +25,6 @@ def set_up_writes(
     *,
     rank: int,
     memory_bytes: int,
-    ports: tuple[int, int] = (0, 1),
     watchdog_cycles: int = 0,
 ) -> Iterator[Write]:
     """Place in the ring, memory, interrupts and programs of one node.
@@ -40,8 +39,6 @@ def set_up_writes(
         Place of this node.
     memory_bytes : int
         Memory of the node.
-    ports : (next, previous)
-        Links to the next and the previous rank.
     watchdog_cycles : int
         Cycles without progress after which the engine reports it; 0: never.
 
@@ -53,14 +50,14 @@ def set_up_writes(
     end = memory_bytes - 1
     yield "node", registers.registers["node"].pack(rank=rank, nodes=program.nodes)
     yield "fsms", program.queues
-    yield "links", sum(1 << port for port in ports)
+    yield "links", sum(1 << port for port in program.used_ports(rank))
     yield from halves("memory_end", end)
     if watchdog_cycles:
         yield "watchdog", watchdog_cycles
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)
     for fsm in range(program.queues):
-        for address, word in program.words(fsm, rank=rank, ports=ports).items():
+        for address, word in program.words(fsm, rank=rank).items():
             place = registers.registers["program_address"].pack(word=address, fsm=fsm)
             yield "program_address", place
             yield from halves("program", word)

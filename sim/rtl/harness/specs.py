@@ -1,7 +1,7 @@
 """Parts of a co-simulation: nodes, their memories, and the links between them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -11,11 +11,8 @@ from hw.link.retry_beats import frame_beats
 from hw.link.retry_frame import RetryConfig
 from sim.fields import FieldError
 from sim.hosts.surroundings import Surroundings, check_wire
-from sim.network.embedding import hamiltonian_cycle, ring_through
-from sim.network.link import Link
+from sim.hosts.wiring import Wire, network_links
 from sim.network.network import Network
-from sim.network.ports import NetworkPort, Ports
-from sim.units import FS_PER_S, beats_per_cycle, seconds_to_cycles
 
 __all__ = [
     "CompiledEngine",
@@ -28,12 +25,11 @@ __all__ = [
     "NodeSpec",
     "PacketFault",
     "PayloadFault",
-    "link_direction",
     "longest_packet",
     "loopback_plugs",
-    "ring_links",
     "split_links",
     "topology_links",
+    "wired_links",
 ]
 
 
@@ -306,87 +302,39 @@ def split_links(
     return inside, outside
 
 
-def link_direction(
-    link: Link,
-    *,
-    clock_hz: float,
-    bus_bytes: int,
-    efficiency: float = 1.0,
-    **wire: Any,
-) -> LinkDirection:
-    """A physical link in cycles of a clock and beats of a bus.
+def topology_links(
+    network: Network, *, clock_hz: float, bus_bytes: int, **wire: Any
+) -> list[LinkSpec]:
+    """The links of a network, see :func:`~sim.hosts.wiring.network_links`.
 
-    The latency is rounded up to whole cycles, at least 1. ``efficiency`` is the share of payload
-    that the link's rate assumes: the RTL sends the headers itself. ``wire``: further fields of
-    `LinkDirection` (stalls, faults).
+    ``wire``: further fields of `LinkDirection` (stalls, faults).
 
     Raises
     ------
     ValueError
-        The link is faster than the bus.
+        A link is faster than the bus.
     """
-    rate = link.bytes_per_s / efficiency
-    return LinkDirection(
-        latency_cycles=seconds_to_cycles(link.latency_fs / FS_PER_S, clock_hz),
-        beats_per_cycle=beats_per_cycle(rate, clock_hz=clock_hz, bus_bytes=bus_bytes),
-        **wire,
-    )
+    return _specs(network_links(network, clock_hz=clock_hz, bus_bytes=bus_bytes), wire)
 
 
-def topology_links(
-    network: Network, *, clock_hz: float, bus_bytes: int, **wire: Any
-) -> list[LinkSpec]:
-    """The links of a network of point-to-point links, see :class:`~sim.network.ports.Ports` for
-    the ports and :func:`link_direction` for the conversion; those that are down are left out."""
-    if not clock_hz > 0:
-        raise FieldError("clock_hz", f"must be above 0, not {clock_hz!r}")
-    _check_at_least("bus_bytes", bus_bytes, 1)
-    ports = Ports(network)
+def wired_links(settings: Surroundings, *, packet_flits: int = 1) -> list[LinkSpec]:
+    """The links of *settings*, whose packets have up to *packet_flits* flits."""
+    of = LinkDirection.of_ring(settings, packet_flits=packet_flits)
+    own = {"latency_cycles", "beats_per_cycle"}
+    wire = {each.name: getattr(of, each.name) for each in fields(of) if each.name not in own}
+    return _specs(settings.wired().links, wire)
 
-    def direction(end: NetworkPort) -> LinkDirection:
-        link = ports.link(*end)
-        return link_direction(
-            link,
-            clock_hz=clock_hz,
-            bus_bytes=bus_bytes,
-            efficiency=network.dimensions[link.dimension].efficiency,
-            **wire,
+
+def _specs(links: Iterable[tuple[Wire, Wire]], wire: Mapping[str, Any]) -> list[LinkSpec]:
+    def direction(of: Wire) -> LinkDirection:
+        return LinkDirection(
+            latency_cycles=of.latency_cycles, beats_per_cycle=of.beats_per_cycle, **wire
         )
 
     return [
         LinkSpec(
-            node_a=a.node,
-            port_a=a.port,
-            node_b=b.node,
-            port_b=b.port,
-            forward=direction(a),
-            backward=direction(b),
+            node_a=there.rank, port_a=there.port, node_b=there.peer, port_b=there.peer_port,
+            forward=direction(there), backward=direction(back),
         )
-        for a, b in ports.pairs()
+        for there, back in links
     ]
-
-
-def ring_links(
-    network: Network, *, clock_hz: float, bus_bytes: int, **wire: Any
-) -> tuple[list[tuple[int, int]], list[LinkSpec]]:
-    """A ring through all nodes of a torus, or through its ``placement`` where it has one.
-
-    ``wire``: as for :func:`link_direction`.
-
-    Returns
-    -------
-    ports : list of (next, previous)
-        Ports of every rank.
-    links : list of LinkSpec
-        All links of the network, with ranks for nodes.
-    """
-    order = hamiltonian_cycle(network)
-    if network.placement is not None and len(network.shape) == 1:
-        order = network.placement.tolist()
-    places = ring_through(Ports(network), order)
-    links = topology_links(network, clock_hz=clock_hz, bus_bytes=bus_bytes, **wire)
-    rank = {place.node: rank for rank, place in enumerate(places)}
-    return (
-        [(place.next_port, place.previous_port) for place in places],
-        [replace(link, node_a=rank[link.node_a], node_b=rank[link.node_b]) for link in links],
-    )

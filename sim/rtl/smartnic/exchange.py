@@ -25,7 +25,8 @@ class _NicPort(ExchangePort):
         self, node: int, engine: int, link: int, model: NicModel, peer: int,
         ours: Frames, theirs: Frames,
     ) -> None:
-        super().__init__(node, 2 * engine + link)
+        latency = model.ring.latency_cycles
+        super().__init__(node, 2 * engine + link, away=latency, back=latency)
         self._engine, self._link = engine, link
         self._model, self._peer = model, peer
         self._ours, self._theirs = ours, theirs
@@ -60,7 +61,7 @@ class _NicPort(ExchangePort):
             frame = self._theirs.frame(beat.token)
             self._coming.extend(frame[at : at + width] for at in range(0, len(frame), width))
         keep = (1 << self._model.flits) - 1
-        arrives = beat.cycle + self._model.ring.latency_cycles
+        arrives = beat.cycle + self.back
         marks = beat.token & (HEADER | TAIL)
         self._beats.append((arrives, keep, marks, 0, self._coming.popleft()))
 

@@ -180,7 +180,7 @@ class _SwitchPort(ExchangePort):
         self, crossing: Crossing, plane: int, *, ours: int, theirs: int, contents: _Contents,
         model: SwitchModel, latency: int,
     ) -> None:
-        super().__init__(crossing.node, crossing.port)
+        super().__init__(crossing.node, crossing.port, away=latency, back=latency)
         self._crossing, self._plane = crossing, plane
         self.ours, self.theirs = ours, theirs
         self._contents, self._model, self._latency = contents, model, latency

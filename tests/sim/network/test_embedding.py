@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from sim.network.embedding import hamiltonian_cycle, ring_through
+from sim.network.embedding import hamiltonian_cycle, hamiltonian_rings, ring_through
 from sim.network.link import LinkFault
 from sim.network.network import Network
 from sim.network.ports import Ports
@@ -84,3 +84,40 @@ def test_a_second_lane_stands_in_for_a_link_that_is_down():
 def test_bad_values_are_named(make, text):
     with pytest.raises(ValueError, match="^" + re.escape(text) + "$"):
         make()
+
+
+def used_once(rings, network):
+    """Ports of all rings, each at most once, and both ends of every hop the same link."""
+    ports = Ports(network)
+    used = set()
+    for ring in rings:
+        for here, after in zip(ring, [*ring[1:], ring[0]]):
+            assert ports.peer(here.node, here.next_port) == (after.node, after.previous_port)
+            used |= {(here.node, here.next_port), (here.node, here.previous_port)}
+    return len(used)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(3,), (7,), (3, 3), (3, 4), (4, 4), (5, 3), (3, 64), (3, 3, 3), (4, 4, 4), (3, 4, 5),
+              (5, 5, 5), (3, 3, 3, 3), (4, 1, 3)], ids=str
+)
+def test_hamiltonian_rings_use_every_link_of_a_torus_once(sizes):
+    network = torus(*sizes)
+    rings = hamiltonian_rings(network)
+
+    assert len(rings) == sum(size > 1 for size in sizes)
+    assert all(sorted(place.node for place in ring) == list(range(network.nodes)) for ring in rings)
+    assert used_once(rings, network) == network.nodes * Ports(network).per_node
+
+
+def test_lanes_have_hamiltonian_rings_of_their_own():
+    network = torus(3, 4, lanes=2)
+    assert used_once(hamiltonian_rings(network), network) == 12 * Ports(network).per_node == 96
+
+
+def test_what_has_no_hamiltonian_rings_is_named():
+    with pytest.raises(ValueError, match=r"shape must be 3 or more in every dimension, not \(4, 2"):
+        hamiltonian_rings(torus(4, 2))
+    two, one = torus(3, lanes=2).dimensions[0], torus(3).dimensions[0]
+    with pytest.raises(ValueError, match="lanes must be alike in all dimensions, not 2, 1"):
+        hamiltonian_rings(Network((two, one)))

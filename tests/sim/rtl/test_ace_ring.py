@@ -1,15 +1,19 @@
 """Mistakes in driving a ring are named, and the ring works on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
 from sim.hosts.surroundings import Surroundings
+from sim.hosts.wiring import Wiring
+from sim.network.network import Network
 from sim.rtl.ace.ring import AceRing
 from sim.rtl.driver import Request
 from sim.rtl.errors import CommandRefusedError, MemoryAccessError, PacketDroppedError
-from sim.rtl.harness.specs import HeaderFault, LinkSpec
+from sim.rtl.harness.specs import HeaderFault
 from sim.rtl.harness.system import CycleLimitError
 from sim.workload.graph import CollectiveKind
 
@@ -177,6 +181,9 @@ def test_memory_that_ends_early_is_an_error_and_the_ring_works_on():
 
 
 def test_ports_of_an_embedding_are_checked():
-    links = [LinkSpec(node_a=0, port_a=5, node_b=1, port_b=1)]
-    with pytest.raises(ValueError, match="port must be below node 0's 2 link ports, not 5"):
-        AceRing(preset("test"), Surroundings(nodes=2), links=links)
+    network = Network.torus((3, 3), bandwidth_bytes_per_s=16e9)
+    wiring = Wiring.hamiltonian(network, clock_hz=1e9, bus_bytes=16)
+    with pytest.raises(ValueError, match="ports must be at least 4 for these links, not 2"):
+        AceRing(replace(preset("test"), max_nodes=16), Surroundings(nodes=9, wiring=wiring))
+    with pytest.raises(ValueError, match="wiring must have rings of 8 ranks, not 9"):
+        Surroundings(nodes=8, wiring=wiring)

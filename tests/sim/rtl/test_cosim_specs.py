@@ -7,6 +7,7 @@ import pytest
 
 from gen.compile import CompileError
 from sim.hosts.activity import LinkActivity
+from sim.hosts.wiring import Wiring
 from sim.network.link import LinkFault
 from sim.network.network import Network
 from sim.rtl.harness.compile import build_harness
@@ -17,7 +18,6 @@ from sim.rtl.harness.specs import (
     MemorySpec,
     NodeSpec,
     PacketFault,
-    ring_links,
     topology_links,
 )
 from sim.rtl.harness.system import System
@@ -139,24 +139,22 @@ def test_a_slow_link_is_slow_in_its_direction():
 
 def test_a_ring_through_a_torus_numbers_its_nodes_by_rank():
     network = Network.torus((4, 2), bandwidth_bytes_per_s=16e9)
-    ports, links = ring_links(network, clock_hz=1e9, bus_bytes=16)
-    peers = {}
-    for link in links:
-        peers[link.node_a, link.port_a] = link.node_b, link.port_b
-        peers[link.node_b, link.port_b] = link.node_a, link.port_a
+    wiring = Wiring.through(network, clock_hz=1e9, bus_bytes=16)
+    peers = {(wire.rank, wire.port): (wire.peer, wire.peer_port) for wire in wiring.wires}
+    (ring,) = wiring.rings
 
-    assert len(links) == 16
-    for rank, (following, _) in enumerate(ports):
-        after = (rank + 1) % 8
-        assert peers[rank, following] == (after, ports[after][1])
+    assert len(wiring.links) == 16 and [place.node for place in ring] == list(range(8))
+    for rank, place in enumerate(ring):
+        after = ring[(rank + 1) % 8]
+        assert peers[rank, place.next_port] == (after.node, after.previous_port)
 
 
 def test_a_placement_is_the_order_of_the_ring():
     network = Network.ring(4, 16e9, placement=[2, 1, 0, 3])
-    ports, links = ring_links(network, clock_hz=1e9, bus_bytes=16)
+    wiring = Wiring.through(network, clock_hz=1e9, bus_bytes=16)
 
-    assert ports == [(1, 0)] * 4
-    assert [(link.node_a, link.node_b) for link in links] == [(2, 1), (1, 0), (0, 3), (3, 2)]
+    assert [(each.next_port, each.previous_port) for each in wiring.rings[0]] == [(1, 0)] * 4
+    assert [(wire.rank, wire.peer) for wire, _ in wiring.links] == [(2, 1), (1, 0), (0, 3), (3, 2)]
 
 
 def test_harness_is_compiled_once(tmp_path):

@@ -1,0 +1,185 @@
+"""Links between engines, in cycles and beats, and the rings that lie in them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.fields import FieldError, check_integer
+from sim.network.embedding import RingPlace, hamiltonian_cycle, hamiltonian_rings, ring_through
+from sim.network.network import Network
+from sim.network.ports import NetworkPort, Ports
+from sim.units import FS_PER_S, beats_per_cycle, seconds_to_cycles
+
+__all__ = ["Wire", "Wiring", "network_links"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wire:
+    """One direction of a link, from a port of a rank to a port of its peer.
+
+    Parameters
+    ----------
+    rank, port, peer, peer_port : int
+    latency_cycles : int
+        At least 1.
+    beats_per_cycle : float
+        Above 0, at most 1.
+    """
+
+    rank: int
+    port: int
+    peer: int
+    peer_port: int
+    latency_cycles: int = 1
+    beats_per_cycle: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in "rank", "port", "peer", "peer_port":
+            check_integer(name, getattr(self, name), 0)
+        check_integer("latency_cycles", self.latency_cycles, 1)
+        pace = self.beats_per_cycle
+        if not 0 < pace <= 1:
+            raise FieldError("beats_per_cycle", f"must be above 0 and at most 1, not {pace!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """Links of engines, and rings through all of them.
+
+    Parameters
+    ----------
+    links : tuple of (Wire, Wire)
+        Both directions of every link.
+    rings : tuple of tuples of RingPlace
+        By place, with ranks for nodes. Rings may share links.
+    """
+
+    links: tuple[tuple[Wire, Wire], ...]
+    rings: tuple[tuple[RingPlace, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.links or not self.rings:
+            raise FieldError("links" if self.rings else "rings", "must be at least one")
+
+    @classmethod
+    def ring(cls, ranks: int, *, latency_cycles: int, beats_per_cycle: float) -> "Wiring":
+        """Links of one ring: port 0 of a rank to port 1 of the next."""
+        links = []
+        for rank in range(ranks):
+            there = Wire(
+                rank=rank, port=0, peer=(rank + 1) % ranks, peer_port=1,
+                latency_cycles=latency_cycles, beats_per_cycle=beats_per_cycle,
+            )
+            links.append((there, _reversed(there)))
+        places = (RingPlace(node=rank, next_port=0, previous_port=1) for rank in range(ranks))
+        return cls(links=tuple(links), rings=(tuple(places),))
+
+    @classmethod
+    def through(cls, network: Network, *, clock_hz: float, bus_bytes: int) -> "Wiring":
+        """All links of a torus, and one ring through its nodes, or through its ``placement`` where
+        it has one; ranks are places of the ring."""
+        order = hamiltonian_cycle(network)
+        if network.placement is not None and len(network.shape) == 1:
+            order = network.placement.tolist()
+        ring = ring_through(Ports(network), order)
+        return cls.of(network, [ring], clock_hz=clock_hz, bus_bytes=bus_bytes, order=order)
+
+    @classmethod
+    def hamiltonian(cls, network: Network, *, clock_hz: float, bus_bytes: int) -> "Wiring":
+        """All links of a torus, and rings that together use each of them, see
+        :func:`~sim.network.embedding.hamiltonian_rings`; ranks are nodes.
+
+        Raises
+        ------
+        ValueError
+            For a dimension of size 2, or lanes that differ.
+        """
+        rings = hamiltonian_rings(network)
+        return cls.of(network, rings, clock_hz=clock_hz, bus_bytes=bus_bytes)
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        rings: Sequence[Sequence[RingPlace]],
+        *,
+        clock_hz: float,
+        bus_bytes: int,
+        order: Sequence[int] | None = None,
+    ) -> "Wiring":
+        """The links of a network and *rings* of its nodes.
+
+        Parameters
+        ----------
+        network : Network
+            One of links between nodes, whose ports are those of
+            :class:`~sim.network.ports.Ports`; links that are down are left out.
+        rings : sequence of sequences of RingPlace
+        clock_hz : float
+        bus_bytes : int
+            Bytes of a beat.
+        order : sequence of int or None
+            Node of each rank, None for the nodes themselves.
+
+        Raises
+        ------
+        ValueError
+            A link is faster than the bus.
+        """
+        rank = {node: rank for rank, node in enumerate(order or range(network.nodes))}
+        return cls(
+            links=network_links(network, clock_hz=clock_hz, bus_bytes=bus_bytes, order=order),
+            rings=tuple(
+                tuple(
+                    RingPlace(
+                        node=rank[place.node], next_port=place.next_port,
+                        previous_port=place.previous_port,
+                    )
+                    for place in ring
+                )
+                for ring in rings
+            ),
+        )
+
+    @property
+    def wires(self) -> list[Wire]:
+        """Both directions of all links."""
+        return [wire for link in self.links for wire in link]
+
+    @property
+    def latencies(self) -> tuple[int, int]:
+        """Shortest and longest latency, in cycles."""
+        found = [wire.latency_cycles for wire in self.wires]
+        return min(found), max(found)
+
+
+def network_links(
+    network: Network, *, clock_hz: float, bus_bytes: int, order: Sequence[int] | None = None
+) -> tuple[tuple[Wire, Wire], ...]:
+    """Both directions of each link of a network; parameters and errors as of `Wiring.of`.
+
+    Latencies are rounded up to whole cycles, at least 1.
+    """
+    if not clock_hz > 0:
+        raise FieldError("clock_hz", f"must be above 0, not {clock_hz!r}")
+    check_integer("bus_bytes", bus_bytes, 1)
+    ports = Ports(network)
+    rank = {node: rank for rank, node in enumerate(order or range(network.nodes))}
+
+    def wire(a: NetworkPort, b: NetworkPort) -> Wire:
+        link = ports.link(*a)
+        # The rate of a link is one of payload: engines send the headers themselves.
+        rate = link.bytes_per_s / network.dimensions[link.dimension].efficiency
+        return Wire(
+            rank=rank[a.node], port=a.port, peer=rank[b.node], peer_port=b.port,
+            latency_cycles=seconds_to_cycles(link.latency_fs / FS_PER_S, clock_hz),
+            beats_per_cycle=beats_per_cycle(rate, clock_hz=clock_hz, bus_bytes=bus_bytes),
+        )
+
+    return tuple((wire(a, b), wire(b, a)) for a, b in ports.pairs())
+
+
+def _reversed(wire: Wire) -> Wire:
+    return Wire(
+        rank=wire.peer, port=wire.peer_port, peer=wire.rank, peer_port=wire.port,
+        latency_cycles=wire.latency_cycles, beats_per_cycle=wire.beats_per_cycle,
+    )

@@ -1,0 +1,139 @@
+"""Engines on tori: rings of RTL, models and both, on links of every dimension."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hw.ace.config import AceConfig
+from sim.collectives.fsm_program import PROGRAM_ENTRY
+from sim.hosts.command import Command
+from sim.hosts.script import Compute, Interrupt, Issue, Reached
+from sim.hosts.surroundings import Surroundings
+from sim.hosts.wiring import Wiring
+from sim.network.network import Network
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.driver import Request
+from sim.runs.scripts import draw_inputs, run_engines
+from sim.workload.graph import CollectiveKind
+
+GHZ = 1e9
+ACE = AceConfig(
+    ports=4, bus_bytes=16, packet_bytes=64, sram_bytes=64 << 10, banks=8, alus=4, fsms=4,
+    contexts=4, program_words=256, memory_ports=2, rx_packets=16, tx_packets=4, max_nodes=16,
+    address_bits=32,
+)
+
+
+def wired(sizes, *, latency_cycles=8, paces=1.0, **options):
+    """Surroundings of a torus whose links of dimension d have *latency_cycles* x (d + 1)."""
+    paces = np.broadcast_to(paces, len(sizes))
+    network = Network.torus(
+        sizes, bandwidth_bytes_per_s=[16 * GHZ * each for each in paces],
+        latency_s=[latency_cycles * (d + 1) / GHZ for d in range(len(sizes))],
+    )
+    wiring = Wiring.hamiltonian(network, clock_hz=GHZ, bus_bytes=16)
+    return Surroundings(nodes=network.nodes, wiring=wiring, memory_bytes=1 << 17, **options)
+
+
+def both(config, around, commands, *, levels="rtl", scripts=None):
+    """Runs at *levels* and as models alone."""
+    end = Interrupt() if len(commands) == 1 else Reached(count=len(commands))
+    steps = scripts or [
+        [*(Issue(command=n) for n in range(len(commands))), end]
+    ] * around.nodes
+    inputs = draw_inputs(commands, around.nodes, seed=5)
+    first = run_engines("ace", config, around, commands, steps, inputs, levels=levels)
+    model = run_engines(
+        "ace", config, around, commands, steps, levels="cycles", start_cycle=first.begin
+    )
+    return first, model
+
+
+def apart(kind, elements, number=0):
+    """A command whose vectors are nobody else's."""
+    at = number << 14
+    return Command(collective=kind, elements=elements, source=at, destination=at + (1 << 13))
+
+
+@pytest.mark.parametrize("collective", list(PROGRAM_ENTRY), ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 3)], ids=str)
+def test_results_are_exact_and_take_the_cycles_of_the_model(sizes, collective):
+    for elements in (1, 77, 2000):
+        rtl, model = both(ACE, wired(sizes), [apart(collective, elements)])
+        assert rtl.checked == np.prod(sizes) and rtl.wrong == 0
+        assert abs(rtl.cycles - model.cycles) <= 0.02 * rtl.cycles
+        assert {end: each.flits for end, each in rtl.links.items()} == {
+            end: each.flits for end, each in model.links.items()
+        }
+
+
+def test_every_link_is_at_work():
+    rtl, _ = both(ACE, wired((4, 4)), [apart(CollectiveKind.ALL_REDUCE, 2000)])
+    beats = [each.beats for each in rtl.links.values()]
+    assert len(beats) == 64 and min(beats) > 0.7 * max(beats)
+
+
+@pytest.mark.parametrize("rtl", [(0,), (1, 4, 7), (0, 1, 2, 3, 4, 5, 6, 7)], ids=str)
+def test_rtl_among_models_sends_golden_packets_over_links_of_any_latency(rtl):
+    commands = [apart(kind, 900, n) for n, kind in enumerate(PROGRAM_ENTRY)]
+    levels = ["rtl" if rank in rtl else "cycles" for rank in range(9)]
+    mixed, model = both(ACE, wired((3, 3), latency_cycles=3), commands, levels=levels)
+    assert mixed.checked == 3 * len(rtl) and mixed.wrong == 0 and mixed.packets > 0
+    assert mixed.cycles == pytest.approx(model.cycles, rel=0.02)
+
+
+def test_slow_dimensions_are_slow_in_both():
+    fast, _ = both(ACE, wired((3, 3)), [apart(CollectiveKind.ALL_REDUCE, 2000)])
+    rtl, model = both(ACE, wired((3, 3), paces=(1, 0.25)), [apart(CollectiveKind.ALL_REDUCE, 2000)])
+    assert rtl.cycles > 2 * fast.cycles
+    assert rtl.cycles == pytest.approx(model.cycles, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stalls_and_late_hosts_change_no_bit(seed):
+    draw = np.random.default_rng(seed)
+    around = wired(
+        (3, 3), link_stalls=0.3, memory_stalls=0.2, host_stalls=0.1, seed=seed,
+        read_latency_cycles=int(draw.integers(1, 60)),
+    )
+    commands = [
+        apart(kind, int(draw.integers(1, 1500)), n) for n, kind in enumerate([*PROGRAM_ENTRY] * 2)
+    ]
+    scripts = [
+        [Compute(cycles=int(draw.integers(1, 400))),
+         *itertools.chain(*((Issue(command=n), Reached(count=n + 1)) for n in range(6)))]
+        for _ in range(9)
+    ]
+    rtl, model = both(ACE, around, commands, scripts=scripts)
+    assert rtl.wrong == 0
+    assert rtl.cycles == pytest.approx(model.cycles, rel=0.05)
+
+
+def test_one_way_and_fewer_fsms_than_rings():
+    for changes in ({"bidirectional": False}, {"fsms": 1}, {"fsms": 3}):
+        rtl, model = both(ACE, wired((3, 3), **changes), [apart(CollectiveKind.ALL_REDUCE, 800)])
+        assert rtl.wrong == 0 and rtl.cycles == pytest.approx(model.cycles, rel=0.02)
+
+
+def test_an_abort_on_a_torus_leaves_engines_that_work():
+    ring = AceRing(ACE, wired((3, 3)))
+    vectors = list(np.random.default_rng(2).standard_normal((9, 3000)).astype(np.float32))
+    for cycles in (40, 300, 900):
+        for rank, node in enumerate(ring.nodes):
+            command = Command(elements=3000, destination=1 << 14)
+            ring.store(node, command, vectors[rank])
+            ring.queue_script(node, [Issue(command=0)], [command])
+        ring.system.advance(ring.system.cycle + cycles)
+        ring.recover()
+        results, = ring.run(Request(inputs=vectors))
+        expected = ring.golden(vectors)
+        assert all(each.tobytes() == expected.tobytes() for each in results)
+
+
+def test_an_engine_without_ports_or_program_words_is_refused():
+    with pytest.raises(ValueError, match="ports must be at least 6 for these links, not 4"):
+        AceRing(replace(ACE, max_nodes=64), wired((3, 3, 3)))
+    with pytest.raises(ValueError, match="nodes must be few enough for 64 program words, not 16"):
+        AceRing(replace(ACE, program_words=64), wired((4, 4)))
