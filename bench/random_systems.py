@@ -16,7 +16,7 @@ from typing import Any
 from bench._groups import group_violations, with_groups
 from bench.options import bench_parser
 from bench.result import result
-from sim.collectives.plan import STYLES
+from sim.collectives.plan import BY_DIMENSION
 from sim.describe.changes import changed
 from sim.endpoint.kinds import KINDS
 from sim.limits.bounds import BoundViolation
@@ -86,7 +86,7 @@ def draw(seed: int, number: int, *, most_bytes: int = MOST_BYTES) -> Description
         "topology": topology,
         "endpoint": {"kind": kind},
         "algorithm": {
-            "style": rng.choice(["multi_colour", "multi_colour", *STYLES]),
+            "style": rng.choice(["multi_colour", "multi_colour", *BY_DIMENSION]),
             "all_to_all_span": rng.choice(["dimensions", "all"]),
         },
         "scheduler": {

@@ -17,7 +17,7 @@ from bench._reference import (
 )
 from bench._release_2 import cases
 from bench.result import result
-from sim.collectives.plan import STYLES
+from sim.collectives.plan import BY_DIMENSION
 from sim.results.breakdown import break_down
 from sim.units import GIB, MIB
 
@@ -164,7 +164,7 @@ def _show_options() -> None:
     ]
     for name, system, state in rows:
         print(f"  {name:40} {state:3} {record_of(system).end_fs / 1e6:12.0f} ns")
-    for style in STYLES:
+    for style in BY_DIMENSION:
         ours = _ours((4, 4), (50, 50), 500e-9, job) | {"algorithm": {"style": style}}
         print(f"  ours, style {style:29} {record_of(ours).end_fs / 1e6:16.0f} ns")
     bound = 2 * 15 / 16 * 64 * MIB / (4 * LINK) * 1e9

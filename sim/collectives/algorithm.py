@@ -29,6 +29,7 @@ __all__ = [
     "At",
     "Exchange",
     "Group",
+    "Linked",
     "Listed",
     "Messages",
     "Neighbour",
@@ -74,6 +75,22 @@ class Neighbour:
 
     def ranks(self, group: Group) -> Indices:
         return (np.arange(group.size) + self.way) % group.size
+
+
+@dataclass(frozen=True)
+class Linked(Neighbour):
+    """The next member (``way`` 1) or the one before it (-1) of a ring whose links lie in several
+    dimensions.
+
+    ``members``: by member, the one that it sends to; ``steps``: the dimension, from 0 in the group,
+    and the direction of the link to it.
+    """
+
+    members: tuple[int, ...]
+    steps: tuple[tuple[int, int], ...]
+
+    def ranks(self, group: Group) -> Indices:
+        return np.array(self.members)
 
 
 @dataclass(frozen=True)

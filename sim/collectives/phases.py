@@ -17,6 +17,7 @@ from sim.collectives.algorithm import (
     Algorithm,
     Exchange,
     Group,
+    Linked,
     Listed,
     Neighbour,
     Peer,
@@ -273,6 +274,8 @@ def _channel(
     network: Network, dimensions: tuple[int, ...], lane: int, tie: int, ring: int, peer: Peer
 ) -> Channel:
     dimension = dimensions[0]
+    if isinstance(peer, Linked):
+        return _linked(network, dimensions, lane, peer)
     if len(dimensions) > 1:
         if not isinstance(peer, Shift):
             raise ValueError(f"peers in {len(dimensions)} dimensions must be Shift, not {peer}")
@@ -296,6 +299,20 @@ def _channel(
             peers = np.where(goal < 0, -1, network.members(goals))
             return network.table(("listed", dimension, members), peers, lane=lane)
     raise ValueError(f"peers in one dimension cannot be {peer}")
+
+
+def _linked(
+    network: Network, dimensions: Sequence[int], lane: int, peer: Linked
+) -> Channel:
+    """A channel whose messages take one link each, of the dimension that *peer* says."""
+    steps = np.array(peer.steps)[group_ranks(network, dimensions)]
+    to, links = np.empty(network.nodes, np.int64), np.empty((1, network.nodes), np.int64)
+    for place, dimension in enumerate(dimensions):
+        for way in (1, -1):
+            here = (steps == (place, way)).all(axis=1)
+            hop = network.shift(dimension, way, lane=lane, direction=way, tie=way)
+            to[here], links[0, here] = hop.peer[here], hop.links[0, here]
+    return Channel(peer=to, links=links)
 
 
 def _lane_of(network: Network, dimension: int, ring: int) -> tuple[int, int]:

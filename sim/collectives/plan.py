@@ -10,6 +10,7 @@ import numpy as np
 from sim.collectives.algorithm import Algorithm
 from sim.collectives.direct import DIRECT
 from sim.collectives.halving_doubling import HALVING_DOUBLING
+from sim.collectives.hamiltonian import hamiltonian_rings_of
 from sim.collectives.in_switch import in_switch_phase
 from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
@@ -20,14 +21,19 @@ from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["ALGORITHMS", "STYLES", "AlgorithmChoice", "plan_collective", "register"]
+__all__ = ["ALGORITHMS", "BY_DIMENSION", "STYLES", "AlgorithmChoice", "plan_collective", "register"]
 
-STYLES = ("baseline", "enhanced", "dimension_ordered", "multi_colour", "halves")
+BY_DIMENSION = ("baseline", "enhanced", "dimension_ordered", "multi_colour", "halves")
+"""Styles whose phases go through one dimension each, on any network."""
+STYLES = (*BY_DIMENSION, "hamiltonian")
 ALGORITHMS = {
     each.name: each for each in (RING, ADDING_RING, RELAY, DIRECT, HALVING_DOUBLING, TREE)
 }
 MOST_PERMUTATIONS = 24
 _ALL_TO_ALL = CollectiveKind.ALL_TO_ALL
+_ON_RINGS = (
+    CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER,
+)
 
 
 def register(algorithm: Algorithm) -> None:
@@ -59,7 +65,9 @@ class AlgorithmChoice:
         * ``multi_colour``: both halves in every dimension; chunks go through the
           dimensions in different orders and directions, with shares that load all links alike;
         * ``halves``: reduce-scatter in every dimension, all-gather back, phases of their own in a
-          single dimension, too.
+          single dimension, too;
+        * ``hamiltonian``: rings through all nodes of a torus, in both directions, that together use
+          every link once; broadcasts and all-to-alls as ``baseline``.
     reductions : sequence of str or None
         Algorithm for each dimension, one of ``ALGORITHMS``; None takes ring for rings,
         halving-doubling for switches and fat trees of a power of two, direct otherwise.
@@ -155,6 +163,26 @@ def plan_collective(
             Variant(phases=_all_to_all(network, turn, choice, ring), weight=1 / rings / len(turns))
             for turn in turns
             for ring in range(rings)
+        ]
+    elif choice.style == "hamiltonian" and len(active) > 1 and kind in _ON_RINGS:
+        if in_switch is not None:
+            raise FieldError("style", "must not be 'hamiltonian' with in_switch")
+        cycles = hamiltonian_rings_of(network, active)
+        variants = [
+            Variant(
+                phases=(
+                    replace(
+                        make_phase(
+                            network, active, algorithm, kind, data=1.0, prior=Source.FRESH,
+                            ring=2 * lane + back,
+                        ),
+                        ring=back * len(cycles) + number,
+                    ),
+                ),
+                weight=1 / len(cycles) / 2,
+            )
+            for back in (0, 1)
+            for number, (lane, algorithm) in enumerate(cycles)
         ]
     else:
         variants = []

@@ -95,8 +95,10 @@ def read_endpoint(
     memory: MemorySection,
     dimensions: Sequence[Dimension],
     switch: Mapping[str, Any] | None = None,
+    style: str = "",
 ) -> EndpointChoice:
-    """The endpoint of a description with *dimensions*; *switch* is the table of that name.
+    """The endpoint of a description with *dimensions*; *switch* is the table of that name, *style*
+    the one of its algorithms, where stated.
 
     ``kind`` names one of `KINDS`; other keys change fields of it, or of the engine's configuration
     where there is a ``preset`` or the level is ``cycles`` or ``rtl``.
@@ -123,7 +125,7 @@ def read_endpoint(
     record = engine_of(kind)
     stated = StatedEngine(
         reader=reader, kind=kind, level=level, own=own, switch=switches, memory=memory,
-        dimensions=dimensions,
+        dimensions=dimensions, style=style,
     )
     if record is not None and record.is_hardware(stated, levels_of_switches=bool(on)):
         switch_on = _switches_on(reader, level, on)

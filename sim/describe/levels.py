@@ -44,6 +44,7 @@ _HEADS = "headers that acknowledge packets, a share of links"
 _ORDINARY = "ordinary packets between endpoints"
 _MODELS = "all endpoints and switches must be models"
 _ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
+_RINGS = "at `ace` on a torus: `hamiltonian`, rings that use every link; others are refused"
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
 )
@@ -71,7 +72,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "background": Meaning(None, f"{_ORDINARY}; {_MODELS}", None, everywhere=True),
     },
     "calibration": {ANY: Meaning("what measurement adds to data sheets", None, None)},
-    "algorithm": {ANY: Meaning("without a preset: the algorithms", _ENGINE, _ENGINE)},
+    "algorithm": {
+        "style": Meaning("order of dimensions, or rings", _RINGS, _RINGS),
+        ANY: Meaning("without a preset: the algorithms", _ENGINE, _ENGINE),
+    },
     "scheduler": {ANY: Meaning("without a preset: chunks and queues", _ENGINE, _ENGINE)},
     "network": {
         "granularity": Meaning("messages or packets", None, None),

@@ -278,6 +278,8 @@ class EngineSection:
     clock_hz : float
     compress : bool
         Data travel in the engine's block floating-point format.
+    style : str
+        Of algorithms, as stated; empty where it is not.
     """
 
     kind: str
@@ -285,6 +287,7 @@ class EngineSection:
     config: Any
     clock_hz: float
     compress: bool = False
+    style: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

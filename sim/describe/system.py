@@ -126,7 +126,9 @@ def describe(
     memory = reader.build(MemorySection, "memory", tables.get("memory", {}))
     switch = tables.get("switch")
     own = _of_machine(reader, topology.machine, tables.get("endpoint", {}), switch)
-    chosen = read_endpoint(reader, own, memory, dimensions, switch)
+    algorithm = tables.get("algorithm", {})
+    style = reader.convert("algorithm", "style", algorithm.get("style", ""), str)
+    chosen = read_endpoint(reader, own, memory, dimensions, switch, style)
     refuse_meaningless(reader, tables, chosen.all_levels)
     if (record := engine_of(chosen.kind)) is not None:
         dimensions = _framed(reader, dimensions, record, chosen, tables, memory)
@@ -148,7 +150,7 @@ def describe(
         switch_level=chosen.switch_level,
         switch_on=chosen.switch_on,
         engine=chosen.engine,
-        algorithms=_algorithms(reader, chosen, len(dimensions), tables.get("algorithm", {})),
+        algorithms=_algorithms(reader, chosen, len(dimensions), algorithm),
         scheduler=_scheduler(reader, chosen, dimensions, tables.get("scheduler", {}), shards),
         network=_network(reader, len(dimensions), tables.get("network", {})),
         memory=memory,

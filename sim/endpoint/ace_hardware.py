@@ -13,7 +13,7 @@ from sim.endpoint.latencies import EventLatencies
 from sim.endpoint.memory_times import MemoryTimes
 from sim.network.dimension import Dimension
 
-__all__ = ["ace_after_ready", "ace_endpoint", "ace_link_share", "ace_on_ring", "ace_wire_share"]
+__all__ = ["ace_after_ready", "ace_endpoint", "ace_link_share", "ace_on_rings", "ace_wire_share"]
 
 
 def ace_endpoint(
@@ -45,24 +45,28 @@ def ace_endpoint(
     )
 
 
-def ace_on_ring(
+def ace_on_rings(
     endpoint: AceEndpoint,
     config: AceConfig,
-    dim: Dimension,
+    dimensions: Sequence[Dimension],
     *,
     memory: MemoryTimes,
     latencies: EventLatencies | None = None,
 ) -> AceEndpoint:
-    """*endpoint*, on a ring of one dimension."""
+    """*endpoint*, on a ring of one dimension, or on the rings of style ``hamiltonian`` in several,
+    whose links count as the slowest of them."""
+    linked = [each for each in dimensions if each.size > 1] or list(dimensions)[:1]
+    rate = min(each.bandwidth_bytes_per_s for each in linked)
     ring = AceRingTimes(
         config=config,
-        nodes=dim.size,
+        nodes=math.prod(each.size for each in linked),
         clock_hz=endpoint.npu.clock_hz,
         read_cycles=memory.read_cycles,
         write_cycles=memory.write_cycles,
-        hop_s=dim.hop_s,
-        packet_s=config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s,
+        hop_s=max(each.hop_s for each in linked),
+        packet_s=config.packet_bytes / ace_wire_share(config) / rate,
         latencies=EventLatencies.stored() if latencies is None else latencies,
+        rings=1 if len(linked) == 1 else sum(each.lanes for each in linked),
     )
     return replace(endpoint, ring=ring)
 

@@ -39,7 +39,7 @@ _ALL_GATHER, _REDUCE_SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_
 
 @dataclass(frozen=True, kw_only=True)
 class AceRingTimes(HardwareRing):
-    """Engines of one configuration on a ring.
+    """Engines of one configuration on a ring, or on several through the same nodes.
 
     Parameters
     ----------
@@ -51,6 +51,8 @@ class AceRingTimes(HardwareRing):
     hop_s, packet_s : float
         Latency of a link, and a packet's time on it.
     latencies : EventLatencies
+    rings : int
+        Rings, each run in both directions by FSMs of their own.
     """
 
     config: AceConfig
@@ -61,6 +63,7 @@ class AceRingTimes(HardwareRing):
     hop_s: float
     packet_s: float
     latencies: EventLatencies
+    rings: int = 1
 
     @property
     def directions(self) -> int:
@@ -93,7 +96,8 @@ class AceRingTimes(HardwareRing):
         largest = self._largest(kind)
         return EndpointModel(
             units=(
-                Unit(name="SRAM"), Unit(name="FSMs", servers=-(-c.fsms // 2), per_ring=True),
+                Unit(name="SRAM"),
+                Unit(name="FSMs", servers=-(-c.fsms // (2 * self.rings)), per_ring=True),
                 Unit(name="credits", per_ring=True),
                 *(
                     Unit(name=name, servers=c.memory_ports)
@@ -147,12 +151,12 @@ class AceRingTimes(HardwareRing):
         )
 
     def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[tuple[int, float]]:
-        """(direction, bytes) of each chunk."""
+        """(ring and direction, bytes) of each chunk."""
         part = self._part(kind, size_bytes)
         blocks = 1 if kind is _ALL_GATHER else self.nodes
         return [
             (
-                number % self.config.fsms % 2,
+                number % self.config.fsms % (2 * self.rings),
                 float(blocks * ELEMENT_BYTES * min(part.block, part.stride - number * part.block)),
             )
             for number in range(part.chunks)

@@ -15,10 +15,12 @@ from sim.engines.engine import Blueprint, StatedEngine
 from sim.engines.ring_record import Keys, RingRecord
 from sim.engines.wires import refused
 from sim.events.scheduler import Scheduler
-from sim.network.dimension import Dimension
+from sim.network.dimension import Dimension, DimensionKind
+from sim.network.network import Network
 
 if TYPE_CHECKING:
     from sim.engines.kind import EngineKind
+    from sim.hosts.wiring import EngineWiring
 
 __all__ = ["ENGINE", "AceRecord"]
 
@@ -29,6 +31,7 @@ class AceRecord(RingRecord):
     published: ClassVar[Mapping[str, Endpoint]] = {"ace_v1": ace_v1()}
     preset = "ring"
     own_keys = ("npu",)
+    styles = ("hamiltonian",)
     computes = True
 
     @cached_property
@@ -67,13 +70,13 @@ class AceRecord(RingRecord):
         self, section: EngineSection, keys: Keys, memory: MemoryTimes,
         dimensions: Sequence[Dimension],
     ) -> AceEndpoint:
-        from sim.endpoint.ace_hardware import ace_endpoint, ace_on_ring
+        from sim.endpoint.ace_hardware import ace_endpoint, ace_on_rings
 
         made = ace_endpoint(
             section.config, npu=keys.more["npu"], memory=memory, base=AceEndpoint()
         )
-        if len(dimensions) == 1:
-            made = ace_on_ring(made, section.config, dimensions[0], memory=memory)
+        if _on_rings(section, dimensions):
+            made = ace_on_rings(made, section.config, dimensions, memory=memory)
         return made
 
     def dimensions(
@@ -82,7 +85,7 @@ class AceRecord(RingRecord):
     ) -> tuple[Dimension, ...]:
         from sim.endpoint.ace_hardware import ace_link_share, ace_wire_share
 
-        if level != "events" or len(dimensions) == 1:  # credits are a resource there
+        if level != "events" or _on_rings(section, dimensions):  # credits are a resource there
             share = ace_wire_share(section.config)
             return tuple(replace(each, efficiency=share) for each in dimensions)
         return tuple(
@@ -100,6 +103,11 @@ class AceRecord(RingRecord):
 
     def algorithm(self, section: EngineSection, dimensions: int) -> AlgorithmChoice:
         """In one dimension a single phase, in both directions with more than one FSM."""
+        if section.style == "hamiltonian":
+            return AlgorithmChoice(
+                style="baseline" if dimensions == 1 else "hamiltonian",
+                rings=1 if section.config.fsms == 1 else None,
+            )
         if dimensions > 1:
             return AlgorithmChoice()
         return AlgorithmChoice(style="baseline", rings=1 if section.config.fsms == 1 else None)
@@ -114,19 +122,31 @@ class AceRecord(RingRecord):
             concurrency=None,
         )
 
-    def host_s(self, clock_hz: float, dimensions: int) -> float:
+    def host_s(self, section: EngineSection, dimensions: int) -> float:
         from sim.endpoint.latencies import EventLatencies
 
-        return EventLatencies.stored().ace_start / clock_hz if dimensions > 1 else 0.0
+        if dimensions == 1 or section.style == "hamiltonian":
+            return 0.0
+        return EventLatencies.stored().ace_start / section.clock_hz
 
     def most_nodes(self, config: Any) -> int:
         return int(config.max_nodes)
 
     def check_torus(self, description: Description, section: EngineSection) -> None:
-        """A ring goes through a torus whose nodes collectives see as one dimension."""
+        """A ring goes through a torus whose nodes collectives see as one dimension, or rings use
+        all its links."""
         dimensions = description.dimensions
+        if section.style == "hamiltonian":
+            self._check_hamiltonian(description, section)
+            return
         if not description.topology.one_dimension:
-            raise self._several(description, ", or be a torus with one_dimension = true")
+            raise self._several(
+                description,
+                ", or be a torus with one_dimension = true or algorithm.style = 'hamiltonian'",
+            )
+        if any(each.lanes != 1 for each in dimensions):
+            lanes = max(each.lanes for each in dimensions)
+            raise refused(description, "topology", f"must have one lane, not {lanes}")
         if any(each != replace(dimensions[0], size=each.size) for each in dimensions):
             raise refused(description, "topology", "must have dimensions with links alike")
         if section.config.ports < 2 * len(dimensions):
@@ -135,6 +155,42 @@ class AceRecord(RingRecord):
                 f"dimensions of the torus, not {section.config.ports}"
             )
             raise refused(description, "endpoint", what, "ports")
+
+    def _check_hamiltonian(self, description: Description, section: EngineSection) -> None:
+        dimensions = description.dimensions
+        if description.topology.one_dimension:
+            what = "must be false beside algorithm.style = 'hamiltonian'"
+            raise description.reader.error("topology", "one_dimension", what)
+        if any(each.kind is DimensionKind.RING and each.size == 2 for each in dimensions):
+            what = (
+                "must have 3 nodes or more in every dimension of more than one beside "
+                "algorithm.style = 'hamiltonian'"
+            )
+            raise refused(description, "topology", what)
+        lanes = {each.lanes for each in dimensions if each.size > 1}
+        if len(lanes) > 1:
+            what = f"must have as many lanes in all dimensions, not {max(lanes)} and {min(lanes)}"
+            raise refused(description, "topology", what)
+        ports = sum(2 * each.lanes for each in dimensions if each.size > 1)
+        if section.config.ports < ports:
+            what = f"must be at least {ports}, one for each link, not {section.config.ports}"
+            raise refused(description, "endpoint", what, "ports")
+
+    def wiring(
+        self, description: Description, section: EngineSection, network: Network
+    ) -> "EngineWiring | None":
+        if section.style != "hamiltonian" or len(network.dimensions) < 2:
+            return super().wiring(description, section, network)
+        from sim.hosts.wiring import EngineWiring
+
+        return EngineWiring.hamiltonian(
+            network, clock_hz=section.clock_hz, bus_bytes=section.config.bus_bytes
+        )
+
+
+def _on_rings(section: EngineSection, dimensions: Sequence[Dimension]) -> bool:
+    """True if every collective runs on rings through all nodes, as the hardware does it."""
+    return len(dimensions) == 1 or section.style == "hamiltonian"
 
 
 ENGINE = AceRecord()

@@ -80,6 +80,8 @@ class StatedEngine:
         ``[endpoint]`` without kind, level and levels of single nodes. Readers take from it.
     switch : dict
         ``[switch]`` without level, mode and levels of single switches.
+    style : str
+        Of algorithms, as stated; empty where it is not.
     """
 
     reader: TomlReader
@@ -89,6 +91,7 @@ class StatedEngine:
     switch: dict[str, Any]
     memory: MemorySection
     dimensions: Sequence[Dimension]
+    style: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +122,8 @@ class EngineRecord(ABC):
         Kinds of ``[endpoint]`` that are this hardware -> event endpoint where no preset is stated.
     published : mapping
         Further kinds, which are event endpoints alone.
+    styles : tuple of str
+        Styles of algorithms that a description may ask for where it is run itself.
     set_by_hardware : str
         Field of the event endpoint that only a preset sets.
     memory : MemoryTimes
@@ -135,6 +140,7 @@ class EngineRecord(ABC):
     name: ClassVar[str]
     events: ClassVar[Mapping[str, Endpoint]]
     published: ClassVar[Mapping[str, Endpoint]] = {}
+    styles: ClassVar[tuple[str, ...]] = ()
     set_by_hardware: ClassVar[str] = "ring"
     memory: ClassVar[MemoryTimes] = MemoryTimes()
     takes_switch: ClassVar[bool] = False
@@ -268,7 +274,7 @@ class EngineRecord(ABC):
         ConfigError
         """
 
-    def host_s(self, clock_hz: float, dimensions: int) -> float:
+    def host_s(self, section: EngineSection, dimensions: int) -> float:
         """Seconds that the host takes for a collective, where the event endpoint has none of it."""
         return 0.0
 

@@ -21,7 +21,7 @@ from sim.network.ports import Ports
 from sim.units import beats_per_cycle, seconds_to_cycles
 
 if TYPE_CHECKING:
-    from sim.hosts.wiring import Wiring
+    from sim.hosts.wiring import EngineWiring
 
 __all__ = ["Keys", "RingRecord"]
 
@@ -104,7 +104,7 @@ class RingRecord(EngineRecord):
             raise reader.error("endpoint", "compress", what)
         section = EngineSection(
             kind=self.name, preset=preset, config=config, clock_hz=keys.clock_hz,
-            compress=keys.compress,
+            compress=keys.compress, style=stated.style,
         )
         times = self.memory_times(stated.memory, keys.clock_hz)
         made = self.event_endpoint(section, keys, times, stated.dimensions)
@@ -141,8 +141,11 @@ class RingRecord(EngineRecord):
         self._check_nodes(description, section, nodes)
         ring = self._ring_of(description, section)
         times = self.memory_times(description.memory, section.clock_hz)
-        latency = seconds_to_cycles(ring.hop_s, section.clock_hz)
-        pace = self._pace(description, section, ring)
+        linked = [each for each in description.dimensions if each.size > 1]
+        latency = max(seconds_to_cycles(each.hop_s, section.clock_hz) for each in linked)
+        pace = min(
+            self._pace(description, section, index) for index in range(len(description.dimensions))
+        )
         frame = math.ceil(frame_beats(link_flits(config.bus_bytes)) / pace)
         settings = Surroundings(
             nodes=nodes,
@@ -176,13 +179,13 @@ class RingRecord(EngineRecord):
 
     def wiring(
         self, description: Description, section: EngineSection, network: Network
-    ) -> "Wiring | None":
+    ) -> "EngineWiring | None":
         """Links and rings of engines in several dimensions; None in one, which is a ring."""
-        from sim.hosts.wiring import Wiring
+        from sim.hosts.wiring import EngineWiring
 
         if len(network.dimensions) < 2:
             return None
-        return Wiring.through(
+        return EngineWiring.through(
             network, clock_hz=section.clock_hz, bus_bytes=section.config.bus_bytes
         )
 
@@ -222,18 +225,19 @@ class RingRecord(EngineRecord):
             if each.kind not in self.ring_kinds:
                 kind = DimensionKind(each.kind).value.replace("_", " ")
                 raise refused(description, "topology", f"must be {self._allowed}, not a {kind}")
-        if ring.lanes != 1:
+        if ring.lanes != 1 and len(dimensions) == 1:
             raise refused(description, "topology", f"must have one lane, not {ring.lanes}")
         return ring
 
-    def _pace(self, description: Description, section: EngineSection, ring: Dimension) -> float:
-        """Beats per cycle on the links."""
+    def _pace(self, description: Description, section: EngineSection, index: int) -> float:
+        """Beats per cycle on the links of a dimension."""
         bus = section.config.bus_bytes * getattr(section.config, "engines", 1)
         try:
             return beats_per_cycle(
-                ring.bandwidth_bytes_per_s, clock_hz=section.clock_hz, bus_bytes=bus
+                description.dimensions[index].bandwidth_bytes_per_s, clock_hz=section.clock_hz,
+                bus_bytes=bus,
             )
         except FieldError as error:
             key = "bandwidth_bytes_per_s"
-            name, index = stated_at(description, key)
+            name, index = stated_at(description, key, index)
             raise description.reader.error(name, key, error.what, index) from error

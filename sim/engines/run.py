@@ -12,7 +12,7 @@ from sim.engines.engine import EngineGroup, EngineRecord, engine_named
 from sim.engines.wires import refused, stated_at
 from sim.limits.bounds import LATENCY
 from sim.limits.network import call_bound
-from sim.workload.graph import TaskKind
+from sim.workload.graph import CollectiveKind, TaskKind
 
 __all__ = ["engine_group"]
 
@@ -30,11 +30,17 @@ def engine_group(description: Description, system: DescribedSystem) -> EngineGro
     assert section is not None
     record = engine_named(section.kind)
     _check_cycles(description, record, section, system)
+    style = description.algorithms[CollectiveKind.ALL_REDUCE].style
+    default = record.algorithm(section, len(description.dimensions)).style
+    if style not in (default, *record.styles):
+        allowed = " or ".join(repr(each) for each in record.styles)
+        what = f"must be absent{f' or {allowed}' if allowed else ''}, not {style!r}"
+        raise refused(description, "algorithm", what, "style")
     made = record.described_group(description, section, system)
     if "rtl" in made.levels and record.kind.driver is None:
         what = f"must be 'cycles' for {description.kind!r}, which has no RTL, not 'rtl'"
         raise description.reader.error("endpoint", "level", what)
-    cycles, most = made.settings.latency_cycles, record.most_latency_cycles()
+    cycles, most = made.settings.latencies[1], record.most_latency_cycles()
     if "rtl" in made.levels and cycles > most:
         what = f"must be at most {most} cycles with RTL, not {cycles}"
         name, index = stated_at(description, "latency_s")

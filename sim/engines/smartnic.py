@@ -134,10 +134,10 @@ class SmartNicRecord(RingRecord):
         fmt = section.config.codec_format if section.compress else None
         return 1.0 if fmt is None else 1 / fmt.ratio
 
-    def host_s(self, clock_hz: float, dimensions: int) -> float:
+    def host_s(self, section: EngineSection, dimensions: int) -> float:
         from sim.endpoint.latencies import EventLatencies
 
-        return EventLatencies.stored().nic_host / clock_hz if dimensions > 1 else 0.0
+        return EventLatencies.stored().nic_host / section.clock_hz if dimensions > 1 else 0.0
 
     def check_links(
         self, description: Description, section: EngineSection, network: Network

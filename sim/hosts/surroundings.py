@@ -9,7 +9,7 @@ from gen.arguments import MOST_NUMBER
 from hw.common.axi import MEMORY_ALIGNMENT
 from hw.link.retry_frame import RetryConfig
 from sim.fields import FieldError, check_integer
-from sim.hosts.wiring import Wiring
+from sim.hosts.wiring import EngineWiring
 
 __all__ = ["Surroundings", "check_wire"]
 
@@ -72,7 +72,7 @@ class Surroundings:
         FSMs of an ACE in use, None for all.
     bidirectional : bool
         True: every second round of FSMs runs its ring backwards (ACE).
-    wiring : Wiring or None
+    wiring : EngineWiring or None
         Links, with latency and pace of each, and rings on them (ACE); None: one ring of links with
         *latency_cycles* and *beats_per_cycle*.
     seed : int
@@ -100,7 +100,7 @@ class Surroundings:
     memory_bytes: int = 4 << 20
     fsms: int | None = None
     bidirectional: bool = True
-    wiring: Wiring | None = None
+    wiring: EngineWiring | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -141,15 +141,15 @@ class Surroundings:
     def _check_wiring(self) -> None:
         if self.wiring is None:
             return
-        if not isinstance(self.wiring, Wiring):
-            raise FieldError("wiring", f"must be a Wiring or None, not {self.wiring!r}")
+        if not isinstance(self.wiring, EngineWiring):
+            raise FieldError("wiring", f"must be a EngineWiring or None, not {self.wiring!r}")
         found = {len(ring) for ring in self.wiring.rings}
         if found != {self.nodes}:
             raise FieldError("wiring", f"must have rings of {self.nodes} ranks, not {max(found)}")
 
-    def wired(self) -> Wiring:
+    def wired(self) -> EngineWiring:
         """Links and rings, those of one ring if no others are given."""
-        return self.wiring or Wiring.ring(
+        return self.wiring or EngineWiring.ring(
             self.nodes, latency_cycles=self.latency_cycles, beats_per_cycle=self.beats_per_cycle
         )
 

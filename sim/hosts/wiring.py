@@ -9,7 +9,7 @@ from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports
 from sim.units import FS_PER_S, beats_per_cycle, seconds_to_cycles
 
-__all__ = ["Wire", "Wiring", "network_links"]
+__all__ = ["EngineWiring", "Wire", "network_links"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Wire:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wiring:
+class EngineWiring:
     """Links of engines, and rings through all of them.
 
     Parameters
@@ -61,7 +61,7 @@ class Wiring:
             raise FieldError("links" if self.rings else "rings", "must be at least one")
 
     @classmethod
-    def ring(cls, ranks: int, *, latency_cycles: int, beats_per_cycle: float) -> "Wiring":
+    def ring(cls, ranks: int, *, latency_cycles: int, beats_per_cycle: float) -> "EngineWiring":
         """Links of one ring: port 0 of a rank to port 1 of the next."""
         links = []
         for rank in range(ranks):
@@ -74,7 +74,7 @@ class Wiring:
         return cls(links=tuple(links), rings=(tuple(places),))
 
     @classmethod
-    def through(cls, network: Network, *, clock_hz: float, bus_bytes: int) -> "Wiring":
+    def through(cls, network: Network, *, clock_hz: float, bus_bytes: int) -> "EngineWiring":
         """All links of a torus, and one ring through its nodes, or through its ``placement`` where
         it has one; ranks are places of the ring."""
         order = hamiltonian_cycle(network)
@@ -84,17 +84,20 @@ class Wiring:
         return cls.of(network, [ring], clock_hz=clock_hz, bus_bytes=bus_bytes, order=order)
 
     @classmethod
-    def hamiltonian(cls, network: Network, *, clock_hz: float, bus_bytes: int) -> "Wiring":
+    def hamiltonian(cls, network: Network, *, clock_hz: float, bus_bytes: int) -> "EngineWiring":
         """All links of a torus, and rings that together use each of them, see
-        :func:`~sim.network.embedding.hamiltonian_rings`; ranks are nodes.
+        :func:`~sim.network.embedding.hamiltonian_rings`; ranks are nodes, or places in the
+        ``placement`` of the network.
 
         Raises
         ------
         ValueError
             For a dimension of size 2, or lanes that differ.
         """
-        rings = hamiltonian_rings(network)
-        return cls.of(network, rings, clock_hz=clock_hz, bus_bytes=bus_bytes)
+        order = None if network.placement is None else network.placement.tolist()
+        return cls.of(
+            network, hamiltonian_rings(network), clock_hz=clock_hz, bus_bytes=bus_bytes, order=order
+        )
 
     @classmethod
     def of(
@@ -105,7 +108,7 @@ class Wiring:
         clock_hz: float,
         bus_bytes: int,
         order: Sequence[int] | None = None,
-    ) -> "Wiring":
+    ) -> "EngineWiring":
         """The links of a network and *rings* of its nodes.
 
         Parameters
@@ -155,7 +158,7 @@ class Wiring:
 def network_links(
     network: Network, *, clock_hz: float, bus_bytes: int, order: Sequence[int] | None = None
 ) -> tuple[tuple[Wire, Wire], ...]:
-    """Both directions of each link of a network; parameters and errors as of `Wiring.of`.
+    """Both directions of each link of a network; parameters and errors as of `EngineWiring.of`.
 
     Latencies are rounded up to whole cycles, at least 1.
     """

@@ -43,6 +43,7 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
             wait=wait,
             op=ReduceOp[description.workload.op.upper()],
             compress=engine.compress,
+            dimensions=len(system.network.shape),
         )
     except ValueError as error:
         section = {"wait": "host", "op": "workload"}.get(getattr(error, "field", ""))

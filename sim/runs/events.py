@@ -32,7 +32,7 @@ def run_events(
     section = description.engine
     if section is not None:
         known = engine_named(section.kind)
-        if host_s := known.host_s(section.clock_hz, len(description.dimensions)):
+        if host_s := known.host_s(section, len(description.dimensions)):
             system = replace(system, job=_with_host(system.job, host_s))
         known.check_events(description, section, system.network)
     options = dict(system.options)

@@ -94,6 +94,7 @@ def plan_job(
     wait: Wait = "all",
     op: ReduceOp = ReduceOp.SUM_F32,
     compress: bool = False,
+    dimensions: int = 1,
 ) -> JobPlan:
     """Turn a job into host scripts.
 
@@ -113,6 +114,8 @@ def plan_job(
         A host waits for all collectives so far, or just for the one that a task needs.
     op, compress
         Those of all collectives.
+    dimensions : int
+        Of the network, as collectives see it.
 
     Raises
     ------
@@ -148,7 +151,7 @@ def plan_job(
     commands: list[Command] = []
     address = 0
     for call in calls[graph_of[0]]:
-        command = replace(_command(call, ring.nodes, address), op=op, compress=compress)
+        command = replace(_command(call, ring.nodes, address, dimensions), op=op, compress=compress)
         rules.check_command(config, ring, command)
         commands.append(command)
         address = aligned(command.end)
@@ -174,9 +177,10 @@ def _calls(graph: TaskGraph) -> list[CollectiveCall]:
     return [task.call for task in graph.tasks if task.call is not None]
 
 
-def _command(call: CollectiveCall, nodes: int, address: int) -> Command:
-    if call.kind not in PROGRAM_ENTRY or call.dimensions not in (None, (0,)):
-        over = "" if call.dimensions in (None, (0,)) else f" over dimensions {call.dimensions}"
+def _command(call: CollectiveCall, nodes: int, address: int, dimensions: int) -> Command:
+    all_npus = call.dimensions in (None, tuple(range(dimensions)))
+    if call.kind not in PROGRAM_ENTRY or not all_npus:
+        over = "" if all_npus else f" over dimensions {call.dimensions}"
         raise ValueError(
             f"a collective of RTL engines must be one of "
             f"{', '.join(kind.value for kind in PROGRAM_ENTRY)} over all NPUs, "

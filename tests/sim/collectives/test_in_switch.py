@@ -6,7 +6,7 @@ import pytest
 import foldwire as fw
 from sim.collectives import in_switch
 from sim.collectives.execute import what_is_wrong
-from sim.collectives.plan import STYLES, AlgorithmChoice, plan_collective
+from sim.collectives.plan import BY_DIMENSION, AlgorithmChoice, plan_collective
 from sim.collectives.program import Source, relays_of
 from sim.describe.reader import ConfigError
 from sim.describe.topologies import named_dimensions
@@ -52,7 +52,7 @@ def of_node(run, node, way):
 def test_numbers_are_those_of_numpy(name, mode):
     network = Network(NETWORKS[name])
     for kind in KINDS:
-        for style in STYLES:
+        for style in BY_DIMENSION:
             choice = AlgorithmChoice(style=style)
             plan = plan_collective(network, kind, choice, in_switch=mode)
             assert any(relays_of(phase) for v in plan.variants for phase in v.phases)

@@ -11,7 +11,7 @@ from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.hosts.command import Command
 from sim.hosts.script import Compute, Interrupt, Issue, Reached
 from sim.hosts.surroundings import Surroundings
-from sim.hosts.wiring import Wiring
+from sim.hosts.wiring import EngineWiring
 from sim.network.network import Network
 from sim.rtl.ace.ring import AceRing
 from sim.rtl.driver import Request
@@ -33,7 +33,7 @@ def wired(sizes, *, latency_cycles=8, paces=1.0, **options):
         sizes, bandwidth_bytes_per_s=[16 * GHZ * each for each in paces],
         latency_s=[latency_cycles * (d + 1) / GHZ for d in range(len(sizes))],
     )
-    wiring = Wiring.hamiltonian(network, clock_hz=GHZ, bus_bytes=16)
+    wiring = EngineWiring.hamiltonian(network, clock_hz=GHZ, bus_bytes=16)
     return Surroundings(nodes=network.nodes, wiring=wiring, memory_bytes=1 << 17, **options)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
 from sim.hosts.surroundings import Surroundings
-from sim.hosts.wiring import Wiring
+from sim.hosts.wiring import EngineWiring
 from sim.network.network import Network
 from sim.rtl.ace.ring import AceRing
 from sim.rtl.driver import Request
@@ -182,7 +182,7 @@ def test_memory_that_ends_early_is_an_error_and_the_ring_works_on():
 
 def test_ports_of_an_embedding_are_checked():
     network = Network.torus((3, 3), bandwidth_bytes_per_s=16e9)
-    wiring = Wiring.hamiltonian(network, clock_hz=1e9, bus_bytes=16)
+    wiring = EngineWiring.hamiltonian(network, clock_hz=1e9, bus_bytes=16)
     with pytest.raises(ValueError, match="ports must be at least 4 for these links, not 2"):
         AceRing(replace(preset("test"), max_nodes=16), Surroundings(nodes=9, wiring=wiring))
     with pytest.raises(ValueError, match="wiring must have rings of 8 ranks, not 9"):

@@ -7,7 +7,7 @@ import pytest
 
 from gen.compile import CompileError
 from sim.hosts.activity import LinkActivity
-from sim.hosts.wiring import Wiring
+from sim.hosts.wiring import EngineWiring
 from sim.network.link import LinkFault
 from sim.network.network import Network
 from sim.rtl.harness.compile import build_harness
@@ -139,7 +139,7 @@ def test_a_slow_link_is_slow_in_its_direction():
 
 def test_a_ring_through_a_torus_numbers_its_nodes_by_rank():
     network = Network.torus((4, 2), bandwidth_bytes_per_s=16e9)
-    wiring = Wiring.through(network, clock_hz=1e9, bus_bytes=16)
+    wiring = EngineWiring.through(network, clock_hz=1e9, bus_bytes=16)
     peers = {(wire.rank, wire.port): (wire.peer, wire.peer_port) for wire in wiring.wires}
     (ring,) = wiring.rings
 
@@ -151,7 +151,7 @@ def test_a_ring_through_a_torus_numbers_its_nodes_by_rank():
 
 def test_a_placement_is_the_order_of_the_ring():
     network = Network.ring(4, 16e9, placement=[2, 1, 0, 3])
-    wiring = Wiring.through(network, clock_hz=1e9, bus_bytes=16)
+    wiring = EngineWiring.through(network, clock_hz=1e9, bus_bytes=16)
 
     assert [(each.next_port, each.previous_port) for each in wiring.rings[0]] == [(1, 0)] * 4
     assert [(wire.rank, wire.peer) for wire, _ in wiring.links] == [(2, 1), (1, 0), (0, 3), (3, 2)]

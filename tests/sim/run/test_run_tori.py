@@ -1,0 +1,118 @@
+"""ACE on tori from descriptions: rings along Hamiltonian cycles, at all levels."""
+
+import copy
+import re
+
+import pytest
+
+from sim.describe.reader import ConfigError
+from sim.run import run
+
+TORUS = {
+    "topology": {
+        "kind": "torus", "shape": [3, 3], "bandwidth_bytes_per_s": 16 * 1.245e9, "latency_s": 30e-9,
+    },
+    "endpoint": {
+        "kind": "ace", "preset": "test", "ports": 4, "alus": 4, "fsms": 4, "max_nodes": 16,
+        "memory_ports": 2, "banks": 16, "program_words": 256, "sram_bytes": 64 << 10,
+    },
+    "algorithm": {"style": "hamiltonian"},
+    "workload": {"collective": "all_reduce", "size_bytes": 20_000},
+    "run": {"passes": 1},
+}
+
+
+def described(level, **tables):
+    made = copy.deepcopy(TORUS)
+    for name, table in tables.items():
+        made[name] = table if isinstance(table, list) else {**made.get(name, {}), **table}
+    made["endpoint"]["level"] = level
+    return made
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_all_levels_agree_and_every_link_is_used(kind):
+    workload = {"collective": kind}
+    events, cycles, rtl = (
+        run(described(level, workload=workload)) for level in ("events", "cycles", "rtl")
+    )
+    assert rtl.data.exact and rtl.data.results == 9
+    assert cycles.time_s == pytest.approx(rtl.time_s, rel=0.01)
+    assert cycles.record.link_bytes.tolist() == rtl.record.link_bytes.tolist()
+    assert len(rtl.record.links) == 36 and (rtl.record.link_bytes > 0).all()
+    assert events.time_s == pytest.approx(rtl.time_s, rel=0.15)
+    assert (events.record.link_bytes > 0).all()
+
+
+def test_one_node_of_rtl_among_models_of_links_unlike():
+    dimension = [
+        {"bandwidth_bytes_per_s": 8 * 1.245e9, "latency_s": 20e-9},
+        {"bandwidth_bytes_per_s": 16 * 1.245e9, "latency_s": 70e-9},
+    ]
+    made = described("cycles", dimension=dimension)
+    made["topology"] = {"kind": "torus", "shape": [3, 3]}
+    models = run(made)
+    made["endpoint"]["on"] = [{"nodes": [4], "level": "rtl"}]
+    mixed = run(made)
+    assert mixed.data.exact and mixed.engines.packets > 0
+    assert mixed.time_s == pytest.approx(models.time_s, rel=0.02)
+    sides = {each.dimension: each.latency_fs for each in mixed.record.links}
+    assert sides == {0: 20_000_000, 1: 70_000_000}
+
+
+def test_a_placement_moves_results_and_nothing_else():
+    order = [4, 2, 0, 1, 3, 5, 8, 7, 6]
+    plain = run(described("rtl"))
+    moved = run(described("rtl", topology={"placement": order}))
+    assert moved.data.exact and moved.time_s == pytest.approx(plain.time_s, rel=0.01)
+    assert sorted(moved.record.link_bytes) == pytest.approx(sorted(plain.record.link_bytes), rel=.1)
+
+
+def test_training_overlaps_on_a_torus_of_rtl(tmp_path):
+    (tmp_path / "job.txt").write_text(
+        "DATA\n2\nfront -1 3000 NONE 0 2000 NONE 0 2500 ALLREDUCE 4096 300\n"
+        "back -1 1000 NONE 0 1500 NONE 0 500 ALLREDUCE 1024 0\n"
+    )
+    tables = {"host": {"wait": "all"}, "run": {"passes": 2}}
+    runs = []
+    for level in ("rtl", "cycles"):
+        made = described(level, **tables)
+        made["workload"] = {"file": str(tmp_path / "job.txt")}
+        runs.append(run(made))
+    rtl, cycles = runs
+    assert rtl.data.exact and rtl.time_s == pytest.approx(cycles.time_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "tables, text",
+    [
+        ({"topology": {"shape": [2, 3]}}, "must have 3 nodes or more in every dimension of more"),
+        ({"endpoint": {"ports": 3, "alus": 3}}, "must be at least 4, one for each link, not 3"),
+        ({"topology": {"one_dimension": True}}, "topology.one_dimension: must be false beside"),
+        ({"algorithm": {"style": "enhanced"}},
+         "must be absent or 'hamiltonian', not 'enhanced'"),
+        ({"topology": {"shape": [5, 5]}}, "must have from 2 to 16 nodes"),
+        ({"endpoint": {"program_words": 64}, "topology": {"shape": [4, 4]}},
+         "nodes must be few enough for 64 program words, not 16"),
+        ({"algorithm": {"style": "ring"}}, "algorithm.style: must be one of baseline, enhanced"),
+        ({"algorithm": {"style": 3}}, "algorithm.style: must be"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("level", ["cycles", "rtl"])
+def test_what_engines_cannot_do_is_refused_by_name(level, tables, text):
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        run(described(level, **tables))
+
+
+def test_a_torus_without_a_style_names_both_ways_out():
+    made = described("cycles")
+    del made["algorithm"]
+    text = "or be a torus with one_dimension = true or algorithm.style = 'hamiltonian'"
+    with pytest.raises(ConfigError, match=text):
+        run(made)
+    made["endpoint"] = {"kind": "smartnic", "preset": "test", "level": "cycles"}
+    made["topology"].update(kind="ring", shape=[3])
+    made["algorithm"] = {"style": "hamiltonian"}
+    with pytest.raises(ConfigError, match=r"algorithm.style: .* must be absent, not 'hamiltonian'"):
+        run(made)
