@@ -16,6 +16,7 @@ from sim.endpoint.endpoint import (
     Unit,
 )
 from sim.endpoint.kinds import Bus, Npu, loggp
+from sim.endpoint.latencies import EventLatencies
 from sim.endpoint.rates import EndpointRates
 from sim.fields import FieldError, check_at_least, check_fields, check_positive
 from sim.network.network import Network
@@ -26,6 +27,7 @@ __all__ = ["AceEndpoint", "ace_v1"]
 PIECES = 8
 """Pieces in which a chunk passes through the SRAM from or to memory. The banks serve requests in
 turn, so messages get in between; a chunk in one piece would hold them up if memory is faster."""
+_KNOWN = EventLatencies.stored()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +52,10 @@ class AceEndpoint:
     lost_memory_bytes_per_s
         Memory bandwidth that training loses; None: that of the DMA.
     fetch_cycles, receive_cycles, alu_cycles, store_cycles
-        Latencies read from the RTL. A packet of 4 beats takes 21 cycles from its last flit in to
-        its first flit out, whether added to or copied; loading takes 12 beyond the memory read
-        (check, context, report, SRAM), storing 4 (event, interrupt).
+        Latencies, by default those of `EventLatencies` for a packet of 4 beats: from the last beat
+        that is read to READY on the link, beyond the memory read; from the packet's last flit in to
+        its first flit out; extra if it is added to; from the last beat that is written to the
+        completion.
     read_latency_s : float
         Memory latency with which a chunk begins; the papers' endpoints leave it out.
     ring : HardwareRing or None
@@ -74,10 +77,10 @@ class AceEndpoint:
     alus: int = 4
     lanes: int = 16
     message_bytes: float = 8192
-    fetch_cycles: float = 12
-    receive_cycles: float = 21
-    alu_cycles: float = 0
-    store_cycles: float = 4
+    fetch_cycles: float = _KNOWN.ace_fetch
+    receive_cycles: float = _KNOWN.ace_receive
+    alu_cycles: float = _KNOWN.ace_alu
+    store_cycles: float = _KNOWN.ace_end
     partition: str = "even"
     lost_memory_bytes_per_s: float | None = None
     overlaps: bool = True

@@ -35,20 +35,32 @@ class EventLatencies:
         FSM time for a packet of a node's own data.
     ace_store : int
         From the last packet of a chunk to memory.
+    ace_fetch : int
+        From the last beat of a chunk that is read to its READY on the link.
+    ace_receive, ace_alu : int
+        From the last flit of a packet in to its first flit out; extra if it is added to.
+    ace_end : int
+        From the last beat of a chunk that is written to its completion, beside the memory.
     ace_credit, switch_credit : int
         Round trip of a credit.
     switch_end : int
         From a result to its completion.
+    switch_pass : int
+        Passage of a packet through a switch, beside its own flits: from its last flit on one link
+        to its first on the next.
     switch_sum : int
         From the last operand, behind the adders, to the link.
     switch_barrier : int
         Once in a pull, up to the first load, beside the way of the block that all push before.
-    switch_load_on : int
-        Passage of a load through a switch.
+    switch_load, switch_load_on : int
+        From a load at a switch to its entry, beside ``switch_pass``; to the next link, likewise.
     switch_answer : int
         From a load to its answer, or to the store with an own operand.
     switch_result, switch_own_result : int
         From a sum to the result on the link, beside the home store; and to the endpoint itself.
+    switch_detour : int
+        From an entry's end to the link as a result, by a home endpoint, beside the sum's way there
+        and back.
     switch_operand : int
         Time for which a place to read into is taken.
     """
@@ -66,16 +78,23 @@ class EventLatencies:
     ace_patience: int
     ace_generate: int
     ace_store: int
+    ace_fetch: int
+    ace_receive: int
+    ace_alu: int
+    ace_end: int
     ace_credit: int
     ace_burst: int
     switch_start: int
     switch_end: int
+    switch_pass: int
     switch_sum: int
     switch_barrier: int
+    switch_load: int
     switch_load_on: int
     switch_answer: int
     switch_result: int
     switch_own_result: int
+    switch_detour: int
     switch_operand: int
     switch_credit: int
 

@@ -11,8 +11,8 @@ __all__ = ["MemoryTimes"]
 class MemoryTimes:
     """Latency of the memory behind an engine, in cycles of the engine.
 
-    The defaults are those of the engines' rings: memory on the same package as ACE, host memory
-    behind a bus for the NIC.
+    The defaults are parameters of the surroundings, no measurements, and those of the engines'
+    rings: memory on the same package as ACE, host memory behind a bus for the NIC.
     """
 
     read_cycles: int = 50

@@ -35,7 +35,8 @@ class SmartNicEndpoint:
         Preset of `hw.bfp.format` in which data travel; ``none`` for binary32.
     hop_cycles : float
         Cycles from the arrival of a block's first beat to its departure: decoder, adder, encoder,
-        framing together; an estimate.
+        framing together. The default is a parameter, an estimate, as the paper gives none; with a
+        preset it is that of `EventLatencies`.
     host_latency_s : float
         Latency of a read of host memory.
     memory_bytes_per_s : float

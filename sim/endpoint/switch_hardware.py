@@ -10,17 +10,12 @@ from sim.endpoint.endpoint import Stage, Tables
 from sim.endpoint.in_switch import FirstTurn, InSwitchEndpoint, SwitchTimes
 from sim.endpoint.latencies import EventLatencies
 from sim.endpoint.memory_times import MemoryTimes
-from sim.endpoint.switch_system import SWITCH_CYCLES, SwitchSystem
+from sim.endpoint.switch_system import SwitchSystem
 from sim.network.dimension import Dimension, DimensionKind
 
 __all__ = [
     "behind_others", "longest_wait_cycles", "oldest_first", "switch_dimension", "switch_endpoint",
 ]
-
-DETOUR_CYCLES = 47
-"""From a partial's table to a home endpoint and back as a result, beside links and flits."""
-LOAD_CYCLES = 5
-"""From a load's endpoint to where it finds an entry; taken off the barrier before it."""
 
 
 def switch_endpoint(
@@ -124,7 +119,7 @@ def _times(
     answer = known.switch_answer + memory.read_cycles
     pauses = {
         "begin": 0,
-        "load": LOAD_CYCLES,
+        "load": known.switch_load,
         "load on": known.switch_load_on,
         "answer": answer,
         "own": answer,
@@ -137,7 +132,7 @@ def _times(
     writes, later_s = _writes(system, memory, slowest)
     begins = known.switch_start + known.switch_sum
     if system.mode == "pull":
-        begins = known.switch_barrier - LOAD_CYCLES
+        begins = known.switch_barrier - known.switch_load
     return SwitchTimes(
         tables=Tables(
             entries=held.entries,
@@ -146,13 +141,13 @@ def _times(
             credits_up=held.credits_up,
             credits_down=held.credits_down,
             credit_s=(known.switch_credit + 2 * flits) / clock,
-            pass_s=SWITCH_CYCLES / clock,
+            pass_s=known.switch_pass / clock,
             stopped_s=STOPPED_CYCLES / clock,
             reopening_s=REOPENING_CYCLES / clock,
             reads=reads,
             read_s=read_cycles / clock,
             contract=system.mode == "push",
-            detour_s=(DETOUR_CYCLES + 2 * flits) / clock,
+            detour_s=(known.switch_detour + 2 * flits) / clock,
             timeout_s=system.timeout_cycles / clock,
         ),
         pauses_s={step: cycles / clock for step, cycles in pauses.items()},

@@ -12,15 +12,10 @@ from hw.switch.formats import data_flits
 from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.endpoint.background import Background
+from sim.endpoint.latencies import EventLatencies
 from sim.fields import FieldError
 
-__all__ = ["FORMATS", "SWITCH_CYCLES", "Held", "SwitchSystem", "held_by"]
-
-CREDIT_CYCLES = 3
-"""From a packet's last flit out of a buffer to its credit on the link, and into the count."""
-SWITCH_CYCLES = 8
-"""Passage of a packet through a switch, beside its own flits: from its last flit on one link to its
-first on the next, by the cycle model."""
+__all__ = ["FORMATS", "Held", "SwitchSystem", "held_by"]
 
 FORMATS: Mapping[str, Format] = {
     "fp32": Format.WORDS, "fp16": Format.FP16, "bf16": Format.BF16, "bfp16": Format.BFP,
@@ -136,7 +131,7 @@ class SwitchSystem:
     def round_trip_cycles(self, latency_cycles: int, router_cycles: int) -> int:
         """Cycles from a packet's begin on a link to the return of its credit: it arrives, leaves
         the buffer there, and its credit comes back."""
-        own = self.own_switch_cycles + self.packet_cycles + CREDIT_CYCLES
+        own = self.switch.packet_flits + self.packet_cycles + EventLatencies.stored().switch_credit
         return 2 * latency_cycles + router_cycles + own
 
     def short_of_credits(
@@ -176,12 +171,13 @@ class SwitchSystem:
     def own_switch_cycles(self) -> int:
         """Least cycles from the first flit of a packet into a switch to its first one out: packets
         are stored whole."""
-        return self.switch.packet_flits + SWITCH_CYCLES
+        return self.switch.packet_flits + EventLatencies.stored().switch_pass
 
     def switch_s(self, stated_s: float) -> float:
         """Seconds from a packet's last flit into a switch to its first one out, where a switch
         takes *stated_s* altogether."""
-        return (SWITCH_CYCLES + self.router_cycles(stated_s)) / self.clock_hz
+        passes = EventLatencies.stored().switch_pass
+        return (passes + self.router_cycles(stated_s)) / self.clock_hz
 
     def router_cycles(self, stated_s: float) -> int:
         """Cycles of delay before a switch that make a passage take *stated_s* altogether."""

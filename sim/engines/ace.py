@@ -11,7 +11,7 @@ from sim.endpoint.ace import AceEndpoint, ace_v1
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import Npu
 from sim.endpoint.memory_times import MemoryTimes
-from sim.engines.engine import Blueprint, StatedEngine
+from sim.engines.engine import Blueprint, Measures, StatedEngine
 from sim.engines.ring_record import Keys, RingRecord
 from sim.engines.wires import refused
 from sim.events.scheduler import Scheduler
@@ -56,6 +56,12 @@ class AceRecord(RingRecord):
         from sim.rtl.ace.ring import AceRing
 
         return EngineKind(rules=AceRing, model=EngineModel, driver=AceRing, exchange=AceExchange)
+
+    @property
+    def measures(self) -> Measures:
+        from sim.cycles.ace.measure import MEASURES
+
+        return MEASURES
 
     def read_keys(self, stated: StatedEngine, extra: dict[str, Any]) -> Keys:
         table = extra.pop("npu", {})

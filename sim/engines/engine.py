@@ -35,11 +35,16 @@ __all__ = [
     "Blueprint",
     "EngineGroup",
     "EngineRecord",
+    "Measures",
     "StatedEngine",
     "engine_named",
     "engine_of",
     "register_engine",
 ]
+
+Measures = Mapping[str, Callable[[], Mapping[str, int]]]
+"""Name of a measurement -> function that returns the latencies it finds, in cycles, as fields of
+`sim.endpoint.latencies.EventLatencies`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +163,11 @@ class EngineRecord(ABC):
     @abstractmethod
     def kind(self) -> "EngineKind":
         """How it runs, as cycle models and as RTL."""
+
+    @property
+    def measures(self) -> Measures:
+        """Measurements of its event endpoint's latencies on its cycle model, by name."""
+        return {}
 
     @property
     def presets(self) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from sim.describe.reader import TomlReader
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.in_switch import InSwitchEndpoint
-from sim.engines.engine import Blueprint, EngineGroup, EngineRecord, StatedEngine
+from sim.engines.engine import Blueprint, EngineGroup, EngineRecord, Measures, StatedEngine
 from sim.engines.wires import refused, stated_at, wires
 from sim.events.scheduler import Scheduler
 from sim.fields import FieldError
@@ -69,6 +69,12 @@ class InSwitchRecord(EngineRecord):
         return EngineKind(
             rules=SwitchRules, model=SwitchHosts, driver=SwitchFabric, exchange=SwitchExchange
         )
+
+    @property
+    def measures(self) -> Measures:
+        from sim.cycles.switch.measure import MEASURES
+
+        return MEASURES
 
     @cached_property
     def presets(self) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.memory_times import MemoryTimes
 from sim.endpoint.smartnic import SmartNicEndpoint
-from sim.engines.engine import Blueprint, StatedEngine
+from sim.engines.engine import Blueprint, Measures, StatedEngine
 from sim.engines.ring_record import Keys, RingRecord
 from sim.engines.wires import refused, stated_at
 from sim.events.scheduler import Scheduler
@@ -59,6 +59,12 @@ class SmartNicRecord(RingRecord):
         from sim.rtl.smartnic.ring import NicRing
 
         return EngineKind(rules=NicRing, model=NicModel, driver=NicRing, exchange=NicExchange)
+
+    @property
+    def measures(self) -> Measures:
+        from sim.cycles.smartnic.measure import MEASURES
+
+        return MEASURES
 
     def in_format(self, config: Any, format: str) -> Any:
         return replace(config, codec=format)

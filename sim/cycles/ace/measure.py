@@ -1,0 +1,108 @@
+"""Latencies of ACE's event endpoint, on its cycle model."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hw.ace.config import AceConfig, preset
+from sim.cycles.ace.model import EngineModel
+from sim.cycles.ace.state import BURST, OUTSTANDING
+from sim.cycles.measure import LINK, POLL, READ, SCRIPT, WRITE, measured_ring
+from sim.hosts.command import Command
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["MEASURES"]
+
+
+def _way(name: str) -> dict[str, int]:
+    """Latencies of a packet for each block of three nodes: READY, then four sends."""
+    config = preset(name)
+    packet = config.packet_beats
+    command = Command(elements=3 * config.packet_elements, destination=1 << 20)
+    model = EngineModel(config, measured_ring(fsms=1), [command], [SCRIPT] * 3, trace=True)
+    model.run()
+    sent = model.link_activity(0, 0)
+    own, summed, result, copied = sent.beat_cycles[sent.beat_header_flits > 0].tolist()
+    loaded = int(model.state.loader["arrives"][0].max())
+    stored = int(model.state.storer["last_write"][0].max())
+    on_link = packet + 1 / config.flits
+    ready = own - loaded - LINK - packet
+    hop = summed - own - on_link - LINK - packet
+    data = 3 * packet
+    done = int(model.state.progress["done"][0, 0])
+    return {
+        "ready": ready,
+        "hop": round(hop),
+        "start": own - data - READ - LINK - packet - ready + POLL,
+        "store": round(done - copied - on_link - LINK - packet - hop - data - WRITE),
+        "fetch": int(model.link_activity(0, 1).beat_cycles[0]) - loaded,
+        "receive": round(copied - result - on_link - LINK) + 1,
+        "alu": (summed - own) - (copied - result),
+        "end": done - stored - WRITE,
+    }
+
+
+def _rate(config: AceConfig, packets: int, **changes: Any) -> int:
+    """Cycles of an all-gather of *packets* packets from each of two nodes."""
+    command = Command(
+        collective=CollectiveKind.ALL_GATHER, elements=2 * packets * config.packet_elements,
+        destination=1 << 21,
+    )
+    ring = measured_ring(nodes=2, fsms=1, **changes)
+    model = EngineModel(config, ring, [command], [SCRIPT] * 2, trace=True)
+    model.run()
+    sent = model.link_activity(0, 0)
+    starts = sent.beat_cycles[sent.beat_header_flits > 0]
+    return int(starts[-1] - starts[0])
+
+
+def _generate() -> int:
+    """Cycles of a packet of own data, where they follow one after the other."""
+    config, packets = preset("ring"), 16
+    return round(_rate(config, packets) / (packets - 1))
+
+
+def _credit() -> int:
+    """Round trip of a credit, by links so long that a sender waits for credits."""
+    config, latency, packets = preset("test"), 300, 60
+    more = _rate(config, packets, latency_cycles=latency)
+    more -= _rate(config, packets - config.rx_packets, latency_cycles=latency)
+    return round(more - 2 * latency - config.packet_beats - 1 / config.flits)
+
+
+def _burst() -> int:
+    """Overhead of a burst, by memories so slow that outstanding bursts (a chunk) bound reads."""
+    config, latency = preset("test"), 500
+
+    def cycles(chunks: int) -> int:
+        command = Command(elements=chunks * config.slot_elements, destination=1 << 21)
+        ring = measured_ring(nodes=2, read_latency_cycles=latency)
+        model = EngineModel(config, ring, [command], [SCRIPT] * 2)
+        model.run()
+        return int(model.state.progress["done"].max())
+
+    assert config.slot_beats == BURST * OUTSTANDING
+    return round((cycles(40) - cycles(20)) / 20) - latency - BURST
+
+
+def _ways() -> dict[str, int]:
+    narrow, wide = _way("test"), _way("ring")
+    return {
+        "ace_start": narrow["start"],
+        "ace_ready": narrow["ready"],
+        "ace_hop": narrow["hop"],
+        "ace_store": narrow["store"],
+        "ace_patience": wide["hop"] - narrow["hop"],
+        "ace_ready_patience": wide["ready"] - narrow["ready"],
+        "ace_fetch": narrow["fetch"],
+        "ace_receive": narrow["receive"],
+        "ace_alu": narrow["alu"],
+        "ace_end": narrow["end"],
+    }
+
+
+MEASURES: Mapping[str, Callable[[], Mapping[str, int]]] = {
+    "the way through ACE": _ways,
+    "packets of an FSM": lambda: {"ace_generate": _generate()},
+    "credits of ACE": lambda: {"ace_credit": _credit()},
+    "reads of ACE": lambda: {"ace_burst": _burst()},
+}
