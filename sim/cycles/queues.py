@@ -9,12 +9,45 @@ and cycle.
 and its value, by turns.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.common.fifo import BLOCK_MEMORY_DEPTH
+from sim.cycles.records import arrays
 from sim.native.mark import compiled
 
-__all__ = ["NEVER", "front", "pop", "push", "push_at", "room", "shown", "there"]
+__all__ = [
+    "NEVER", "fifo", "front", "lay_out", "pop", "push", "push_at", "queue_fields", "room", "shown",
+    "there",
+]
 
 NEVER = 1 << 40
 """A cycle that does not come."""
+
+
+def queue_fields(count: int) -> list[Any]:
+    """Fields of a record with so many queues, beside ``moved``: beats entered and taken so far,
+    cycle of the last one taken, how they are built."""
+    return arrays(count, "head", "tail", "popped", "depth", "latency", "origin", "mask")
+
+
+def fifo(depth: int) -> tuple[int, int]:
+    """Depth and latency of a FIFO."""
+    return depth, 2 if depth >= BLOCK_MEMORY_DEPTH else 1
+
+
+def lay_out(records: NDArray[Any], queues: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """Build the queues of each record, of which depth and latency are given; returns the slots."""
+    depths, latencies = np.array(queues).T
+    rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
+    every = np.tile(rooms, len(records))
+    records["popped"] = records["moved"] = -1
+    records["depth"], records["latency"], records["mask"] = depths, latencies, rooms - 1
+    records["origin"] = 2 * (np.cumsum(every) - every).reshape(len(records), -1)
+    return np.zeros(2 * int(every.sum()), np.int64)
 
 
 @compiled

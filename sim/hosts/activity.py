@@ -1,6 +1,7 @@
 """Activity of links and memory ports, of engines in RTL or of their models."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +57,27 @@ class LinkActivity:
     beat_cycles: np.ndarray
     beat_flits: np.ndarray
     beat_header_flits: np.ndarray
+
+    @classmethod
+    def of_beats(
+        cls, *, bucket_cycles: int, beat_cycles: np.ndarray, beat_flits: np.ndarray,
+        beat_header_flits: np.ndarray, **counts: Any,
+    ) -> "LinkActivity":
+        """Traffic of which single beats are known: the series follow from them, but for buckets of
+        0 cycles. *counts* are the other fields."""
+        buckets = beat_cycles // bucket_cycles if bucket_cycles else beat_cycles[:0]
+
+        def series(weights: np.ndarray) -> np.ndarray:
+            return np.bincount(buckets, weights[: len(buckets)]).astype(np.uint32)
+
+        return cls(
+            bucket_cycles=bucket_cycles,
+            beats_per_bucket=series(np.ones(len(beat_cycles))),
+            header_flits_per_bucket=series(beat_header_flits),
+            payload_flits_per_bucket=series(beat_flits - beat_header_flits),
+            beat_cycles=beat_cycles.astype(np.uint64), beat_flits=beat_flits.astype(np.uint32),
+            beat_header_flits=beat_header_flits.astype(np.uint32), **counts,
+        )
 
     @property
     def payload_flits(self) -> int:

@@ -5,7 +5,8 @@ from sim.cycles.ace.dma import fetched, moved
 from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.receive import collected, issued
 from sim.cycles.ace.send import carried
-from sim.cycles.ace.state import NEVER, REQUESTS
+from sim.cycles.ace.state import REQUESTS
+from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
 __all__ = ["serve"]

@@ -2,15 +2,8 @@
 
 from sim.cycles.ace.events import COMMAND, DISPATCH, HOST, WALK, post
 from sim.cycles.ace.fsm import admit
-from sim.cycles.ace.state import (
-    OP_ACK,
-    OP_COMMAND,
-    OP_COUNT,
-    OP_DELAY,
-    OP_IRQ,
-    OP_WRITE,
-)
 from sim.cycles.ace.words import CHUNK_BITS
+from sim.cycles.host import OP_COMMAND, OP_COUNT, OP_DELAY, OP_IRQ
 from sim.native.mark import compiled
 
 __all__ = ["dispatch", "host", "stored"]
@@ -157,25 +150,21 @@ def host(s, node, now):
     operation = s.script[d.op]
     kind, value = operation.kind, operation.value
     end = now
-    if kind == OP_WRITE:
-        end = now + value * c.register_write - 1
-    elif kind == OP_COMMAND:
-        end = now + c.register_write - 1
-        post(s, end + c.command, COMMAND, node, 0)
-    elif kind == OP_DELAY:
+    if kind == OP_DELAY:
         end = now + value
     elif kind == OP_IRQ:
         if not d.irq or d.irq_at > now:
             return
-    elif kind == OP_ACK:
-        end = now + c.register_write - 1
-        d.irq = 0
     elif kind == OP_COUNT:
         end = now + c.register_read - 1
         if _completed(s, node, end - c.sample) < value:
-            d.op_at = end + operation.poll
+            d.op_at = end + c.poll
             post(s, d.op_at, HOST, node, 0)
             return
+    else:
+        end = now + value * c.register_write - 1
+        if kind == OP_COMMAND:
+            post(s, end + c.command, COMMAND, node, 0)
     operation.end = end
     d.op += 1
     d.op_at = end + 1

@@ -14,7 +14,8 @@ from sim.cycles.ace.events import (
     post,
 )
 from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
+from sim.cycles.ace.state import BURST, OUTSTANDING, UNDER_WAY
+from sim.cycles.queues import NEVER
 from sim.cycles.stalls import unstalled
 from sim.native.mark import compiled
 

@@ -12,7 +12,8 @@ from sim.cycles.ace.events import (
     post,
 )
 from sim.cycles.ace.generator import park, resume, wake
-from sim.cycles.ace.state import EVENTS, NEVER
+from sim.cycles.ace.state import EVENTS
+from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
 __all__ = [

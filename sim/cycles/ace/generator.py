@@ -1,8 +1,8 @@
 """The programmable FSM: questions, and the generator of sends."""
 
 from sim.cycles.ace.events import ANSWER, ASK, CLOSE, PICK, SETUP, UNIT, post
-from sim.cycles.ace.state import NEVER
 from sim.cycles.ace.words import block_of, data_word, ready_word
+from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
 __all__ = ["answer", "answer_grant", "ask", "may_ask", "park", "pick", "resume", "sent", "wake"]

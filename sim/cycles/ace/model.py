@@ -1,7 +1,6 @@
 """The cycle model of engines on rings, driven from outside."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,15 +12,8 @@ from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.cycles.ace.latencies import Latencies
-from sim.cycles.ace.state import (
-    OP_COMMAND,
-    OP_COUNT,
-    OP_DELAY,
-    OP_IRQ,
-    OP_WRITE,
-    allocate,
-)
-from sim.cycles.model import MOST_CYCLES
+from sim.cycles.ace.state import AceState, allocate
+from sim.cycles.model import MOST_CYCLES, RingCycles
 from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
 from sim.fields import FieldError
 from sim.hosts.activity import LinkActivity
@@ -29,14 +21,10 @@ from sim.hosts.command import Command
 from sim.hosts.script import (
     POLL_CYCLES,
     Compute,
-    Interrupt,
     Issue,
-    Reached,
     Step,
-    check_scripts,
 )
 from sim.hosts.surroundings import Surroundings
-from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -107,23 +95,7 @@ def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
     )
 
 
-def _operations(script: Sequence[Step]) -> list[tuple[int, int, int]]:
-    """Host operations of a script: two for a collective, one for any other step."""
-    operations = []
-    for step in script:
-        match step:
-            case Compute(cycles=cycles):
-                operations.append((OP_DELAY, cycles, 0))
-            case Issue():
-                operations += [(OP_WRITE, START_WRITES - 1, 0), (OP_COMMAND, 0, 0)]
-            case Reached(count=count):
-                operations.append((OP_COUNT, count, POLL_CYCLES))
-            case Interrupt():
-                operations.append((OP_IRQ, 0, 0))
-    return operations
-
-
-class EngineModel:
+class EngineModel(RingCycles):
     """Engines of one configuration on a ring; cycles only, no data.
 
     Parameters
@@ -149,6 +121,10 @@ class EngineModel:
         For a ring that the engine does not support, or commands or scripts that do not fit it.
     """
 
+    package = "sim.cycles.ace"
+    title = "ACE's cycle model"
+    state: AceState
+
     def __init__(
         self,
         config: AceConfig,
@@ -165,21 +141,17 @@ class EngineModel:
         from sim.cycles.ace.link import OUTSIDE, TRACED
 
         fsms = check_ring(config, ring, max_nodes=_MAX_NODES)
-        check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
-        lists = [
-            [] if rank in external else _operations(script) for rank, script in enumerate(scripts)
-        ]
+        hosts = self.operations(ring, commands, scripts, external, writes=START_WRITES)
         program = program_of(config, ring)
         for each in commands:
             program.cut(each.elements, block=each.block)
         c = self.config = config
         self.ring = ring
         nodes = ring.nodes
-        operations = sum(len(each) for each in lists)
         flits = (program.most_flits(each.elements, block=each.block) for each in commands)
         most = nodes * sum(flits) if trace else 0
         s = self.state = allocate(
-            config, nodes, commands=len(commands), operations=max(1, operations),
+            config, nodes, commands=len(commands), operations=max(1, sum(map(len, hosts))),
             log=(_LOG if external else 1) + most,
         )
         self._beats: list[NDArray[Any]] = []  # taken from the log
@@ -195,6 +167,7 @@ class EngineModel:
             "scan": c.ports << (c.contexts - 1).bit_length(), "queues": fsms,
             "memory_read": ring.read_latency_cycles,
             "memory_write": ring.write_latency_cycles,
+            "poll": POLL_CYCLES,
             **table.of(config),
         }
         for name, value in settings.items():
@@ -210,16 +183,9 @@ class EngineModel:
         s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
         for number, command in enumerate(commands):
             self._command(number, command, program)
-        self._lengths = [len(script) for script in lists]
-        position = 0
-        for rank, script in enumerate(lists):
-            for offset, operation in enumerate(script):
-                s.script[position + offset] = *operation, -1
-            s.node["op"][rank] = position
-            position += len(script)
-            s.node["op_end"][rank] = position
-            if script:
-                post(s, start_cycle, HOST, rank, 0)
+        self._give(hosts)
+        for rank in np.flatnonzero(s.node["op"] < s.node["op_end"]).tolist():
+            post(s, start_cycle, HOST, rank, 0)
         self.events = 0
 
     def _draw_stalls(self) -> None:
@@ -280,8 +246,8 @@ class EngineModel:
         order = np.argsort(program.places, axis=1)
         self.state = state._replace(code=code, programs=entries, order=order)
 
-    def run(self, until: int = MOST_CYCLES) -> float:
-        """Simulate all cycles before *until*; returns the wall time in seconds.
+    def _simulate(self, until: int) -> None:
+        """Simulate all cycles before *until*.
 
         Raises
         ------
@@ -290,20 +256,11 @@ class EngineModel:
         """
         from sim.cycles.ace.events import FAULT, FAULTS, SIZE
 
-        run_until = self._run_until
-        began = time.perf_counter()
-        self.events += run_until(until)
+        self.events += self._run_until(min(until, MOST_CYCLES))
         if fault := int(self.state.registers[FAULT]):
             raise RuntimeError(FAULTS[fault])
         if until >= MOST_CYCLES and self.state.registers[SIZE]:
             raise ValueError(f"a run must end within {MOST_CYCLES} cycles")
-        return time.perf_counter() - began
-
-    @cached_property
-    def _run_until(self) -> Callable[..., int]:
-        from sim.cycles.ace.loop import run_until
-
-        return bind(run_until, self.state, doing="compiling ACE's cycle model (about 20 s)")
 
     # ---- To and from nodes outside.
 
@@ -358,7 +315,6 @@ class EngineModel:
 
     @property
     def done(self) -> bool:
-        """True when every script has been completed."""
         s = self.state
         return bool((s.node["op"] == s.node["op_end"]).all())
 
@@ -368,16 +324,10 @@ class EngineModel:
         return len(self.state.commands)
 
     def completions(self) -> NDArray[np.int64]:
-        """Cycle of each completion: nodes x commands, -1 where there is none yet."""
         done: NDArray[np.int64] = self.state.progress["done"]
         return done
 
-    def counts(self) -> dict[str, int]:
-        """Nothing is counted."""
-        return {}
-
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
-        """Traffic that a port has sent; series and single beats are empty without *trace*."""
         from sim.cycles.ace.events import LOGGED
         from sim.cycles.ace.link import LOG_BEAT
 
@@ -386,33 +336,15 @@ class EngineModel:
         log = np.concatenate([*self._beats, s.log[: s.registers[LOGGED]]])
         chosen = (log["kind"] == LOG_BEAT) & (log["node"] == rank) & (log["port"] == port)
         beats = log[chosen if self._trace else slice(0)]
-        cycles = beats["cycle"]
-        headers = beats["value"] >> BEAT_HEADERS
-        flits = beats["value"] & BEAT_FLITS
-
-        def per_bucket(weights: NDArray[np.int64]) -> NDArray[np.uint32]:
-            if not bucket_cycles:
-                return np.zeros(0, np.uint32)
-            return np.bincount(cycles // bucket_cycles, weights).astype(np.uint32)
-
-        return LinkActivity(
+        return LinkActivity.of_beats(
+            beat_cycles=beats["cycle"], beat_flits=beats["value"] & BEAT_FLITS,
+            beat_header_flits=beats["value"] >> BEAT_HEADERS,
             node=rank, port=port, beats=int(q["beats"]), flits=int(q["flits"]),
             header_flits=int(q["packets"]),
             first_cycle=int(q["first_beat"]) if q["beats"] else None,
             last_cycle=int(q["accepted"]) if q["beats"] else None,
             stalled_cycles=int(q["stalled"]), bucket_cycles=bucket_cycles,
-            beats_per_bucket=per_bucket(np.ones_like(cycles)),
-            header_flits_per_bucket=per_bucket(headers),
-            payload_flits_per_bucket=per_bucket(flits - headers),
-            beat_cycles=cycles, beat_flits=flits, beat_header_flits=headers,
         )
-
-    def steps(self, rank: int) -> NDArray[np.int64]:
-        """Cycle in which each step of a node's script was completed, -1 if it was not."""
-        end = int(self.state.node[rank]["op_end"])
-        script = self.state.script[end - self._lengths[rank] : end]
-        ends: NDArray[np.int64] = script["end"][script["kind"] != OP_WRITE]
-        return ends
 
 
 def completion_cycles(

@@ -6,7 +6,7 @@ from sim.cycles.ace.fsm import greet, report
 from sim.cycles.ace.generator import answer_grant, may_ask
 from sim.cycles.ace.link import give_credit, put_packet
 from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
+from sim.cycles.ace.state import FLIGHTS, QUEUE_LATENCY, WINDOW
 from sim.cycles.ace.words import (
     FLITS,
     KEY,
@@ -19,6 +19,7 @@ from sim.cycles.ace.words import (
     data_word,
     field,
 )
+from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
 __all__ = ["arrive", "collected", "issued", "look", "start"]

@@ -6,8 +6,9 @@ from sim.cycles.ace.fsm import report
 from sim.cycles.ace.generator import sent
 from sim.cycles.ace.link import put_packet
 from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import NEVER, QUEUE_LATENCY
+from sim.cycles.ace.state import QUEUE_LATENCY
 from sim.cycles.ace.words import FLITS, field
+from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
 __all__ = ["carried", "unit"]

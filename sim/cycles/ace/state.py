@@ -7,24 +7,14 @@ from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig
 from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
+from sim.cycles.host import OPERATION
+from sim.cycles.queues import NEVER
 
 __all__ = [
     "NEVER",
-    "OP_ACK",
-    "OP_COMMAND",
-    "OP_COUNT",
-    "OP_DELAY",
-    "OP_IRQ",
-    "OP_WRITE",
     "AceState",
     "allocate",
 ]
-
-NEVER = 1 << 40
-"""A cycle that does not come."""
-
-# Host operations, which `sim.rtl` does one register access at a time.
-OP_WRITE, OP_COMMAND, OP_DELAY, OP_IRQ, OP_ACK, OP_COUNT = range(6)
 
 EVENTS = 16  # of one unit that an FSM has not taken yet
 FLIGHTS = 8  # packets between issue and outcome
@@ -44,6 +34,7 @@ _SETTINGS = np.dtype(
             "rx_packets", "tx_packets", "commands", "scan", "queues",
             # Memory.
             "memory_read", "memory_write",
+            "poll",  # cycles from the end of a host's read to the next one
             # Latencies of blocks, see sim.cycles.ace.latencies.
             "register_write", "register_read", "sample", "command", "check", "chunk", "report",
             "lookup", "event", "parse", "credit", "interrupt",
@@ -196,9 +187,6 @@ _WAY = np.dtype([("ring", np.int64), ("place", np.int64), ("port", np.int64, (2,
 """Where an FSM of a node is in its ring, and its ports to the next and the previous place."""
 _PROGRAM = np.dtype([(n, np.int64) for n in ("receives", "sends", "ready_ports", "length")])
 _LOG = np.dtype([(n, np.int64) for n in ("kind", "node", "port", "cycle", "value")])
-_OPERATION = np.dtype([(n, np.int64) for n in ("kind", "value", "poll", "end")])
-"""An operation of a host; ``end``: cycle of its completion, -1 before."""
-
 _PROGRESS = np.dtype([("left", np.int64), ("done", np.int64)])
 
 
@@ -224,7 +212,7 @@ class AceState(NamedTuple):
     order: NDArray[np.int64]  # rings, nodes: rank at each place
     code: NDArray[Any]  # programs, steps
     programs: NDArray[Any]
-    script: NDArray[Any]  # operations
+    script: NDArray[Any]  # OPERATION
     log: NDArray[Any]  # beats, packets and credits to nodes that are not simulated here
 
 
@@ -257,7 +245,7 @@ def allocate(
         order=np.zeros((1, nodes), np.int64),
         code=np.zeros((1, 1), _CODE),
         programs=np.zeros(1, _PROGRAM),
-        script=np.zeros(operations, _OPERATION),
+        script=np.zeros(operations, OPERATION),
         log=np.zeros(log, _LOG),
     )
     s.node["turn"] = -1
@@ -268,5 +256,5 @@ def allocate(
     s.port["sender"] = s.storer["sender"] = -1
     s.port["credits"] = c.rx_packets
     s.port["flush_at"] = s.port["alu_user"] = -1
-    s.progress["done"] = s.script["end"] = -1
+    s.progress["done"] = -1
     return s

@@ -1,16 +1,9 @@
 """Host, register accesses, `control.py`, and the sequencers that cut an all-reduce into blocks."""
 
 from hw.smartnic.control import DIVISION_CYCLES
+from sim.cycles.host import OP_COMMAND, OP_COUNT, OP_DELAY, OP_IRQ
 from sim.cycles.queues import NEVER, pop, push, room, there
-from sim.cycles.smartnic.state import (
-    DESCRIPTORS,
-    ITEMS,
-    JOBS,
-    OP_COMMAND,
-    OP_COUNT,
-    OP_DELAY,
-    OP_IRQ,
-)
+from sim.cycles.smartnic.state import DESCRIPTORS, ITEMS, JOBS
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, END, FIRST, item_word
 from sim.cycles.stalls import stalled
 from sim.native.mark import compiled

@@ -2,7 +2,7 @@
 
 from sim.cycles.queues import NEVER, shown
 from sim.cycles.smartnic.control import control, host, sequence
-from sim.cycles.smartnic.memory import bandwidth_free, fetch, memory, store
+from sim.cycles.smartnic.memory import bandwidth_free, fetch, host_memory, store
 from sim.cycles.smartnic.network import deliver, receive, transmit
 from sim.cycles.smartnic.paths import gather, reduce
 from sim.cycles.smartnic.state import QUEUES
@@ -60,7 +60,7 @@ def _cycle(s, node, now):
     moved = False
     for u in range(node * c.engines, (node + 1) * c.engines):
         e = s.engine[u]
-        memory(c, n, e, x, now, free)
+        host_memory(c, n, e, x, now, free)
         fetch(c, e, x, now)
         store(c, e, x, now)
         sequence(c, e, x, s.commands, u, 0, now)

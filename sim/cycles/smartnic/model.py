@@ -1,10 +1,7 @@
 """The cycle model of smart NICs in a ring, driven from outside."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 from math import gcd
 
 import numpy as np
@@ -16,25 +13,16 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import MAX_NODES, SmartNicConfig
 from hw.smartnic.transmit import SHORTEST_FRAME_BYTES
 from sim.collectives.partition import NicPartition
+from sim.cycles.model import RingCycles
 from sim.cycles.queues import NEVER
 from sim.cycles.smartnic.network import OUTSIDE, TRACED
-from sim.cycles.smartnic.state import (
-    OP_COMMAND,
-    OP_COUNT,
-    OP_DELAY,
-    OP_IRQ,
-    OP_WRITE,
-    WIRE,
-    NicState,
-    allocate,
-)
+from sim.cycles.smartnic.state import WIRE, NicState, allocate
 from sim.cycles.stalls import HOST, LINK, MEMORY, pace_of, stall_key, threshold
 from sim.fields import FieldError
 from sim.hosts.activity import LinkActivity
 from sim.hosts.command import Command
-from sim.hosts.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step, check_scripts
+from sim.hosts.script import POLL_CYCLES, Step
 from sim.hosts.surroundings import Surroundings
-from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["START_WRITES", "Beat", "NicModel", "check_command", "check_ring"]
@@ -62,7 +50,7 @@ class Beat:
     token: int
 
 
-class NicModel:
+class NicModel(RingCycles):
     """Smart NICs of one configuration on a ring; cycles only, no data.
 
     Every part of ``hw/smartnic`` is there with its queues, their depths and latencies; each cycle
@@ -90,6 +78,10 @@ class NicModel:
         For a ring that the NIC does not support, or commands or scripts that do not fit it.
     """
 
+    package = "sim.cycles.smartnic"
+    title = "the NIC's cycle model"
+    state: NicState
+
     def __init__(
         self,
         config: SmartNicConfig,
@@ -102,18 +94,15 @@ class NicModel:
         trace: bool = False,
     ) -> None:
         check_ring(ring)
-        check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+        hosts = self.operations(ring, commands, scripts, external, writes=START_WRITES)
         for command in commands:
             check_command(config, command)
-        operations = [
-            [] if rank in external else _operations(script) for rank, script in enumerate(scripts)
-        ]
         self.config, self.ring = config, ring
         self._now = start_cycle
         links = 2 * ring.nodes * config.engines
         self.state = s = allocate(
             config, ring.nodes, latency=ring.latency_cycles, commands=len(commands),
-            operations=max(1, sum(map(len, operations))), log=_LOG + links * ring.latency_cycles,
+            operations=max(1, sum(map(len, hosts))), log=_LOG + links * ring.latency_cycles,
         )
         for name, value in _settings(config, ring).items():
             s.c[name] = value
@@ -124,7 +113,9 @@ class NicModel:
                 command.source // config.bus_bytes, command.destination // config.bus_bytes,
             )
         self._connect(s, set(external), trace)
-        self._scripts(s, operations, start_cycle)
+        self._give(hosts)
+        s.node["op_at"] = np.where(s.node["op"] < s.node["op_end"], start_cycle, NEVER)
+        s.node["sleep"] = start_cycle
         self._trace: list[NDArray[np.void]] | None = [] if trace else None
         self._external = bool(external)
         self._sent: list[NDArray[np.void]] = []
@@ -144,34 +135,18 @@ class NicModel:
         outside = np.isin(peer, np.array(sorted(external), np.int64))
         s.engine["watched"] = np.where(outside, OUTSIDE, TRACED * trace)
 
-    def _scripts(
-        self, s: NicState, scripts: Sequence[Sequence[tuple[int, int]]], start_cycle: int
-    ) -> None:
-        ends = np.cumsum([0, *map(len, scripts)])
-        s.node["op"], s.node["op_end"] = ends[:-1], ends[1:]
-        s.node["op_at"] = np.where(np.diff(ends), start_cycle, NEVER)
-        s.node["sleep"] = start_cycle
-        for begin, script in zip(ends.tolist(), scripts):
-            for offset, operation in enumerate(script):
-                s.script[begin + offset] = *operation, -1
-        self._places = [slice(*pair) for pair in pairwise(ends.tolist())]
-
-    def run(self, until: int = _MOST) -> float:
-        """Simulate all cycles before *until*, by default as long as something happens.
-
-        Returns the wall time in seconds.
+    def _simulate(self, until: int) -> None:
+        """Simulate all cycles before *until*, at most as long as something happens.
 
         Raises
         ------
         RuntimeError
             If a NIC refuses a command: its queue is full.
         """
-        run_until = self._run_until
-        began = time.perf_counter()
         s = self.state
         while self._now < until:
             before = self._now
-            self._now = run_until(before, until)
+            self._now = self._run_until(before, until)
             self._empty_log()
             if self._now == before and int(s.node["sleep"].min()) >= _MOST:
                 break
@@ -181,13 +156,6 @@ class NicModel:
                 f"{self.config.descriptors} all-reduces are outstanding"
             )
         self._now = max(self._now, until if until < _MOST else 0)
-        return time.perf_counter() - began
-
-    @cached_property
-    def _run_until(self) -> Callable[..., int]:
-        from sim.cycles.smartnic.loop import run_until
-
-        return bind(run_until, self.state, doing="compiling the NIC's cycle model (about 20 s)")
 
     def _empty_log(self) -> None:
         s = self.state
@@ -233,23 +201,15 @@ class NicModel:
 
     @property
     def done(self) -> bool:
-        """True when every script has been completed."""
         node = self.state.node
         return bool(((node["op"] == node["op_end"]) & (node["op_at"] >= NEVER)).all())
 
     def completions(self) -> NDArray[np.int64]:
-        """Cycle of each completion: ranks x commands, -1 where there is none yet."""
         return self.state.done.copy()
 
     def steps(self, rank: int) -> NDArray[np.int64]:
-        """Cycle in which each step of a rank's script was completed, -1 if it was not."""
-        script = self.state.script[self._places[rank]]
-        ends: NDArray[np.int64] = script["end"][script["kind"] != OP_WRITE]
+        ends = super().steps(rank)
         return np.where(ends < self._now, ends, -1)
-
-    def counts(self) -> dict[str, int]:
-        """Nothing is counted."""
-        return {}
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
         """Traffic that a port has sent: port 2 *e* of engine *e* leads to the next rank, 2 *e* + 1
@@ -262,47 +222,19 @@ class NicModel:
                 "port", f"must be from 0 to {2 * self.config.engines - 1}, not {port!r}"
             )
         number, link = rank * self.config.engines + port // 2, port % 2
-        unit = self.state.engine[number]
-        flits = self.flits
+        unit, flits = self.state.engine[number], self.flits
         beats = int(unit["beats"][link])
         kept = np.concatenate(self._trace) if self._trace else np.zeros(0, self.state.log.dtype)
         kept = kept[(kept["engine"] == number) & (kept["link"] == link)]
-        marks = (kept["token"] & 1) + (kept["token"] >> 1 & 1)
-        buckets = kept["cycle"] // max(1, bucket_cycles)
-
-        def series(weights: NDArray[np.int64]) -> NDArray[np.uint32]:
-            used = buckets if bucket_cycles else buckets[:0]
-            return np.bincount(used, weights[: len(used)]).astype(np.uint32)
-
-        every = np.ones(len(kept), np.int64)
-        return LinkActivity(
+        return LinkActivity.of_beats(
+            beat_cycles=kept["cycle"], beat_flits=np.full(len(kept), flits),
+            beat_header_flits=(kept["token"] & 1) + (kept["token"] >> 1 & 1),
             node=rank, port=port, beats=beats, flits=flits * beats,
             header_flits=2 * int(unit["frames"][link]),
             first_cycle=int(unit["first"][link]) if beats else None,
             last_cycle=int(unit["last"][link]) if beats else None,
             stalled_cycles=int(unit["stalled"][link]), bucket_cycles=bucket_cycles,
-            beats_per_bucket=series(every), header_flits_per_bucket=series(marks),
-            payload_flits_per_bucket=series(flits * every - marks),
-            beat_cycles=kept["cycle"].astype(np.uint64),
-            beat_flits=(flits * every).astype(np.uint32),
-            beat_header_flits=marks.astype(np.uint32),
         )
-
-
-def _operations(script: Sequence[Step]) -> list[tuple[int, int]]:
-    """Operations of a host: two to issue a command, one for any other step."""
-    operations = []
-    for step in script:
-        match step:
-            case Compute(cycles=cycles):
-                operations.append((OP_DELAY, cycles))
-            case Issue():
-                operations += [(OP_WRITE, START_WRITES - 1), (OP_COMMAND, 1)]
-            case Reached(count=count):
-                operations.append((OP_COUNT, count))
-            case Interrupt():
-                operations.append((OP_IRQ, 0))
-    return operations
 
 
 def _settings(config: SmartNicConfig, ring: Surroundings) -> dict[str, int]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.switch.packet import Format
+from sim.cycles.model import CycleModel
 from sim.cycles.queues import NEVER
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
@@ -93,8 +94,8 @@ class _Host:
             self.at = end + 1
 
 
-class SwitchHosts:
-    """Endpoints at switches with their hosts, cycle by cycle: a `sim.cycles.model.CycleModel`.
+class SwitchHosts(CycleModel):
+    """Endpoints at switches with their hosts, cycle by cycle.
 
     Parameters
     ----------
@@ -187,7 +188,6 @@ class SwitchHosts:
 
     @property
     def done(self) -> bool:
-        """True when every script has been completed."""
         return all(host.done for host in self.hosts)
 
     def run(self, until: int = NEVER) -> float:
@@ -248,13 +248,11 @@ class SwitchHosts:
         return np.asarray(np.add.reduceat(flits, self._groups), np.int64)
 
     def steps(self, rank: int) -> NDArray[np.int64]:
-        """Cycle in which each step of a rank's script was completed, -1 if it was not."""
         host = self.hosts[rank]
         left = len(host.script) - len(host.ends)
         return np.array(host.ends + [-1] * left, np.int64)
 
     def completions(self) -> NDArray[np.int64]:
-        """Cycle in which each endpoint completed each command, -1 if not: ranks x commands."""
         return self.model.completions()
 
     def counts(self) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """A link of an endpoint: waves, transmitter, receiver, home store, results: `lane.py`."""
 
+from sim.cycles.port import memory
 from sim.cycles.queues import NEVER, front, pop, push, room, there
 from sim.cycles.switch.buffers import ask, enter, give, has, move_up, offer, send, serve, take
 from sim.cycles.switch.crossbar import TAKEN_AT_ONCE, arrive
@@ -10,7 +11,6 @@ from sim.cycles.switch.memory import (
     OWN,
     block_of,
     gather,
-    memory,
     read,
     requester_of,
     use_of,
@@ -83,7 +83,7 @@ def begin(e, job):
 def lane(s, n, now):
     """One cycle of a lane."""
     c, e, x = s.c[0], s.lane[n], s.slots
-    memory(c, e, x, now)
+    memory(c, e, x, now, e.read_latency, True)
     wave = (e.number >> e.size_log2) & (c.waves - 1)
     starts = e.contract or e.number & (1 << e.size_log2) - 1 == 0
     ready = not starts or (e.counts[wave] == 0 and e.waves_under_way < e.outstanding)

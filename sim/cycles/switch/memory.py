@@ -1,29 +1,13 @@
-"""A lane's memory port, AXI masters, and the operands read: `operands.py`, `axi_read.py`,
-`axi_write.py`."""
+"""The operands that a lane reads, and the results that it writes: `operands.py`."""
 
-from sim.cycles.queues import front, pop, push, push_at, room, there
-from sim.cycles.stalls import stalled
-from sim.cycles.switch.state import (
-    BEATS,
-    COMMANDS,
-    HEADERS,
-    ITEMS,
-    OUTCOME,
-    PAYLOAD,
-    READ,
-    READS,
-    RESPONSES,
-    RUNS,
-    UNDER_READ,
-    UNDER_WRITE,
-    WRITE,
-    WRITES,
-)
-from sim.native.mark import compiled
+from sim.cycles.port import OUTCOME, READ, ask_read, ask_write, write_beat
+from sim.cycles.queues import front, pop, push, room, there
+from sim.cycles.switch.state import BEATS, COMMANDS, HEADERS, ITEMS, PAYLOAD
+from sim.native.mark import compiled, inlined
 
 __all__ = [
-    "ANSWER", "CONTRACT", "ENDS", "FOR_PUSH", "OWN", "block_of", "gather", "item_of", "memory",
-    "read", "requester_of", "use_of", "write",
+    "ANSWER", "CONTRACT", "ENDS", "FOR_PUSH", "OWN", "block_of", "gather", "item_of", "read",
+    "requester_of", "use_of", "write",
 ]
 
 CONTRACT, ENDS = 1, 2  # of an item: no data; the last block of the vector
@@ -32,8 +16,6 @@ FOR_PUSH, ANSWER, OWN = range(3)
 
 _FLAGS = 2  # bits before the use
 _NUMBER = 10  # bits between, up to the number
-
-_AR, _AW, _W, _R, _B = range(5)  # channels, as in memory.hpp
 
 
 @compiled
@@ -60,60 +42,11 @@ def block_of(item):
     return item >> _NUMBER
 
 
-@compiled
-def memory(c, e, x, now):
-    """The memory behind the port: an address, a beat, and an answer per cycle and channel."""
-    below = c.memory_below
-    if e.ar_valid:
-        if not stalled(e.memory_key[_AR], below, now):
-            e.ar_valid = 0
-            push_at(e, x, READS, now + e.read_latency, e.ar_beats)
-    if e.aw_valid and not stalled(e.memory_key[_AW], below, now):
-        e.aw_valid = 0
-        push_at(e, x, WRITES, now + 1, e.aw_beats)
-    if not e.r_held and there(e, x, READS, now) and not stalled(e.memory_key[_R], below, now):
-        e.r_held = 1
-    if e.r_held and room(e, x, READ, now):
-        e.r_held = 0
-        push(e, x, READ, now, 0)
-        if e.read_left == 0:
-            e.read_left = front(e, x, READS)
-        e.read_left -= 1
-        if e.read_left == 0:
-            pop(e, x, READS, now)
-            pop(e, x, UNDER_READ, now)
-    if (
-        there(e, x, WRITES, now)
-        and there(e, x, WRITE, now)
-        and not stalled(e.memory_key[_W], below, now)
-    ):
-        pop(e, x, WRITE, now)
-        if e.write_left == 0:
-            e.write_left = front(e, x, WRITES)
-        e.write_left -= 1
-        if e.write_left == 0:
-            pop(e, x, WRITES, now)
-            push_at(e, x, RESPONSES, now + c.write_latency, 0)
-    if not e.b_held and there(e, x, RESPONSES, now):
-        e.b_held = 0 if stalled(e.memory_key[_B], below, now) else 1
-    if e.b_held and room(e, x, OUTCOME, now):
-        e.b_held = 0
-        pop(e, x, RESPONSES, now)
-        if pop(e, x, UNDER_WRITE, now):
-            push(e, x, OUTCOME, now, 0)
-
-
-@compiled
+@inlined
 def read(c, e, x, now, ready):
     """Enter an item and a read for each block that is pushed, as waves permit, or that is asked
     for; True if a block is begun."""
-    idle = e.reading == 0
-    if e.reading and not e.ar_valid and room(e, x, UNDER_READ, now):
-        beats = min(e.reading, c.burst_beats - e.read_row % c.burst_beats)
-        e.reading -= beats
-        e.read_row += beats
-        e.ar_valid, e.ar_beats = 1, beats
-        push(e, x, UNDER_READ, now, 1 if e.reading == 0 else 0)
+    idle = ask_read(c, e, x, now)
     pushes = e.active and (e.contract or not e.pull)
     if not pushes and e.asked and room(e, x, ITEMS, now) and idle:
         e.asked = 0
@@ -150,7 +83,7 @@ def _ask(c, e, x, now, item, block):
     e.read_row = e.source_row + block * c.payload
 
 
-@compiled
+@inlined
 def gather(c, e, x, now):
     """Form payloads of data read, of contracts and of zeros; enter a header when one is complete.
     """
@@ -173,28 +106,15 @@ def gather(c, e, x, now):
         push(e, x, HEADERS, now, item >> _FLAGS)
 
 
-@compiled
+@inlined
 def write(c, e, x, now):
     """Write the results to memory: their addresses and beats."""
-    idle = e.writing == 0
-    if e.writing and not e.aw_valid and room(e, x, UNDER_WRITE, now):
-        beats = min(e.writing, c.burst_beats - e.write_row % c.burst_beats)
-        e.writing -= beats
-        e.write_row += beats
-        e.aw_valid, e.aw_beats = 1, beats
-        push(e, x, RUNS, now, beats)
-        push(e, x, UNDER_WRITE, now, 1 if e.writing == 0 else 0)
-    if idle and there(e, x, COMMANDS, now):
+    if ask_write(c, e, x, now) and there(e, x, COMMANDS, now):
         block = pop(e, x, COMMANDS, now)
         e.writing = e.tail_beats if block + 1 == e.blocks else c.payload
         e.write_row = e.destination_row + block * c.payload
-    if there(e, x, BEATS, now) and there(e, x, RUNS, now) and room(e, x, WRITE, now):
+    if there(e, x, BEATS, now) and write_beat(e, x, now):
         pop(e, x, BEATS, now)
-        push(e, x, WRITE, now, 0)
-        e.sent_run += 1
-        if e.sent_run == front(e, x, RUNS):
-            e.sent_run = 0
-            pop(e, x, RUNS, now)
     if there(e, x, OUTCOME, now):
         pop(e, x, OUTCOME, now)
         e.under_way -= 1

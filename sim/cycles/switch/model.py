@@ -1,11 +1,9 @@
 """The cycle model of switches that reduce and their endpoints, driven from outside."""
 
 import itertools
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES, PASSING, Kind, Traffic
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
-from sim.cycles.model import MOST_STEPS
+from sim.cycles.model import MOST_STEPS, Stepped
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.background import prepare
@@ -28,7 +26,6 @@ from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, ST
 from sim.endpoint.background import Background
 from sim.endpoint.switch_system import held_by
 from sim.fields import FieldError
-from sim.native.binding import bind
 
 __all__ = ["MODES", "AllReduceJob", "SwitchModel", "SwitchNetwork", "SwitchSettings", "Transit"]
 
@@ -147,7 +144,7 @@ class Transit:
     queued: float
 
 
-class SwitchNetwork(ABC):
+class SwitchNetwork(Stepped):
     """Switches of one configuration with the links of endpoints: the base of all their models.
 
     Parameters
@@ -167,6 +164,10 @@ class SwitchNetwork(ABC):
     ValueError
         If the configurations do not fit each other or the fabric.
     """
+
+    package = "sim.cycles.switch"
+    title = "the switch's cycle model"
+    state: SwitchState
 
     def __init__(
         self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: SwitchSettings, *,
@@ -272,14 +273,8 @@ class SwitchNetwork(ABC):
                 join(int(c["lane_output"]) + n, w * ports + p, to_switch)
                 join(w * ports + p, int(c["receive_buffer"]) + n, _TO_LANE)
 
-    @cached_property
-    def _run_until(self) -> Callable[..., int]:
-        from sim.cycles.switch.loop import run_until
-
-        return bind(run_until, self.state, doing="compiling the switch's cycle model (about 20 s)")
-
-    def run(self, until: int = NEVER) -> float:
-        """Simulate all cycles before *until*, or to the end; returns the wall time in seconds.
+    def _simulate(self, until: int) -> None:
+        """Simulate all cycles before *until*, or to the end.
 
         Raises
         ------
@@ -291,7 +286,6 @@ class SwitchNetwork(ABC):
         """
         parts = len(self.state.endpoint) + int(self.state.c["switches"][0])
         most = MOST_STEPS // parts
-        began = time.perf_counter()
         progress, moved_at = self.progress(), self._now
         while self._now < until and not self.done:
             before = self._now
@@ -310,7 +304,6 @@ class SwitchNetwork(ABC):
                 progress, moved_at = carried, self._now
             elif self.waits and self._now - moved_at >= self.patience:
                 raise RuntimeError(f"nothing moves before cycle {self._now}")
-        return time.perf_counter() - began
 
     def skip(self, until: int) -> None:
         """Skip to cycle *until*; nothing is in flight before."""

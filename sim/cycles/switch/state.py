@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.common.axi import BOUNDARY_BYTES
-from hw.common.fifo import BLOCK_MEMORY_DEPTH
 from hw.link.packet import FLIT_BYTES
 from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
+from sim.cycles.port import CHANNELS, PORT, PORT_QUEUES, port_queues
+from sim.cycles.queues import fifo, lay_out, queue_fields
+from sim.cycles.records import arrays, integers
 from sim.cycles.switch.notes import NOTE
 from sim.cycles.switch.transit import COLUMNS
 from sim.cycles.switch.words import KIND_BITS
@@ -39,29 +41,19 @@ __all__ = [
     "HOME",
     "ITEMS",
     "LOADS",
-    "OUTCOME",
     "PARTIALS",
     "PAYLOAD",
     "QUEUES",
-    "READ",
-    "READS",
-    "RESPONSES",
     "RESULTS",
-    "RUNS",
     "UNANSWERED",
-    "UNDER_READ",
     "UNDER_WAY",
-    "UNDER_WRITE",
-    "WRITE",
-    "WRITES",
     "SwitchState",
     "allocate",
 ]
 
-# Queues of a lane, by the part that takes from them.
-(ITEMS, UNDER_READ, READ, PAYLOAD, HEADERS, COMPLETE, COMMANDS, BEATS, UNDER_WRITE, RUNS, WRITE,
- OUTCOME, READS, WRITES, RESPONSES) = range(15)
+# Queues of a lane behind those of its port, by the part that takes from them.
 QUEUES = 15
+ITEMS, PAYLOAD, HEADERS, COMPLETE, COMMANDS, BEATS = range(PORT_QUEUES, QUEUES)
 
 UNDER_WAY, UNANSWERED = 1, 2
 """Bits of a block: it was begun; since then no load of it was answered."""
@@ -73,22 +65,11 @@ _INCOMING = 4
 EVENTS = ("completed", "evicted", "expired", "stalled", "bypassed", "passed")
 """Counters of a reduction unit."""
 
-_CHANNELS = 5  # of a memory port that stall by themselves
 _MOST_WAVES = 32
 _NOTES = 1024
 
-
-def _integers(*names: str) -> list[tuple[str, Any]]:
-    return [(name, np.int64) for name in names]
-
-
-def _arrays(length: int, *names: str) -> list[tuple[str, Any]]:
-    fields: list[Any] = [(name, np.int64, (length,)) for name in names]
-    return fields
-
-
 _SETTINGS = np.dtype(
-    _integers(
+    integers(
         # Switches (SwitchConfig); `multicast`: partials are for all members.
         "switches", "ports", "entries", "flits", "multicast", "homes", "operand_latency",
         "sum_latency", "load_latency", "age_bits",
@@ -111,25 +92,25 @@ _SETTINGS = np.dtype(
     + [("memory_below", np.uint64), ("ordinary_below", np.uint64)]
 )
 
-_PACKET = np.dtype(_integers("at", "header", "low", "high"))
-_HELD = np.dtype(_integers("at", "header", "low", "high", "targets"))
+_PACKET = np.dtype(integers("at", "header", "low", "high"))
+_HELD = np.dtype(integers("at", "header", "low", "high", "targets"))
 """A packet in a buffer; ``targets``: the outputs that it has still to reach. Of a load that is for
 a unit, ``low`` and ``high`` are ``expected`` and ``marks``."""
 
-_LOAD = np.dtype(_integers("at", "header", "expected", "marks"))
+_LOAD = np.dtype(integers("at", "header", "expected", "marks"))
 """A load; ``expected``: operands in its answer; ``marks``: bits of `sim.cycles.switch.unit`."""
 
-_TOTAL = np.dtype(_integers("header", "count", "low", "high"))
+_TOTAL = np.dtype(integers("header", "count", "low", "high"))
 """A sum of the home store: header of its first operand, number of operands, and their set."""
 
-_POOL = np.dtype(_integers("level", "first", "free", "watched", "emptied", "opens_at"))
+_POOL = np.dtype(integers("level", "first", "free", "watched", "emptied", "opens_at"))
 """Credits or room, see `sim.cycles.switch.buffers`. ``watched``: by a `StopDetector`;
 ``emptied``: the cycle in which the last one was taken; ``opens_at``: when the pool was found to
 have been empty for long, the cycle from which some are taken again."""
 
 _BUFFER = np.dtype(
-    _integers("busy", "turn", "pool", "refund", "chosen", "sender")
-    + _arrays(CLASSES, "rest", "first", "seen", "free", "passed")
+    integers("busy", "turn", "pool", "refund", "chosen", "sender")
+    + arrays(CLASSES, "rest", "first", "seen", "free", "passed")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
 may request, and that were entered. ``chosen``: packets of the class that are older than the
@@ -138,7 +119,7 @@ one to a pool: room, or a credit. ``sender``: one more than the output that send
 that is elsewhere."""
 
 _OUTPUT = np.dtype(
-    _integers(
+    integers(
         "open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits", "ordinary",
         "leaves", "turn_of_operands", "turn_asked", "younger", "own", "column_turn",
     )
@@ -149,7 +130,7 @@ bit each, beside which goes an acknowledgement; ``ordinary``: its flits of ordin
 shares with the unit; ``column_turn``: 1 if the unit goes first."""
 
 _UNIT = np.dtype(
-    _integers(
+    integers(
         "accept_at", "pending", "accepted", "stands", "yields", "found", "turn_at",
         "valid", "late", "aged",  # bits of entries
         "first", "free",  # operands
@@ -158,38 +139,38 @@ _UNIT = np.dtype(
         "goes_first",  # the unit, before results of the link, at the input that they share
         *EVENTS,
     )
-    + _arrays(CLASSES, "out_first", "out_free")
+    + arrays(CLASSES, "out_first", "out_free")
 )
 
-_ENTRY = np.dtype(_integers("header", "count", "expected", "low", "high", "rank"))
+_ENTRY = np.dtype(integers("header", "count", "expected", "low", "high", "rank"))
 
 _JOB = np.dtype(
-    _integers(
+    integers(
         "given_at", "done_at", "pull", "blocks", "tail_beats", "source_row", "destination_row"
     )
 )
 
 _ENDPOINT = np.dtype(
-    _integers("job", "running", "ready", "arrived", "woken", "missing", "elsewhere")
+    integers("job", "running", "ready", "arrived", "woken", "missing", "elsewhere")
 )
 """With software: ``ready``: messages that may be sent; ``arrived``, ``woken``: messages that have
 come, and that the software has seen; ``missing``: messages to come."""
 
 _MESSAGE = np.dtype(
-    _integers("source", "target", "packets", "waits", "shares", "follow_at", "follow_end")
+    integers("source", "target", "packets", "waits", "shares", "follow_at", "follow_end")
 )
 """``packets``: on every link; ``waits``: messages to wait for; ``shares``: links that are done."""
 
 _SOURCE = np.dtype(
-    _integers("partner", "born", "place", "sent") + [("when", np.uint64), ("where", np.uint64)]
+    integers("partner", "born", "place", "sent") + [("when", np.uint64), ("where", np.uint64)]
 )
 """Source of a link's ordinary packets. ``born``: the cycle from which the next one is there;
 ``place``: its flits that are stored; ``partner``: receiver of all, -1 if it is any endpoint."""
 
-_ARRIVAL = np.dtype(_integers("at", "message"))
+_ARRIVAL = np.dtype(integers("at", "message"))
 """A message that has come, and the cycle from which the software sees it."""
 
-_SENDER = np.dtype(_integers("open_at", "message", "sent", "noted", "told"))
+_SENDER = np.dtype(integers("open_at", "message", "sent", "noted", "told"))
 
 COUNTED = (
     "operands", "loads", "answers", "partials", "finished", "results", "unknown", "wave_wait",
@@ -198,14 +179,13 @@ COUNTED = (
 """Counters of a lane."""
 
 _LANE = np.dtype(
-    _integers(
-        "endpoint", "link", "running", "moved",
+    integers(
+        *PORT,
+        "endpoint", "link", "running",
         # Operands.
         "active", "contract", "pull", "agreed_at", "block", "blocks", "tail_beats", "source_row",
         "destination_row", "place", "left", "sending",
-        # AXI masters and memory.
-        "read_latency", "reading", "read_row", "ar_valid", "ar_beats", "r_held", "read_left",
-        "writing", "write_row", "aw_valid", "aw_beats", "b_held", "write_left", "sent_run",
+        "read_latency",
         # Waves.
         "size_log2", "outstanding", "number", "contract_number", "waves_under_way",
         # Loads.
@@ -217,10 +197,10 @@ _LANE = np.dtype(
         "ends", "looked", "looked_block", "has_sent", "has_stored", "moved_flit", "under_way",
         *COUNTED,
     )
-    + _arrays(QUEUES, "head", "tail", "popped", "depth", "latency", "origin", "mask")
-    + _arrays(_INCOMING, "in_first", "in_free", "in_place")
-    + _arrays(_MOST_WAVES, "counts")
-    + [("memory_key", np.uint64, (_CHANNELS,))]
+    + queue_fields(QUEUES)
+    + arrays(_INCOMING, "in_first", "in_free", "in_place")
+    + arrays(_MOST_WAVES, "counts")
+    + [("memory_key", np.uint64, (CHANNELS,))]
 )
 
 
@@ -272,19 +252,11 @@ class SwitchState(NamedTuple):
     inbox: NDArray[Any]  # notes from elsewhere
 
 
-def _fifo(depth: int) -> tuple[int, int]:
-    """Depth and latency."""
-    return depth, 2 if depth >= BLOCK_MEMORY_DEPTH else 1
-
-
 def _queues(c: SwitchDmaConfig, held: Held) -> list[tuple[int, int]]:
     """Depth and latency of each queue of a lane."""
-    skid, bursts = (2, 1), (c.outstanding_bursts, 1)
     return [
-        (held.reads, 1), bursts, skid, _fifo(2 * c.payload_flits), skid, (held.window, 1),
-        (4, 1), _fifo(2 * c.payload_flits), bursts, bursts, skid, skid,
-        (c.outstanding_bursts + 1, 1), (c.outstanding_bursts + 1, 1),
-        (c.outstanding_bursts + 1, 1),
+        *port_queues(c.outstanding_bursts), (held.reads, 1), fifo(2 * c.payload_flits), (2, 1),
+        (held.window, 1), (4, 1), fifo(2 * c.payload_flits),
     ]
 
 
@@ -304,8 +276,7 @@ def allocate(
     buffers, outputs = 3 * units + 2 * lanes, 3 * units + lanes
     pools = CLASSES * (buffers + outputs + units) + _INCOMING * lanes
     held = held_by(switch, dma)
-    depths, latencies = np.array(_queues(dma, held)).T
-    rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
+    lane = np.zeros(lanes, _LANE)
     room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS,
                  buffer_packets)
 
@@ -316,8 +287,8 @@ def allocate(
         c=np.zeros(1, _SETTINGS),
         endpoint=np.zeros(endpoints, _ENDPOINT),
         job=np.zeros((endpoints, jobs), _JOB),
-        lane=np.zeros(lanes, _LANE),
-        slots=zeros(2 * lanes * int(rooms.sum())),
+        lane=lane,
+        slots=lay_out(lane, _queues(dma, held)),
         pending=zeros(lanes, held.window),
         total=np.zeros((lanes, dma.sums), _TOTAL),
         incoming=np.zeros((lanes, _INCOMING, 2), _PACKET),
@@ -357,11 +328,7 @@ def allocate(
         outbox=np.zeros(notes, NOTE),
         inbox=np.zeros(notes, NOTE),
     )
-    s.lane["popped"] = s.lane["moved"] = s.lane["agreed_at"] = -1
-    s.lane["depth"], s.lane["latency"], s.lane["mask"] = depths, latencies, rooms - 1
-    bases = 2 * (np.cumsum(np.tile(rooms, lanes)) - np.tile(rooms, lanes))
-    s.lane["origin"] = bases.reshape(lanes, QUEUES)
-    s.job["done_at"] = -1
+    s.lane["agreed_at"] = s.job["done_at"] = -1
     s.entry["rank"] = np.arange(held.entries)
     s.unit["turn_at"] = -1
     c = s.c[0]
@@ -373,9 +340,9 @@ def allocate(
     c["switches"], c["ports"], c["entries"] = switches, switch.ports, held.entries
     c["flits"], c["payload"] = switch.packet_flits, switch.payload_flits
     c["homes"], c["age_bits"] = switch.homes, switch.age_bits
-    queue = _fifo(switch.queue_packets * switch.packet_flits)[1]
+    queue = fifo(switch.queue_packets * switch.packet_flits)[1]
     c["operand_latency"], c["sum_latency"] = 3 + queue, 1 + switch.alu_stages + queue
-    c["load_latency"] = 3 + _fifo(switch.queue_packets)[1]
+    c["load_latency"] = 3 + fifo(switch.queue_packets)[1]
     c["links"], c["waves"], c["blocks_under_way"] = dma.links, dma.waves, held.window
     c["multicast"], c["sums"] = switch.multicast_partials, dma.sums
     c["burst_beats"] = min(dma.max_burst, BOUNDARY_BYTES // FLIT_BYTES)

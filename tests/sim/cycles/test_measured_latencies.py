@@ -7,8 +7,9 @@ import pytest
 
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.measure import measure
+from sim.cycles.port import READ
 from sim.cycles.smartnic import model as nic
-from sim.cycles.smartnic.state import DESCRIPTORS, FRAMES, ORDER, READ, RESULTS, SUM
+from sim.cycles.smartnic.state import DESCRIPTORS, FRAMES, ORDER, RESULTS, SUM
 from sim.cycles.switch import model as switch
 from sim.endpoint import latencies
 from sim.endpoint.latencies import EventLatencies
