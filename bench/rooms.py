@@ -19,7 +19,7 @@ ROOMS = (
     "gen.extras",
     "gen.table", "gen.cache", "gen.checks", "gen.closing", "gen.netlist", "gen.waves", "gen.rtlil",
     "gen.yosys", "gen.merge", "gen.tidy", "gen.cxx", "gen",
-    "sim.units", "sim.fields", "sim.opened", "sim.memory", "sim.native",
+    "sim.units", "sim.fields", "sim.opened", "sim.stored", "sim.memory", "sim.native",
     "sim.engines.registry",
     "sim.network", "sim.workload", "sim.collectives", "sim.endpoint", "sim.limits",
     "sim.events.kernel", "sim.events", "sim.hosts", "sim.cycles", "sim.rtl", "sim.results",

@@ -1,18 +1,14 @@
 """Latencies of event endpoints, as ``sim.cycles.measure`` finds them with the cycle models."""
 
-import json
-from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
+from dataclasses import dataclass
+
+from sim.stored import StoredTable
 
 __all__ = ["EventLatencies"]
 
-_FILE = "latencies.json"
-
 
 @dataclass(frozen=True, kw_only=True)
-class EventLatencies:
+class EventLatencies(StoredTable):
     """Latencies in cycles, beside links, beats, memories and what follows from configurations.
 
     Parameters
@@ -97,19 +93,3 @@ class EventLatencies:
     switch_detour: int
     switch_operand: int
     switch_credit: int
-
-    @classmethod
-    def stored(cls) -> "EventLatencies":
-        """The latencies in the data file beside this module."""
-        return _stored()
-
-    def store(self) -> None:
-        """Write them to the data file beside this module."""
-        text = json.dumps(asdict(self), indent=2)
-        Path(__file__).with_name(_FILE).write_text(text + "\n", encoding="utf-8")
-
-
-@cache
-def _stored() -> EventLatencies:
-    text = files(__package__).joinpath(_FILE).read_text(encoding="utf-8")
-    return EventLatencies(**json.loads(text))

@@ -1,22 +1,18 @@
 """Latencies of the blocks of the engine, as measured on its RTL by ``sim.rtl.ace.measure``."""
 
-import json
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sim.stored import StoredTable
 
 if TYPE_CHECKING:
     from hw.ace.config import AceConfig
 
 __all__ = ["Latencies"]
 
-_FILE = "latencies.json"
-
 
 @dataclass(frozen=True, kw_only=True)
-class Latencies:
+class Latencies(StoredTable):
     """Cycles that paths through a block take beyond those in the structure of the model.
 
     Parameters
@@ -55,16 +51,6 @@ class Latencies:
     credit: int
     interrupt: int
 
-    @classmethod
-    def stored(cls) -> "Latencies":
-        """The latencies in the data file beside this module."""
-        return _stored()
-
-    def store(self) -> None:
-        """Write them to the data file beside this module."""
-        text = json.dumps(asdict(self), indent=2)
-        Path(__file__).with_name(_FILE).write_text(text + "\n")
-
     def of(self, config: "AceConfig") -> dict[str, int]:
         """All latencies of an engine of this configuration by name."""
         from hw.ace.lookup import LOOKUP_LATENCY
@@ -74,8 +60,3 @@ class Latencies:
         # The header FIFO of a large receive buffer lies in block memory.
         table["parse"] += config.rx_packets >= BLOCK_MEMORY_DEPTH
         return table
-
-
-@cache
-def _stored() -> Latencies:
-    return Latencies(**json.loads(files(__package__).joinpath(_FILE).read_text()))
