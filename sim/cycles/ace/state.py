@@ -9,6 +9,7 @@ from hw.ace.config import AceConfig
 from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
 from sim.cycles.host import OPERATION
 from sim.cycles.queues import NEVER
+from sim.cycles.records import arrays, integers
 
 __all__ = [
     "NEVER",
@@ -25,126 +26,108 @@ QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
 UNDER_WAY = 16  # bursts and runs of segments without beats
 
 _SETTINGS = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            # Sizes of the engine (AceConfig) and of the group.
-            "nodes", "ports", "fsms", "contexts", "memory_ports", "banks", "shared_banks", "flits",
-            "lanes", "beats", "elements", "slot_beats", "slots", "alus", "alu_latency",
-            "rx_packets", "tx_packets", "commands", "scan", "queues",
-            # Memory.
-            "memory_read", "memory_write",
-            "poll",  # cycles from the end of a host's read to the next one
-            # Latencies of blocks, see sim.cycles.ace.latencies.
-            "register_write", "register_read", "sample", "command", "check", "chunk", "report",
-            "lookup", "event", "parse", "credit", "interrupt",
-        )
-    ]
+    integers(
+        # Sizes of the engine (AceConfig) and of the group.
+        "nodes", "ports", "fsms", "contexts", "memory_ports", "banks", "shared_banks", "flits",
+        "lanes", "beats", "elements", "slot_beats", "slots", "alus", "alu_latency",
+        "rx_packets", "tx_packets", "commands", "scan", "queues",
+        # Memory.
+        "memory_read", "memory_write",
+        "poll",  # cycles from the end of a host's read to the next one
+        # Latencies of blocks, see sim.cycles.ace.latencies.
+        "register_write", "register_read", "sample", "command", "check", "chunk", "report",
+        "lookup", "event", "parse", "credit", "interrupt",
+    )
     + [("program_of", np.int64, (16, 3))]
 )
 
 _CONTEXT = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "assigned", "live", "loaded", "receives", "sends", "announce", "fresh", "step",
-            "packet", "packets", "beats", "tail_block", "tail", "program", "key", "result",
-        )
-    ]
+    integers(
+        "assigned", "live", "loaded", "receives", "sends", "announce", "fresh", "step",
+        "packet", "packets", "beats", "tail_block", "tail", "program", "key", "result",
+    )
     + [("grant", np.int64, (8,)), ("remote", np.int64, (8,))]  # of the peer on each port
 )
 
 _JOB = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "at", "address", "stride", "first", "last", "row", "beats", "tail_block", "tail", "tag",
-        )
-    ]
+    integers(
+        "at", "address", "stride", "first", "last", "row", "beats", "tail_block", "tail", "tag",
+    )
 )
 
-_REPORT = np.dtype([(name, np.int64) for name in ("visible", "event")])
-_PARKED = np.dtype([(name, np.int64) for name in ("ready", "context", "step", "offset")])
+_REPORT = np.dtype(integers("visible", "event"))
+_PARKED = np.dtype(integers("ready", "context", "step", "offset"))
 
 _FSM = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            # Admission and contention.
-            "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "reporter", "reported_at",
-            "greet_free",
-            # Send generator: what it works on, and when it looks for work again.
-            "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
-            "turn", "announcer", "prefer_fresh", "park_head", "park_count",
-            "send_valid", "send_port", "send_word", "send_row",
-            # Completion.
-            "closer", "result_busy", "store", "store_at",
-        )
-    ]
+    integers(
+        # Admission and contention.
+        "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "reporter", "reported_at",
+        "greet_free",
+        # Send generator: what it works on, and when it looks for work again.
+        "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
+        "turn", "announcer", "prefer_fresh", "park_head", "park_count",
+        "send_valid", "send_port", "send_word", "send_row",
+        # Completion.
+        "closer", "result_busy", "store", "store_at",
+    )
     + [("early", np.int64, (8, 16)), ("results", _JOB, (16,))]
     # Events that wait for the FSM, by receive unit and send unit: head, number, reports.
     + [("event_head", np.int64, (16,)), ("event_count", np.int64, (16,))]
     + [("events", _REPORT, (16, EVENTS))]
 )
 
-_FLIGHT = np.dtype([(name, np.int64) for name in ("word", "left", "out", "parks", "onward")])
+_FLIGHT = np.dtype(integers("word", "left", "out", "parks", "onward"))
 
-_PACKED = np.dtype([(name, np.int64) for name in ("word", "left")])
+_PACKED = np.dtype(integers("word", "left"))
 """A packet whose last flit is in the packer; ``left``: flits until that one has left."""
 
-_ASKED = np.dtype([(name, np.int64) for name in ("word", "at")])
-_QUEUED = np.dtype([(name, np.int64) for name in ("word", "ready")])
-_ARRIVING = np.dtype([(name, np.int64) for name in ("word", "last_flits", "visible")])
+_ASKED = np.dtype(integers("word", "at"))
+_QUEUED = np.dtype(integers("word", "ready"))
+_ARRIVING = np.dtype(integers("word", "last_flits", "visible"))
 """A packet on a link or in a receive buffer; ``last_flits``: of it in its last beat, at most."""
 
 _PORT = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            # Transmit port: credits, packer, link.
-            "credits", "packer_free", "packed", "level", "accepted", "waiting", "flush_at",
-            "external", "peer", "peer_port", "latency",
-            "pace", "pace_next",
-            # Forward gate.
-            "gate_owner", "gate_until", "gate_flights",
-            # Send unit and its arbiter.
-            "unit_free", "held", "held_at", "held_word", "held_row", "held_context", "sender",
-            "carried_word", "carried_fsm", "carried_context", "carried_left",
-            # Receive buffer and unit, ALU.
-            "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
-            "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
-            "write_row", "promised", "flight_head", "flights",
-            # Counters.
-            "beats", "flits", "packets", "parked", "first_beat", "stalled",
-        )
-    ]
+    integers(
+        # Transmit port: credits, packer, link.
+        "credits", "packer_free", "packed", "level", "accepted", "waiting", "flush_at",
+        "external", "peer", "peer_port", "latency",
+        "pace", "pace_next",
+        # Forward gate.
+        "gate_owner", "gate_until", "gate_flights",
+        # Send unit and its arbiter.
+        "unit_free", "held", "held_at", "held_word", "held_row", "held_context", "sender",
+        "carried_word", "carried_fsm", "carried_context", "carried_left",
+        # Receive buffer and unit, ALU.
+        "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
+        "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
+        "write_row", "promised", "flight_head", "flights",
+        # Counters.
+        "beats", "flits", "packets", "parked", "first_beat", "stalled",
+    )
     + [("stall_key", np.uint64), ("stall_below", np.uint64)]
-    + [(name, np.int64, (2,)) for name in ("reserved", "head", "count")]
+    + arrays(2, "reserved", "head", "count")
     # The first ``packed`` are there; the questions that wait for answers.
     + [("held_packets", _PACKED, (12,)), ("asked_words", _ASKED, (WINDOW,))]
     + [("flying", _FLIGHT, (FLIGHTS,))]
 )
 
-_BURST = np.dtype([(name, np.int64) for name in ("due", "row", "beats", "final", "tag")])
+_BURST = np.dtype(integers("due", "row", "beats", "final", "tag"))
 
 _DMA = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            # Walker and splitter.
-            "jobs", "job_head", "held", "held_result", "held_at", "sender", "active", "block",
-            "last_block", "row", "address", "stride", "beats", "tail_block", "tail", "tag",
-            "segment_at",
-            "accepted", "splitter_free", "left", "burst_row", "burst_address", "burst_tag", "final",
-            # Bursts under way.
-            "bus_free", "bursts", "open_head", "open_count", "beats_done",
-            "arrives", "moved", "moved_before",
-            # RX DMA only.
-            "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
-            "write_before", "answered", "count", "segments",
-        )
-    ]
-    + [(name, np.int64, (8,)) for name in ("writes", "acknowledged", "ends")]
+    integers(
+        # Walker and splitter.
+        "jobs", "job_head", "held", "held_result", "held_at", "sender", "active", "block",
+        "last_block", "row", "address", "stride", "beats", "tail_block", "tail", "tag",
+        "segment_at",
+        "accepted", "splitter_free", "left", "burst_row", "burst_address", "burst_tag", "final",
+        # Bursts under way.
+        "bus_free", "bursts", "open_head", "open_count", "beats_done",
+        "arrives", "moved", "moved_before",
+        # RX DMA only.
+        "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
+        "write_before", "answered", "count", "segments",
+    )
+    + arrays(8, "writes", "acknowledged", "ends")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
     + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
@@ -160,34 +143,28 @@ _CLIENT = np.dtype(
 )
 
 _NODE = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "rank", "phase", "ready_at", "issued", "accepted", "running", "current",
-            "offset", "chunk", "fsm", "slot", "result", "pulse_free",
-            "irq_at", "irq", "op", "op_at", "op_end",
-            "banks_at", "banks_next", "bank_conflicts", "alu_conflicts",
-        )
-    ]
+    integers(
+        "rank", "phase", "ready_at", "issued", "accepted", "running", "current",
+        "offset", "chunk", "fsm", "slot", "result", "pulse_free",
+        "irq_at", "irq", "op", "op_at", "op_end",
+        "banks_at", "banks_next", "bank_conflicts", "alu_conflicts",
+    )
     + [("turn", np.int64, (2, 64)), ("choice", np.int64, (2, 64))]
 )
 
 _COMMAND = np.dtype(
-    [
-        (n, np.int64)
-        for n in (
-            "program", "load_all", "store_all", "to_result", "elements", "stride", "block",
-            "tail_block", "source", "destination",
-        )
-    ]
+    integers(
+        "program", "load_all", "store_all", "to_result", "elements", "stride", "block",
+        "tail_block", "source", "destination",
+    )
 )
 
-_CODE = np.dtype([(n, np.int64) for n in ("op", "block", "port", "step", "from_result")])
+_CODE = np.dtype(integers("op", "block", "port", "step", "from_result"))
 _WAY = np.dtype([("ring", np.int64), ("place", np.int64), ("port", np.int64, (2,))])
 """Where an FSM of a node is in its ring, and its ports to the next and the previous place."""
-_PROGRAM = np.dtype([(n, np.int64) for n in ("receives", "sends", "ready_ports", "length")])
-_LOG = np.dtype([(n, np.int64) for n in ("kind", "node", "port", "cycle", "value")])
-_PROGRESS = np.dtype([("left", np.int64), ("done", np.int64)])
+_PROGRAM = np.dtype(integers("receives", "sends", "ready_ports", "length"))
+_LOG = np.dtype(integers("kind", "node", "port", "cycle", "value"))
+_PROGRESS = np.dtype(integers("left", "done"))
 
 
 class AceState(NamedTuple):

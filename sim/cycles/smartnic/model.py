@@ -14,6 +14,7 @@ from hw.smartnic.config import MAX_NODES, SmartNicConfig
 from hw.smartnic.transmit import SHORTEST_FRAME_BYTES
 from sim.collectives.partition import NicPartition
 from sim.cycles.model import RingCycles
+from sim.cycles.port import CHANNELS
 from sim.cycles.queues import NEVER
 from sim.cycles.smartnic.network import OUTSIDE, TRACED
 from sim.cycles.smartnic.state import WIRE, NicState, allocate
@@ -127,8 +128,7 @@ class NicModel(RingCycles):
         s.node["host_key"] = stall_key(seed, np.arange(nodes), HOST)
         rank = np.repeat(np.arange(nodes), engines)[:, None]
         engine = np.tile(np.arange(engines), nodes)[:, None]
-        channels = np.arange(s.engine["memory_key"].shape[1])
-        s.engine["memory_key"] = stall_key(seed, rank, engine, MEMORY + channels)
+        s.engine["memory_key"] = stall_key(seed, rank, engine, MEMORY + np.arange(CHANNELS))
         s.engine["link_key"] = stall_key(seed, rank, 2 * engine + np.arange(2), LINK)
         peer = (rank + [1, -1]) % nodes
         s.engine["peer"] = peer * engines + engine

@@ -15,6 +15,7 @@ from hw.switch.packet import CLASSES, PASSING, Kind, Traffic
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.model import MOST_STEPS, Stepped
+from sim.cycles.port import CHANNELS
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.background import prepare
@@ -425,10 +426,8 @@ class SwitchModel(SwitchNetwork):
         lane["outstanding"] = dma.waves if around.waves is None else min(around.waves, dma.waves)
         latency = around.read_latency_cycles
         lane["read_latency"] = np.repeat(np.resize(latency, endpoints), dma.links)
-        channels = np.arange(lane["memory_key"].shape[1])
-        key = stall_key(
-            around.seed, lane["endpoint"][:, None], lane["link"][:, None], MEMORY + channels
-        )
+        channels = MEMORY + np.arange(CHANNELS)
+        key = stall_key(around.seed, lane["endpoint"][:, None], lane["link"][:, None], channels)
         lane["memory_key"] = delayed(key, _LATE)
 
     def _leave_out(self, s: SwitchState, elsewhere: Sequence[int]) -> None:
