@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
-from bench._replay import Trace, record, record_stepped
+from bench._replay import Trace, record, record_engine, record_stepped
 from foldwire.catalog import CATALOG, build
 from gen.compile import compile_model
 from gen.configured import compile_configured
@@ -80,8 +81,14 @@ def _at_switch(
 
     kind, config = {"switch": (Switch, configs[0]), "switch_dma": (SwitchDma, configs[1])}[which]
 
-    def trace(_: Path) -> Trace:
-        return record_stepped(compile_configured(kind, config, name=which), run)
+    def used(made: Any) -> Any:
+        return mock.patch(
+            "sim.rtl.switch.stepped.compile_configured", lambda each, *rest, **options:
+            made if each is kind else compile_configured(each, *rest, **options)
+        )
+
+    def trace(work: Path) -> Trace:
+        return record_engine(compile_configured(kind, config, name=which), used, run, work)
 
     return Recording(which, partial(kind, config), trace)
 

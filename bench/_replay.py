@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,8 @@ from gen.rtlil import DesignPort
 from gen.verilator import find_verilator, has_verilator
 from sim.rtl.driver import EngineDriver
 
-__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record", "record_stepped"]
+__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record", "record_engine",
+           "record_stepped"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,18 @@ def record(
     driver: type[EngineDriver], config: Any, run: Callable[[], object], work: Path
 ) -> Trace:
     """Record the ports of the first engine of *config* that *run* steps; files go to *work*."""
-    engine = driver.compiled(config)
+    return record_engine(
+        driver.compiled(config),
+        lambda made: mock.patch.object(driver, "compiled", staticmethod(lambda *_: made)), run, work
+    )
+
+
+def record_engine(
+    engine: CompiledModel, used: Callable[[Any], AbstractContextManager[Any]],
+    run: Callable[[], object], work: Path,
+) -> Trace:
+    """Record the ports of the first instance of *engine* that *run* steps; files go to *work*. In
+    the context ``used(other)``, *run* takes *other* in its place."""
     recorder, trace = work / "recorder.so", work / "trace.bin"
     subprocess.run(
         [os.environ.get("CXX", "g++"), "-O1", "-fPIC", "-shared",
@@ -68,7 +81,7 @@ def record(
         check=True,
     )
     stand_in = SimpleNamespace(path=recorder)
-    with mock.patch.object(driver, "compiled", staticmethod(lambda *_: stand_in)):
+    with used(stand_in):
         run()
     inputs = [port for port in engine.ports if port.is_input]
     outputs = [port for port in engine.ports if not port.is_input]

@@ -14,6 +14,7 @@ from hw.switch.formats import LANES
 from hw.switch.packet import Format
 from hw.switch.reduction_port import ReductionPort
 from sim.rtl.switch.formats import packed
+from sim.rtl.switch.stepped import SteppedFabric
 from tb.switch.system import System
 from tb.switch_dma.fabric import AllReduce
 from tb.switch_dma.twin import Course
@@ -67,14 +68,19 @@ def times(cell: Cell, seed: int) -> dict[tuple[Format, int], float]:
         for format in FORMATS:
             made = prepare(cell, seed, dma, _switch(lanes))
             job = AllReduce(made.system, cell.op, cell.size_bytes // 4, seed=seed, format=format)
-            before = sum(made.system.flits.values())
+            before = _sent(made.system)
             cycles[format] = int(Course(made.system, job, made.given, **made.until).rtl.max())
             job.check()
-            sent = (sum(made.system.flits.values()) - before) // cell.members
+            sent = (_sent(made.system) - before) // cell.members
             found[format, lanes] = cycles[format] / cycles[Format.WORDS]
             print(f"{lanes:5}  {format.name:6} {sent:11} {cycles[format]:7} "
                   f"{found[format, lanes]:12.1%}")
     return found
+
+
+def _sent(system: SteppedFabric) -> int:
+    """Flits that endpoints have sent."""
+    return sum(system.flits(*end) for end in system.at.values())
 
 
 def periods(members: int, seed: int) -> dict[tuple[Format, int], float]:

@@ -267,9 +267,8 @@ def _switches(seed: int) -> Iterator[tuple[str, float, int, bool]]:
     for make, members, elements, name in systems:
         for probability in PROBABILITIES:
             for number in range(2):
-                faults = Faults.all(probability)
                 system = join(make(switch, dma, members, seed=seed + number, stalls=0.1,
-                                   retry=retry, faults=faults))
+                                   retry=retry, faults=probability))
                 job = AllReduce(system, ReduceOp.SUM_F32, elements, seed=seed + number)
                 job.start()
                 system.settle(quiet=700)
@@ -279,4 +278,4 @@ def _switches(seed: int) -> Iterator[tuple[str, float, int, bool]]:
                     right = False
                 else:
                     right = not any(system.links("failed"))
-                yield name, probability, sum(faults.met.values()), right
+                yield name, probability, sum(system.met().values()), right

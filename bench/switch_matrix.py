@@ -14,8 +14,8 @@ from bench.result import result
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
+from sim.rtl.switch.stepped import SteppedFabric
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
-from tb.switch_dma.system import DmaSystem, Memories
 from tb.switch_dma.twin import Race
 
 ENTRIES = (1, 2, 4, 8, 32)
@@ -206,7 +206,7 @@ def _cell(
 class Prepared:
     """A cell's system, whose endpoints have joined, and the parameters of the run."""
 
-    system: DmaSystem
+    system: SteppedFabric
     given: list[int]  # cycles from now to each endpoint's command
     waves: dict[str, int]  # as `Race` takes them, if not the reset values
     until: dict[str, int]  # as `Course` takes it
@@ -225,7 +225,7 @@ def prepare(
         replace(dma, links=cell.links, multicast_partials=cell.multicast), cell.members,
         timeout=TIMEOUT_CYCLES if cell.crowded else LONG_TIMEOUT_CYCLES,
         latency=int(rng.integers(4, 30)) if cell.stalls else 4,
-        stalls=0.4 if cell.stalls else 0.0, seed=seed, memory=Memories(1 << 18, by_cycle=True),
+        stalls=0.4 if cell.stalls else 0.0, seed=seed, memory_bytes=1 << 18,
         mode=cell.mode, **options,
     )
     join(system)

@@ -218,8 +218,7 @@ class _Run:
         system.settle(quiet=1)
 
     def _pass(self, cycles: int) -> None:
-        for _ in range(cycles):
-            self.system.step()
+        self.system.step(cycles)
 
     def _reduce(self) -> list[str]:
         """All-reduce new data; the late member starts last."""
@@ -234,7 +233,7 @@ class _Run:
         job.start([system.nodes[self.case.late]])
         begin = system.cycle
         while system.cycle - begin < _LIMIT:
-            if all(node.pins.get("irq") for node in system.nodes):
+            if all(node.output("irq") for node in system.nodes):
                 break
             system.step()
         self._pass(100)

@@ -1,7 +1,7 @@
 """Single faults of RTL switches, links and endpoints, and how software heals them."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -16,10 +16,8 @@ from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from hw.switch_dma.registers import INTERRUPTS
-from sim.rtl.switch.writes import region_writes, route_writes
-from tb.switch.system import behind_port
 from tb.switch_dma.fabric import AllReduce, join
-from tb.switch_dma.faults import Tap, bad_packets
+from tb.switch_dma.faults import bad_packets
 
 __all__ = ["CABLES", "FAULTS", "LEAST_PCT", "MOST_CYCLES", "HealingCase", "draw_healing_cases",
            "run_healing"]
@@ -203,8 +201,7 @@ class _Run:
         self._pass(20 * len(members) // 2)
 
     def _pass(self, cycles: int) -> None:
-        for _ in range(cycles):
-            self.system.step()
+        self.system.step(cycles)
 
     def _until(self, holds: Callable[[], bool], what: str, cycles: int = _LIMIT) -> None:
         begin = self.system.cycle
@@ -214,7 +211,7 @@ class _Run:
 
     def _told(self, members: Sequence[int]) -> bool:
         """True if all *members* have a pending interrupt."""
-        return all(self.system.nodes[k].pins.get("irq") for k in members)
+        return all(self.system.nodes[k].output("irq") for k in members)
 
     def _job(self, region: int, elements: int) -> AllReduce:
         return AllReduce(self.system, ReduceOp.SUM_I32, elements, region=region,
@@ -311,18 +308,17 @@ class _Run:
         for s, switch in enumerate(system.switches):
             ends = [p for (which, p) in [*system.peer, *system.at] if which == s]
             for p in ends:
-                status = switch.read("port_status", p)
+                status = switch.ask("port_status", p)
                 whole = status["credits_home"] and not status["counting"]
                 assert whole, f"credits of switch {s} port {p}"
-            assert switch.read("held")["regions"] == 0, f"switch {s} holds something"
-            assert switch.read("status")["idle"], f"switch {s} is not idle"
+            assert switch.ask("held")["regions"] == 0, f"switch {s} holds something"
+            assert switch.ask("status")["idle"], f"switch {s} is not idle"
 
     # ---- Software of the switches.
 
     def _offer(self, s: int, name: str, index: int | None, **values: int) -> int:
         """Write a register while everything runs; return the response."""
-        response: int = self.system.switches[s].offer_in(self.system, name, index, **values)
-        return response
+        return self.system.switches[s].offer(name, index, **values)
 
     def _insist(self, s: int, name: str, index: int | None, **values: int) -> None:
         """Repeat a write until it is accepted."""
@@ -334,28 +330,19 @@ class _Run:
     def _rows(self, region: int, members: Sequence[int], only: Sequence[int] | None = None) -> None:
         """Write the rows of a region with these members, on all switches or *only* some."""
         system = self.system
-        links = system.pruned(members, system.fabric.trees[0])
+        links = system.pruned(members)
         homes = [home for home in system.fabric.homes[0] if home in members]
-        for s, ports in enumerate(links):
-            if only is not None and s not in only:
-                continue
-            for name, index, values in region_writes(
-                self.case.switch, region, expected=len(members), ports=ports,
-                behind=behind_port(system, s, members, links), homes=homes,
-            ):
+        rows = system.region_rows(members, links=links, region=region, homes=homes)
+        for s, (name, index, values) in rows:
+            if only is None or s in only:
                 self._insist(s, name, index, **values)
         system.groups[region] = sorted(members)
 
-    def _routes(self, s: int) -> None:
-        """Restore the routes of a switch."""
-        system = self.system
-        here = [next((spot for spot in each if system.plane[spot[0]] == system.plane[s]), None)
-                for each in system.places]
-        ports = [None if spot is None else system.fabric.routes[s][e]
-                 for e, spot in enumerate(here)]
-        local = [spot is not None and spot[0] == s for spot in here]
-        for name, index, values in route_writes(ports, local):
-            self._insist(s, name, index, **values)
+    def _routes(self, switches: Collection[int]) -> None:
+        """Restore the routes of switches."""
+        for s, (name, index, values) in self.system.route_rows():
+            if s in switches and name == "route":
+                self._insist(s, name, index, **values)
 
     def _members(self, members: Sequence[int], region: int = 0) -> None:
         """Make these endpoints the members of a region, and wait until they are ready."""
@@ -416,7 +403,7 @@ class _Run:
         self._pass(rng.randint(10, 500))
         frozen = self.case.fault == "dead memory"
         if frozen:
-            system.nodes[dead].memory.frozen = True
+            system.nodes[dead].node.pace_memory(0)
         else:
             self._reset(dead, joins=False)
         self._until(lambda: self._told(alive), "the others do not give up")
@@ -446,7 +433,7 @@ class _Run:
         assert self.cycles <= MOST_CYCLES, f"the others took {self.cycles} cycles"
         # Repair it.
         if frozen:
-            system.nodes[dead].memory.frozen = False
+            system.nodes[dead].node.pace_memory()
         for s, p in system.places[dead]:
             self._insist(s, "port_control", p, resync=1)
         self._rows(0, self.victims)
@@ -462,28 +449,25 @@ class _Run:
         before = self._dropped()
         plan = [(rng.choice(self.victims), rng.randrange(self.case.links), rng.random() < 0.5)
                 for _ in range(rng.randint(1, 8))]
-        taps = {
-            (endpoint, link, to_node): (Tap.to_node if to_node else Tap.to_switch)(
-                system, system.places[endpoint][link]
-            )
-            for endpoint, link, to_node in dict.fromkeys(plan)
-        }
+        wires = [(system.to_node if to_node else system.to_switch)(system.places[endpoint][link])
+                 for endpoint, link, to_node in plan]
+        for wire in wires:
+            system.tap(wire)
         jobs = self._begin((rng.randint(100, 900), rng.randint(100, 900)))
-        for endpoint, link, to_node in plan:
+        for wire, (endpoint, _, to_node) in zip(wires, plan):
             self._pass(rng.randint(0, 300))
             packets = bad_packets(system, 0, epoch, endpoint, rng, to_node=to_node)
             name = rng.choice(("unknown kind", "unknown kind for the link", "unknown format"))
-            taps[endpoint, link, to_node].added.append(packets[name])
+            system.add(wire, packets[name])
         self._until(lambda: self._told([*self.victims, *self.others]), "unknown kinds stop it")
         for job in jobs:
             self._judge(job, exact=True)
         # Packets that wait for a credit are sent once nothing else moves.
-        self._until(lambda: not any(tap.added for tap in taps.values()), "packets are not taken")
+        self._until(lambda: not system.added(*wires), "packets are not taken")
         self._pass(200)
-        count = sum(tap.met for tap in taps.values())
         dropped = self._dropped() - before
-        if dropped < count:
-            raise Wrong(f"{count} packets of unknown kinds, {dropped} dropped")
+        if dropped < len(plan):
+            raise Wrong(f"{len(plan)} packets of unknown kinds, {dropped} dropped")
 
     def _dropped(self) -> int:
         """Number of packets dropped so far as damaged."""
@@ -520,13 +504,12 @@ class _Run:
         self._pass(_SETTLES)
         for s in sorted(touched):
             # Operands for a link without a member behind it, or for no home, never leave.
-            held = system.switches[s].read("held")["regions"]
+            held = system.switches[s].ask("held")["regions"]
             if held:
                 self._insist(s, "purge", None, regions=held)
         for region, members in enumerate((self.victims, self.others)):
             self._rows(region, members, sorted(touched))
-        for s in sorted(touched):
-            self._routes(s)
+        self._routes(touched)
         for region, members in enumerate((self.victims, self.others)):
             self._members(members, region)
 
@@ -563,14 +546,14 @@ class _Run:
         for _ in range(rng.randint(1, 3)):
             victim = rng.choice(self.victims)
             (spot,) = system.places[victim]
-            wires = system.bad_wires(spot)
+            wires = [system.to_node(spot), system.to_switch(spot)]
             jobs = self._begin((rng.randint(100, 900), rng.randint(100, 900)))
             self._pass(rng.randint(10, 500))
             for wire in rng.choice((wires[:1], wires[1:], wires)):
-                wire.cut = True
+                system.system.cut(*wire)
             self._pass(rng.choice((30, 400, 6000)))
             for wire in wires:
-                wire.cut = False
+                system.system.cut(*wire, mended=True)
             self._until(lambda: self._told([*self.victims, *self.others]), "a cable stops it")
             self._judge(jobs[0], exact=False)
             self._judge(jobs[1], exact=True)

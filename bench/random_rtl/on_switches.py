@@ -5,8 +5,8 @@ from typing import Any
 
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
+from sim.rtl.switch.stepped import SteppedFabric
 from tb.switch_dma.fabric import flat, two_levels
-from tb.switch_dma.system import DmaSystem
 
 __all__ = ["OnSwitches"]
 
@@ -22,9 +22,9 @@ class OnSwitches:
 
     def build(
         self, switch: SwitchConfig, dma: SwitchDmaConfig, members: int, **options: Any
-    ) -> DmaSystem:
+    ) -> SteppedFabric:
         """The system of *members* endpoints; *options* are others of `tb.switch_dma.fabric`."""
-        make: Callable[..., DmaSystem] = two_levels if self.leaf else flat
+        make: Callable[..., SteppedFabric] = two_levels if self.leaf else flat
         if self.leaf:
             options["leaf"] = self.leaf
         return make(

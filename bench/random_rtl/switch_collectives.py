@@ -12,10 +12,8 @@ from bench.random_rtl.switch_cases import PARTS, Case, kinds_of
 from bench.random_rtl.trial import Attempt, Trial
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import AbortCause
-from tb.link.lossy import Faults
+from sim.rtl.switch.stepped import EndpointNode
 from tb.switch_dma.fabric import AllReduce, Restriction, join
-from tb.switch_dma.node import DmaNode
-from tb.switch_dma.system import Memories
 
 __all__ = ["QUIET", "Collectives"]
 
@@ -33,7 +31,7 @@ class Collectives(Trial):
     case:
         The case of the system.
     system:
-        Endpoints and switches; `faults` are those of its links, `watch` holds its watchdogs.
+        Endpoints and switches; `watch` holds its watchdogs.
     regions, victims:
         Endpoint numbers of the members of each region, and of the region with the fault.
     begun:
@@ -51,11 +49,10 @@ class Collectives(Trial):
         self.rng = random.Random(case.seed)
         self.limit = LIMIT
         engine = case.engine
-        self.faults = Faults()
         self.system = case.build(
             engine.switch, engine.dma, sum(len(group) for group in case.groups),
-            groups=case.groups, timeout=case.timeout, memory=Memories(MEMORY_BYTES),
-            retry=engine.retry, faults=self.faults,
+            groups=case.groups, timeout=case.timeout, memory_bytes=MEMORY_BYTES,
+            retry=engine.retry,
         )
         self.watch = {"watchdog": 0, "tries": 0, "abort": 1}
         self.victims = case.groups[0]
@@ -76,7 +73,7 @@ class Collectives(Trial):
             node.write("interrupt_enable", done=1, aborted=1, refused=1)
         self.system.settle(quiet=5)
 
-    def nodes(self, region: int) -> list[DmaNode]:
+    def nodes(self, region: int) -> list[EndpointNode]:
         """Endpoints that are members of a region."""
         return [self.system.nodes[k] for k in self.regions[region]]
 
@@ -85,7 +82,7 @@ class Collectives(Trial):
         *,
         changes: dict[int, dict[str, Any]] | None = None,
         late: dict[int, int | None] | None = None,
-        events: Sequence[tuple[int, Callable[[], None]]] = (),
+        events: Sequence[tuple[int, Callable[[], object]]] = (),
         prepare: Callable[[list[AllReduce]], None] | None = None,
         without: Sequence[int] = (),
     ) -> list[Attempt]:
@@ -96,8 +93,7 @@ class Collectives(Trial):
         """
         system, case = self.system, self.case
         jobs = []
-        for log in (system.taken, system.answers, system.took):
-            log.clear()
+        system.log.clear()
         for region in self.regions:
             self.seed += 1
             jobs.append(self._job(region))
@@ -117,7 +113,7 @@ class Collectives(Trial):
         while system.cycle - begin < self.limit:
             while todo and todo[0][0] <= system.cycle - begin:
                 todo.pop(0)[1]()
-            if not todo and all(node.pins.get("irq") for node in waited):
+            if not todo and all(node.output("irq") for node in waited):
                 break
             system.step()
         system.settle(quiet=QUIET + 4 * case.latency + 200 * (case.stalls > 0),
@@ -218,6 +214,5 @@ class Collectives(Trial):
         while self.system.cycle - begin < 5000 + self.watch["watchdog"]:
             if all(each["ready"] for each in self.system.ask("status")):
                 return True
-            for _ in range(20):
-                self.system.step()
+            self.system.step(20)
         return False

@@ -1,7 +1,6 @@
 """Faults planted into a collective on switches."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,10 @@ from bench.random_rtl.trial import Attempt
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch_dma.layouts import Part
+from hw.switch_dma.registers import COUNTERS
+from sim.rtl.switch.orders import Spot
 from tb.switch_dma.fabric import AllReduce
-from tb.switch_dma.faults import Tap, bad_packets
+from tb.switch_dma.faults import bad_packets
 
 __all__ = ["FaultyCollectives"]
 
@@ -86,13 +87,12 @@ class FaultyCollectives(Collectives):
             )
             place = rng.choice((4 * first, 4 * end - 1, rng.randrange(4 * first, 4 * end)))
             start = (job.destination if writes else job.source) + place // 16 * 16
-            refused = node.memory.bad_writes if writes else node.memory.bad_reads
-            refused.append(range(start, start + 16))
+            node.refuse(**{"writes" if writes else "reads": range(start, start + 16)})
 
         attempts = self.collective(prepare=prepare)
         for node in self.system.nodes:
-            node.memory.bad_reads.clear()
-            node.memory.bad_writes.clear()
+            node.node.heal_memory()
+            node.node.heal_memory()
         return attempts
 
     def _outside(self) -> list[Attempt]:
@@ -196,40 +196,39 @@ class FaultyCollectives(Collectives):
         ))
         system.timeout = rng.choice((20, 100, 300))
         for number, group in self.regions.items():
-            system.region(group, links=system.pruned(group, system.fabric.trees[0]),
+            system.region(group, links=system.pruned(group),
                           region=number, timeout=system.timeout,
                           homes=rng.sample(group, rng.randint(1, len(group))))
         self.begun.clear()
         self.join()
         return self.collective()
 
-    def _wires(self) -> list[Callable[[], Tap]]:
-        """Makers of taps on both directions of the victims' links, and on cables if no other region
-        uses them."""
+    def _wires(self) -> list[Spot]:
+        """Wires of both directions of the victims' links, and of cables if no other region uses
+        them."""
         system = self.system
         ends = [spot for k in self.victims for spot in system.places[k]]
-        found: list[Callable[[], Tap]] = []
-        for end in ends:
-            found += [partial(Tap.to_node, system, end), partial(Tap.to_switch, system, end)]
+        found = [wire(end) for end in ends for wire in (system.to_node, system.to_switch)]
         if len(self.case.groups) == 1:
-            found += [partial(Tap.to_switch, system, end) for end in system.peer]
+            found += [system.to_switch(end) for end in system.peer]
         return found
 
     def _damage(self, spent: int) -> list[Attempt]:
         rng, fault = self.rng, self.case.fault
         if self.case.engine.retry is not None:
             name = {"packet damaged": "damage", "packet lost": "loss"}.get(fault, "repetition")
-            setattr(self.faults, name, rng.choice((0.01, 0.05, 0.1)))
+            self.system.strain(**{name: rng.choice((0.01, 0.05, 0.1))})
             attempts = self.collective()
-            setattr(self.faults, name, 0.0)
+            self.system.strain()
             return attempts
-        tap = rng.choice(self._wires())()
+        wire = rng.choice(self._wires())
         lost = fault == "packet lost"
         bits = rng.sample(range(FLIT_BITS), rng.choice((1, 1, 2)))
         hit = None if lost else sum(1 << bit for bit in bits)
         self.lost_credits = True
-        attempts = self.collective(events=[(rng.randint(0, spent), lambda: tap.hits.append(hit))])
-        tap.hits.clear()
+        when = rng.randint(0, spent)
+        attempts = self.collective(events=[(when, lambda: self.system.hit(wire, hit))])
+        self.system.system.forget_faults(*wire)
         return attempts
 
     def _bad_packets(self) -> list[Attempt]:
@@ -237,29 +236,30 @@ class FaultyCollectives(Collectives):
         rng, system = self.rng, self.system
         before = self._dropped()
 
-        taps: dict[Any, Tap] = {}
+        taps: list[Spot] = []
         events = []
         for _ in range(rng.randint(1, 4)):
             endpoint = rng.choice(self.victims)
             end, to_node = rng.choice(system.places[endpoint]), bool(rng.randrange(2))
-            if (end, to_node) not in taps:
-                taps[end, to_node] = (Tap.to_node if to_node else Tap.to_switch)(system, end)
-            tap = taps[end, to_node]
+            taps.append(system.tap((system.to_node if to_node else system.to_switch)(end)))
 
-            def add(tap: Tap = tap, endpoint: int = endpoint, to_node: bool = to_node) -> None:
+            def add(
+                tap: Spot = taps[-1], endpoint: int = endpoint, to_node: bool = to_node
+            ) -> None:
                 found = bad_packets(system, 0, self.epochs[0], endpoint, rng, to_node=to_node)
-                tap.added.append(found[rng.choice(list(found))])
+                system.add(tap, found[rng.choice(list(found))])
 
             events.append((rng.randint(0, 2000), add))
         attempts = self.collective(events=events)
         system.settle(quiet=QUIET + 2 * system.timeout + 150)
-        self.missed = sum(tap.met for tap in taps.values()) - (self._dropped() - before)
+        added = len(taps) - system.added(*set(taps))
+        self.missed = added - (self._dropped() - before)
         return attempts
 
     def _dropped(self) -> int:
         """Number of packets that switches and endpoints have counted as dropped."""
         system = self.system
-        names = [name for name in system.nodes[0].COUNTERS if name.startswith("dropped")]
+        names = [name for name in COUNTERS if name.startswith("dropped")]
         here = sum(
             each["count"] for k in range(self.case.engine.dma.links) for name in names
             for each in system.ask(name, k)

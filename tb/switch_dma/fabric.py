@@ -18,10 +18,10 @@ from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
 from sim.rtl.switch.formats import packed, rounded
 from sim.rtl.switch.orders import dtype_of, pulled, pushed, switches_between
+from sim.rtl.switch.stepped import EndpointNode, SteppedFabric
+from sim.rtl.switch.sums import Log
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
-from tb.switch_dma.node import DmaNode
-from tb.switch_dma.system import DmaSystem
 
 __all__ = [
     "SOURCE",
@@ -46,7 +46,7 @@ _UNTOUCHED = 0xA5
 
 def flat(
     switch: SwitchConfig, dma: SwitchDmaConfig, members: int, **options: Any
-) -> DmaSystem:
+) -> SteppedFabric:
     """Members at one switch per plane, all of them in region 0, or in a region per *group*."""
     return _system(switch, dma, Fabric.flat(members, planes=dma.links), **options)
 
@@ -54,7 +54,7 @@ def flat(
 def two_levels(
     switch: SwitchConfig, dma: SwitchDmaConfig, members: int, *, leaf: int | None = None,
     **options: Any,
-) -> DmaSystem:
+) -> SteppedFabric:
     """Members at leaves of up to *leaf*, ``ports - 1`` by default, these at a root; one such tree
     per plane."""
     leaf = switch.ports - 1 if leaf is None else leaf
@@ -65,18 +65,18 @@ def two_levels(
 def _system(
     switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, *, timeout: int = 200,
     groups: Sequence[Sequence[int]] | None = None, **options: Any,
-) -> DmaSystem:
-    system = DmaSystem(switch, dma, fabric, **options)
+) -> SteppedFabric:
+    system = SteppedFabric(switch, dma, fabric, **options)
     for region, members in enumerate([range(len(fabric.places))] if groups is None else groups):
-        links = system.pruned(members, fabric.trees[0])
+        links = system.pruned(members)
         homes = [home for home in fabric.homes[0] if home in members]
         system.region(members, links=links, region=region, timeout=timeout, homes=homes)
-    system.routes(lambda s, e: fabric.routes[s][e])
+    system.program(system.route_rows())
     system.timeout = timeout
     return system
 
 
-def join(system: DmaSystem, **settings: int) -> DmaSystem:
+def join(system: SteppedFabric, **settings: int) -> SteppedFabric:
     """Configure all endpoints and make them members; all are ready afterwards. Rows of an endpoint
     hold its regions in ascending order."""
     if system.retry is not None:
@@ -121,7 +121,7 @@ class AllReduce:
 
     Parameters
     ----------
-    system : DmaSystem
+    system : SteppedFabric
     op : ReduceOp
     elements : int
     seed : int
@@ -138,7 +138,7 @@ class AllReduce:
     """
 
     def __init__(
-        self, system: DmaSystem, op: ReduceOp, elements: int, *, seed: int = 1, tag: int = 1,
+        self, system: SteppedFabric, op: ReduceOp, elements: int, *, seed: int = 1, tag: int = 1,
         region: int = 0, mode: str | None = None, at: Placement = _AT_SOURCE,
         fixed: bool | int = False, only: Restriction = _WHOLE, format: Format = Format.WORDS,
     ) -> None:
@@ -159,8 +159,8 @@ class AllReduce:
         self.destination = at.source if at.in_place else at.source + room + 4096
         for node, words in zip(self.nodes, self.inputs):
             end = self.destination + room + 4096
-            assert end <= len(node.memory.bytes), "the memory is too small"
-            node.memory.bytes[self.destination : end] = _UNTOUCHED
+            assert end <= len(node.memory), "the memory is too small"
+            node.memory[self.destination : end] = _UNTOUCHED
             node.put(self.source, self._stored(words))
 
     def _stored(self, values: Words) -> Words:
@@ -176,7 +176,7 @@ class AllReduce:
         exponents = rng.integers(-6, top, self.elements)
         return (rng.standard_normal(self.elements) * 10.0**exponents).astype(np.float32)
 
-    def start(self, nodes: Iterable[DmaNode] | None = None, **changes: Any) -> None:
+    def start(self, nodes: Iterable[EndpointNode] | None = None, **changes: Any) -> None:
         """Give the command to *nodes*, all by default."""
         what = {"op": self.op, "elements": self.elements, "source": self.source,
                 "destination": self.destination, "tag": self.tag,
@@ -216,7 +216,7 @@ class AllReduce:
     def beyond(self) -> list[Words]:
         """Bytes behind each result, which must not be touched."""
         end = self.destination + self.memory_type.itemsize * self.elements
-        return [node.memory.bytes[end : end + 256] for node in self.nodes]
+        return [node.memory[end : end + 256] for node in self.nodes]
 
     def golden(self, *, base: Sequence[int], epoch: int) -> Words:
         """Replay the order that tables, home endpoints and requesters logged; return the result. In
@@ -228,7 +228,7 @@ class AllReduce:
             Number of the contract on each link: blocks before it in this epoch.
         epoch : int
         """
-        dma = self.system.dma
+        dma, log = self.system.dma, self.system.log
         size = dma.block_elements
         blocks = -(-self.elements // size)
         total: Words = np.zeros(blocks * size, dtype_of(self.added_as))
@@ -245,12 +245,10 @@ class AllReduce:
                 if self.format is not Format.WORDS:
                     words[member] = rounded(self.format, words[member])
             if self.mode == "push":
-                total[part] = pushed(
-                    self.system, plane, self.region, address, self.added_as, words
-                )
+                total[part] = pushed(log, plane, self.region, address, self.added_as, words)
             else:
                 requester = self.members[number % len(words)]
-                total[part] = self._pulled(plane, address, requester, words)
+                total[part] = self._pulled(log, plane, address, requester, words)
             if self.format is not Format.WORDS:
                 total[part] = rounded(self.format, total[part])
         if self.exponent:
@@ -271,7 +269,7 @@ class AllReduce:
         return every
 
     def _pulled(
-        self, plane: int, address: int, requester: int, words: Mapping[int, Words]
+        self, log: Log, plane: int, address: int, requester: int, words: Mapping[int, Words]
     ) -> Words:
         system = self.system
         where = system.places[requester][plane][0]
@@ -279,7 +277,7 @@ class AllReduce:
         def path(source: int) -> list[int]:
             return switches_between(system.peer, system.places[source][plane][0], where)
 
-        return pulled(system, path, plane, self.region, address, requester, self.added_as, words)
+        return pulled(log, path, plane, self.region, address, requester, self.added_as, words)
 
     def check(self, *, base: Sequence[int] | None = None, epoch: int = 0) -> None:
         """Check that all nodes have the golden result, bit for bit, and wrote nothing else."""
@@ -291,7 +289,7 @@ class AllReduce:
         assert whole, "written beyond the vector"
 
 
-def shares(system: DmaSystem, elements: int) -> list[tuple[int, int]]:
+def shares(system: SteppedFabric, elements: int) -> list[tuple[int, int]]:
     """Parts of equal blocks, in the order of the members; the last ones may be shorter."""
     size, members = system.dma.block_elements, len(system.nodes)
     blocks = -(-elements // size)

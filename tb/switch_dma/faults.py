@@ -1,156 +1,23 @@
-"""Faults on a link without retry: packets are damaged, lost, or added."""
+"""Packets that a switch, or an endpoint, has to drop."""
 
 import random
-from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple, Self, TypeAlias
+from typing import TypeAlias
 
 from hw.link.packet import FLIT_BITS
-from hw.switch.packet import CLASSES, Kind, decode, encode
-from sim.rtl.switch.orders import Spot
-from tb.switch_dma.system import DmaSystem, Wire
+from hw.switch.packet import Kind, encode
+from sim.rtl.switch.stepped import SteppedFabric
 
-__all__ = ["Doubled", "Tap", "bad_packets"]
+__all__ = ["bad_packets"]
 
 _HEAD = 1 << FLIT_BITS
-_QUIET_CYCLES = 40
-_Beat: TypeAlias = tuple[int | None, int]  # a flit, and credits
 
 Bad: TypeAlias = tuple[list[int], int | None]
 """Flits of a packet to drop, and its class or None."""
 
 
-class _Half:
-    """One direction of a link, as the system sees it."""
-
-    def __init__(self, wire: Wire, change: Callable[[int | None, int], _Beat]) -> None:
-        self.wire, self.change = wire, change
-
-    def put(self, flit: int | None, credits: int) -> None:
-        self.wire.put(*self.change(flit, credits))
-
-    def take(self) -> _Beat:
-        return self.wire.take()
-
-
-class Doubled(NamedTuple):
-    """A fault: this flit of the next packet with data, counted from its header, is sent twice."""
-
-    flit: int
-
-
-class Tap:
-    """Injects faults into one direction of a link of a `DmaSystem`.
-
-    An added packet uses a credit of the sender: a returning credit is withheld from it or, when
-    nothing moves and the sender has all credits, the one that returns for the added packet, before
-    which nothing else is sent. So there is room for all packets at the other end.
-
-    Parameters
-    ----------
-    payload_flits : int
-    flits, credits : (dict, key)
-        Places in the system of the wires of this direction and of the other one.
-    """
-
-    def __init__(
-        self, payload_flits: int, flits: tuple[dict[Spot, Wire], Spot],
-        credits: tuple[dict[Spot, Wire], Spot],
-    ) -> None:
-        self._payload_flits = payload_flits
-        for (wires, end), change in ((flits, self._flit), (credits, self._credit)):
-            wires[end] = _Half(wires[end], change)
-        self.added: list[Bad] = []  # that wait for their turn
-        # Faults of the next packets: None to lose it, `Doubled`, or bits to invert in the header.
-        self.hits: deque[int | Doubled | None] = deque()
-        self.met = 0  # faults so far
-        self._queue: deque[int | None] = deque()  # None: wait for a credit
-        self._left, self._loses, self._quiet = 0, False, 0
-        self._doubles: int | None = None  # number of flits left after the one to send twice
-        self._out = [0] * CLASSES  # credits that the sender lacks
-        self._stolen = [0] * CLASSES
-        self._swallow = [0] * CLASSES
-
-    @classmethod
-    def to_node(cls, system: DmaSystem, end: Spot) -> Self:
-        """Tap the direction from the switch at *end* to its endpoint."""
-        return cls(system.dma.payload_flits, (system.to_node, end), (system.to_switch, end))
-
-    @classmethod
-    def to_switch(cls, system: DmaSystem, end: Spot) -> Self:
-        """Tap the direction to the switch at *end*, from an endpoint or another switch."""
-        other = system.peer.get(end)
-        back = (system.to_node, end) if other is None else (system.to_switch, other)
-        return cls(system.dma.payload_flits, (system.to_switch, end), back)
-
-    def _flit(self, flit: int | None, credits: int) -> _Beat:
-        if flit is not None:
-            self._quiet = 0
-            self._take(flit)
-        else:
-            self._quiet += 1
-        if self._left == 0:
-            self._add()
-        if self._queue and self._queue[0] is None and not any(self._swallow):
-            self._queue.popleft()
-        if not self._queue or self._queue[0] is None:
-            return None, credits
-        return self._queue.popleft(), credits
-
-    def _take(self, flit: int) -> None:
-        if flit & _HEAD:
-            self._add()  # before this one
-            header = decode(flit & _HEAD - 1)
-            assert header is not None, "a sound packet has a sound header"
-            if header["kind"] & 3 < CLASSES:
-                self._out[header["kind"] & 3] += 1
-            self._left = 1 + self._payload_flits * (header["kind"] >> 2 & 1)
-            self._loses, self._doubles = False, None
-            if self.hits and not (isinstance(self.hits[0], Doubled) and self._left == 1):
-                hit = self.hits.popleft()
-                self.met += 1
-                self._loses = hit is None
-                if isinstance(hit, Doubled):
-                    self._doubles = self._left - 1 - hit.flit
-                else:
-                    flit ^= hit or 0
-        self._left -= 1
-        if not self._loses:
-            self._queue.extend([flit] * (2 if self._left == self._doubles else 1))
-
-    def _add(self) -> None:
-        for packet in list(self.added):
-            flits, traffic = packet
-            waits: list[int | None] = []
-            if traffic is not None and self._stolen[traffic]:
-                self._stolen[traffic] -= 1
-            elif traffic is not None:
-                if self._quiet < _QUIET_CYCLES or any(self._out) or self._queue:
-                    continue
-                self._swallow[traffic] += 1
-                waits = [None]
-            self.added.remove(packet)
-            self._queue.extend([*flits, *waits])
-            self.met += 1
-
-    def _credit(self, flit: int | None, credits: int) -> _Beat:
-        for k in range(CLASSES):
-            if not credits >> k & 1:
-                continue
-            waiting = sum(traffic == k for _, traffic in self.added)
-            if self._swallow[k]:
-                self._swallow[k] -= 1
-            elif waiting > self._stolen[k]:
-                self._stolen[k] += 1
-            else:
-                self._out[k] -= 1
-                continue
-            credits &= ~(1 << k)
-        return flit, credits
-
-
 def bad_packets(
-    system: DmaSystem, region: int, epoch: int, endpoint: int, rng: random.Random, *, to_node: bool
+    system: SteppedFabric, region: int, epoch: int, endpoint: int, rng: random.Random, *,
+    to_node: bool,
 ) -> dict[str, Bad]:
     """Packets that the switch, or *endpoint*, has to drop: name -> flits and class.
 

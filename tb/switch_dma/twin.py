@@ -7,13 +7,12 @@ import numpy as np
 
 from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.cycles.switch.state import EVENTS
+from sim.rtl.switch.stepped import WRITE_LATENCY, SteppedFabric
 from tb.switch_dma.fabric import AllReduce
-from tb.switch_dma.node import WRITE_LATENCY
-from tb.switch_dma.system import DmaSystem
 
 __all__ = ["Course", "Race"]
 
-_COMMAND_CYCLES = 21
+_COMMAND_CYCLES = 22
 """From a host's first register access to the cycle in which the links begin, less those from
 completion to the interrupt: measured, and the same for all."""
 
@@ -23,7 +22,7 @@ class Course:
 
     Parameters
     ----------
-    system : DmaSystem
+    system : SteppedFabric
         Built by `tb.switch_dma.fabric`; its endpoints have joined.
     job : AllReduce
     given : sequence of int
@@ -34,30 +33,27 @@ class Course:
     """
 
     def __init__(
-        self, system: DmaSystem, job: AllReduce, given: Sequence[int], *, deadline: int = 100_000,
-        quiet: int | None = None,
+        self, system: SteppedFabric, job: AllReduce, given: Sequence[int], *,
+        deadline: int = 100_000, quiet: int | None = None,
     ) -> None:
         before = self._counted(system)
-        for switch in system.switches:  # start their periods now
-            switch.write("timeout", cycles=0)
-            switch.write("timeout", cycles=system.timeout)
-        self.begin = begin = system.cycle
-        self.rtl = rtl = np.full(len(given), -1)
-        while (rtl < 0).any():
-            assert system.cycle - begin < deadline, "no end"
-            for node, wait in zip(system.nodes, given):
-                if system.cycle - begin == wait:
-                    job.start([node])
-            system.step()
-            for number, node in enumerate(system.nodes):
-                if rtl[number] < 0 and node.pins.get("irq"):
-                    rtl[number] = system.cycle - begin
+        for cycles in (0, system.timeout):  # start their periods now
+            every = [each.write("timeout", cycles=cycles) for each in system.switches]
+        system.run(lambda: all(each.done for each in every))
+        self.begin = system.cycle
+        ends = []
+        for node, wait in zip(job.nodes, given):
+            node.node.delay(wait)
+            job.start([node])
+            ends.append(node.node.wait_irq())
+        system.run(lambda: all(each.done for each in ends), deadline=deadline)
+        self.rtl = np.array([each.cycle for each in ends]) - self.begin
         system.settle(quiet=2 * system.timeout + 150 if quiet is None else quiet)
         after = self._counted(system)
         self.counted = {name: after[name] - before[name] for name in after}
 
     @staticmethod
-    def _counted(system: DmaSystem) -> dict[str, int]:
+    def _counted(system: SteppedFabric) -> dict[str, int]:
         """Counts of the registers; the model has the same ones."""
         counters = [switch.counters() for switch in system.switches]
         links = range(system.dma.links)
@@ -82,8 +78,8 @@ class Race(Course):
     """
 
     def __init__(
-        self, system: DmaSystem, job: AllReduce, given: Sequence[int], *, deadline: int = 100_000,
-        quiet: int | None = None, **waves: Any,
+        self, system: SteppedFabric, job: AllReduce, given: Sequence[int], *,
+        deadline: int = 100_000, quiet: int | None = None, **waves: Any,
     ) -> None:
         system.restart_switches()  # forget the notices that have passed
         super().__init__(system, job, given, deadline=deadline, quiet=quiet)
@@ -92,7 +88,7 @@ class Race(Course):
             system.config, system.dma, system.fabric,
             SwitchSettings(
                 latency_cycles=system.latency, timeout_cycles=system.timeout,
-                read_latency_cycles=[node.memory.latency for node in system.nodes],
+                read_latency_cycles=system.read_latency,
                 write_latency_cycles=WRITE_LATENCY, stalls=system.stalls, seed=system.seed,
                 **waves,
             ),

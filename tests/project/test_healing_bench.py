@@ -42,7 +42,7 @@ def test_a_wrong_sum_is_seen(monkeypatch):
 
 def test_who_does_not_become_ready_is_stuck(monkeypatch):
     monkeypatch.setattr("bench.random_rtl.healing._LIMIT", 3000)
-    monkeypatch.setattr("tb.switch_dma.node.DmaNode.join", lambda node: None)
+    monkeypatch.setattr("sim.rtl.switch.stepped.EndpointNode.join", lambda node: None)
     monkeypatch.setattr("bench.random_rtl.healing.join", lambda system, **settings: None)
 
     found = run_healing(small("unknown kinds"))

@@ -17,7 +17,7 @@ from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
 from sim.rtl.smartnic.ring import NicRing
-from tb.switch_dma.system import DmaSystem
+from sim.rtl.switch.stepped import SteppedFabric
 
 MEMBERS, ELEMENTS, SOURCE, DESTINATION = 4, 150, 0x1000, 0x2000
 
@@ -29,7 +29,7 @@ class Stranger:
         designs = {engine: build(engine, "test", {}) for engine in ("switch", "switch-dma")}
         self.texts = {engine: manual(design) for engine, design in designs.items()}
         configs = [designs[engine].component.config for engine in ("switch", "switch-dma")]
-        self.system = DmaSystem(*configs, Fabric.flat(MEMBERS))
+        self.system = SteppedFabric(*configs, Fabric.flat(MEMBERS))
 
     def recipe(self, engine, title):
         return self.texts[engine].partition(f"## Recipe: {title}\n")[2].partition("\n## ")[0]
@@ -68,10 +68,9 @@ class Stranger:
         """Almost so many cycles pass, and nobody moves; then until a rank raises an interrupt."""
         system = self.system
         system.settle(quiet=3000)
-        for each in (*system.switches, *(node.pins for node in system.nodes)):
-            each.instance.cycle(cycles - 6000)
-        assert not any(node.pins.get("irq") for node in system.nodes)
-        system.run(lambda: any(node.pins.get("irq") for node in system.nodes), deadline=10_000)
+        system.step(cycles - 6000)
+        assert not any(node.output("irq") for node in system.nodes)
+        system.run(lambda: any(node.output("irq") for node in system.nodes), deadline=10_000)
         system.settle(quiet=500)
 
 
@@ -105,7 +104,7 @@ def test_the_recipes_of_the_manuals_work_and_a_late_rank_is_reported(stranger, m
     system.settle(quiet=500)
     exact(system, total)
     assert all(each["done"] for each in system.ask("interrupt"))
-    assert all(node.pins.get("irq") for node in system.nodes)
+    assert all(node.output("irq") for node in system.nodes)
     for node in system.nodes:
         node.write("interrupt", done=1)
 
@@ -129,7 +128,7 @@ def test_the_recipes_of_the_manuals_work_and_a_late_rank_is_reported(stranger, m
     stranger.start(system.nodes, mode)
     system.settle(quiet=500)
     exact(system, total)
-    assert not system.switches[0].read("interrupt")["dropped"]
+    assert not system.switches[0].ask("interrupt")["dropped"]
 
 
 def test_the_time_out_of_the_recipes_is_shorter_than_the_watchdog(stranger):

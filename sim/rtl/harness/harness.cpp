@@ -154,15 +154,17 @@ int fws_add_wire(System* system, const WireConfig* config) {
 int fws_add_link_fault(System* system, int node, int port, int kind, uint64_t packet,
                        uint64_t packets, const int32_t* bits, int count) {
     return guarded(system, [&] {
-        system->port(node, port).add_fault({static_cast<foldwire::LinkFault::Kind>(kind), packet,
-                                            packets, std::vector<int>(bits, bits + count)});
+        foldwire::LinkFault fault{static_cast<foldwire::LinkFault::Kind>(kind), packet, packets,
+                                  std::vector<int>(bits, bits + count)};
+        if (fault.kind == foldwire::LinkFault::stutter) fault.flit = static_cast<uint64_t>(bits[0]);
+        system->port(node, port).add_fault(std::move(fault));
     });
 }
 
 // Without a range (end 0) all that were given before are forgotten.
 int fws_fail_memory(System* system, int node, uint64_t first, uint64_t end, int reads, int writes) {
     return guarded(system, [&] {
-        auto& bad = system->nodes[static_cast<size_t>(node)]->bad_memory();
+        auto& bad = system->nodes[static_cast<size_t>(node)]->memory().bad;
         if (end == 0)
             bad.clear();
         else
@@ -170,8 +172,58 @@ int fws_fail_memory(System* system, int node, uint64_t first, uint64_t end, int 
     });
 }
 
-int fws_reset_engine(System* system, int node) {
-    return guarded(system, [&] { system->reset_engine(node); });
+// Lets a channel of all memory ports (0 to 4: AR, AW, W, R, B) move in every so many cycles alone.
+void fws_pace_memory(System* system, int node, int channel, uint64_t every) {
+    system->nodes[static_cast<size_t>(node)]->memory().every[channel] = every;
+}
+
+uint64_t fws_quiet_since(System* system) {
+    uint64_t last = 0;
+    for (const auto& node : system->nodes) last = std::max(last, node->quiet_since(system->now()));
+    return last;
+}
+
+void fws_forget_faults(System* system, int node, int port) {
+    system->port(node, port).forget_faults();
+}
+
+int fws_cut(System* system, int node, int port, int cut) {
+    return guarded(system, [&] { system->port(node, port).cut(cut != 0); });
+}
+
+int fws_strain(System* system, int node, int port, const double* shares) {
+    return guarded(system, [&] { system->port(node, port).strain(shares); });
+}
+
+int fws_tap(System* system, int node, int port, uint64_t payload_flits) {
+    return guarded(system, [&] { system->port(node, port).tap(payload_flits); });
+}
+
+// Flits of 17 bytes: data, and 1 if it begins a packet. The packet takes a credit of class `traffic`,
+// none if that is negative.
+int fws_add_packet(System* system, int node, int port, const uint8_t* flits, uint64_t count,
+                   int traffic) {
+    return guarded(system, [&] {
+        foldwire::AddedPacket packet{{}, traffic};
+        for (uint64_t i = 0; i < count; ++i, flits += foldwire::flit_bytes + 1) {
+            packet.flits.emplace_back();
+            packet.flits.back().add(flits, flits[foldwire::flit_bytes] != 0);
+        }
+        system->port(node, port).add_packet(std::move(packet));
+    });
+}
+
+// Added packets that have not been sent.
+uint64_t fws_added(System* system, int node, int port) {
+    return system->port(node, port).added();
+}
+
+// With `host`, what the host has still to do is given up.
+int fws_reset_engine(System* system, int node, int host) {
+    return guarded(system, [&] {
+        if (host != 0) system->nodes.at(static_cast<size_t>(node))->host.abandon(system->now());
+        system->reset_engine(node);
+    });
 }
 
 uint64_t fws_struck(System* system, int node, int port) {
@@ -185,7 +237,7 @@ uint32_t fws_given_up(System* system, int node) {
 
 // Packets that the wire of a port has damaged, lost and repeated at random.
 void fws_met(System* system, int node, int port, uint64_t* kinds) {
-    std::copy_n(system->port(node, port).met(), foldwire::Hazard::kinds, kinds);
+    std::copy_n(system->port(node, port).met(), foldwire::Hazard::counted, kinds);
 }
 
 int fws_start(System* system) {

@@ -84,6 +84,13 @@ public:
         giving_up_ = !done() && started_ && waits_for_register();
     }
 
+    // Leaves everything undone, as the engine was reset.
+    void abandon(uint64_t now) {
+        writing_ = aw_taken_ = w_taken_ = reading_ = ar_taken_ = false;
+        if (connected_) *aw_valid_ = *w_valid_ = *ar_valid_ = 0;
+        while (!done()) finish(now, 0, gave_up);
+    }
+
     void cycle(uint64_t now) {
         if (connected_) {
             *b_ready_ = *r_ready_ = !stall_.at(now);

@@ -1,13 +1,17 @@
 """A node as software sees it: its memory, its registers, its interrupt."""
 
 import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 
 from sim.fields import FieldError
 from sim.rtl.harness.library import OPERATION, OUTCOME, Harness, NodeShape, array_at
 
-__all__ = ["Node", "Ticket"]
+__all__ = ["CHANNELS", "Node", "Ticket"]
+
+CHANNELS = ("ar", "aw", "w", "r", "b")
+"""Channels of a memory port, in the order of memory.hpp."""
 
 _WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY, _WAIT_AT_LEAST = range(
     6
@@ -117,9 +121,18 @@ class Node:
         """Undo all calls of `fail_memory`."""
         self._harness.check("fail_memory", self.number, 0, 0, 0, 0)
 
-    def reset_engine(self) -> None:
-        """Reset the engine alone, in no time: its work in progress is lost, its memory stays."""
-        self._harness.check("reset_engine", self.number)
+    def pace_memory(self, every: int = 1, channels: Sequence[str] = CHANNELS) -> None:
+        """From now on, let *channels* (of `CHANNELS`) of all memory ports move in every *every*-th
+        cycle alone; 0: not at all."""
+        for channel in channels:
+            self._harness.call("pace_memory", self.number, CHANNELS.index(channel), every)
+
+    def reset_engine(self, *, host: bool = False) -> None:
+        """Reset the engine alone, in no time: its work in progress is lost, its memory stays. With
+        *host*, operations that are not completed are given up."""
+        if host:
+            self.send_operations(0)
+        self._harness.check("reset_engine", self.number, int(host))
 
     def output(self, name: str) -> int:
         """The present value of one of the engine's outputs, its low 64 bits."""

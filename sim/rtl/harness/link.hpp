@@ -1,9 +1,12 @@
 // Links: what leaves one engine arrives at the other a fixed number of cycles later.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,10 +36,18 @@ public:
         data_.resize(slots * static_cast<size_t>(bus_bytes));
     }
 
+    // While it is cut, everything on it and everything that is sent is lost.
+    void cut(bool cut) {
+        cut_ = cut;
+        if (!cut) return;
+        std::fill(beat_at_.begin(), beat_at_.end(), never);
+        std::fill(credit_at_.begin(), credit_at_.end(), never);
+    }
+
     uint8_t* send_beat(uint64_t cycle, const void* data, uint32_t keep, uint32_t user) {
         last_arrival_ = cycle + latency_;
         size_t slot = last_arrival_ & mask_;
-        beat_at_[slot] = last_arrival_;
+        if (!cut_) beat_at_[slot] = last_arrival_;
         keep_[slot] = keep;
         user_[slot] = user;
         uint8_t* copy = &data_[slot * static_cast<size_t>(bus_bytes_)];
@@ -47,7 +58,7 @@ public:
     // A bit for each class that a credit is for; links without classes have one.
     void send_credit(uint64_t cycle, uint32_t classes) {
         last_arrival_ = cycle + latency_;
-        credit_at_[last_arrival_ & mask_] = last_arrival_;
+        if (!cut_) credit_at_[last_arrival_ & mask_] = last_arrival_;
         credits_[last_arrival_ & mask_] = classes;
     }
 
@@ -68,6 +79,7 @@ public:
 private:
     uint64_t latency_;
     int bus_bytes_;
+    bool cut_ = false;
     uint64_t mask_ = 0;
     uint64_t last_arrival_ = never;
     std::vector<uint64_t> beat_at_, credit_at_;
@@ -92,29 +104,37 @@ struct LinkCounts {
 };
 
 // What happens to `count` packets in a row that a port sends, from number `packet` on. A packet ends
-// where the next one begins, so the last one that is sent is never repeated.
+// where the next one begins, so the last one that is sent is never repeated. To mangle is to leave a
+// flit out, to add one, or to turn the mark of the start over; to stutter, to send a flit of the first
+// of these packets that has it twice. Only on links of a flit a cycle.
 struct LinkFault {
-    enum Kind : int { damage, loss, repetition };
+    enum Kind : int { damage, loss, repetition, mangling, stutter };
+    enum Way : uint64_t { leave_out, add, turn_over };
     Kind kind;
     uint64_t packet;
     uint64_t count;
     std::vector<int> bits;  // of the packet, that are inverted; 128 to a flit, the header first
+    uint64_t flit = 0, way = 0, random = 0;
 
     bool covers(uint64_t number) const { return number - packet < count; }
 };
 
-// What a wire does to packets at random: each is lost, or else repeated, or else damaged. Damage
+// What a wire does to packets at random: each is lost, or else repeated, damaged or mangled. Damage
 // inverts one to three bits, of the header half of the time, otherwise of one of `flits` - 1 flits
 // behind it; a packet that does not have that flit is spared. Drawn by the number of the packet, so
 // that nothing but the seed decides.
 class Hazard {
 public:
-    static constexpr int kinds = 3;
+    static constexpr int kinds = 4, counted = 3;  // what is mangled counts as damaged
 
     Hazard() = default;
     Hazard(double damage, double loss, double repetition, int flits, uint64_t key)
         : key_(key), flits_(static_cast<uint64_t>(flits)) {
-        const double shares[kinds] = {damage, loss, repetition};
+        const double shares[kinds] = {damage, loss, repetition, 0};
+        set(shares);
+    }
+
+    void set(const double* shares) {
         double sum = 0;
         for (int kind = 0; kind < kinds; ++kind)
             below_[kind] = static_cast<uint64_t>((sum += shares[kind]) * 4294967296.0);
@@ -130,9 +150,15 @@ public:
         while (kind < kinds && place >= below_[kind]) ++kind;
         if (kind == kinds) return false;
         fault = {static_cast<LinkFault::Kind>(kind), packet, 1, {}};
-        if (fault.kind != LinkFault::damage) return true;
+        if (fault.kind != LinkFault::damage && fault.kind != LinkFault::mangling) return true;
         const auto next = [&](uint64_t end) { return (state = splitmix64(state)) % end; };
         const uint64_t flit = flits_ > 1 && next(2) != 0 ? 1 + next(flits_ - 1) : 0;
+        if (fault.kind == LinkFault::mangling) {
+            fault.flit = flit;
+            fault.way = next(5) / 2;
+            fault.random = next(~uint64_t{0});
+            return true;
+        }
         const uint64_t width = 8 * flit_bytes, first = next(width);
         const uint64_t count = 1 + next(3);
         for (uint64_t i = 0; i < count; ++i)  // 43 is odd, so the places differ
@@ -157,6 +183,95 @@ struct Beat {
         keep |= 1u << place;
         user |= static_cast<uint32_t>(header) << place;
     }
+};
+
+// A packet that a sender has not sent: flits, and the class of the credit that it takes, or less
+// than 0.
+struct AddedPacket {
+    std::vector<Beat> flits;
+    int traffic;
+};
+
+// Puts packets among those of a sender. Each takes one of its credits: one that returns is kept from
+// it or, when nothing moves and it lacks none, the one that returns for the added packet, before
+// which nothing else is sent. So there is room for all packets at the other end.
+class Intruder {
+public:
+    static constexpr int classes = 3;
+
+    // Begins between two packets; those with data have so many flits of it.
+    explicit Intruder(uint64_t payload_flits) : payload_flits_(payload_flits) {}
+
+    void add(AddedPacket packet) { packets_.push_back(std::move(packet)); }
+    size_t left() const { return packets_.size(); }
+
+    // Credits on their way back to the sender, a bit for each class; returns those that come to it.
+    uint32_t credits(uint32_t bits) {
+        for (int k = 0; k < classes; ++k) {
+            if ((bits >> k & 1) == 0) continue;
+            const auto wanted = std::count_if(packets_.begin(), packets_.end(),
+                                              [&](const AddedPacket& each) { return each.traffic == k; });
+            if (owed_[k] != 0) {
+                owed_[k] -= 1;
+            } else if (wanted > kept_[k]) {
+                kept_[k] += 1;
+            } else {
+                lacks_[k] -= 1;
+                continue;
+            }
+            bits &= ~(1u << k);
+        }
+        return bits;
+    }
+
+    // True if a credit must come back before anything else is sent.
+    bool holds() const { return std::any_of(owed_, owed_ + classes, [](int each) { return each; }); }
+
+    // Notes a flit of the sender.
+    void passes(uint32_t word, bool header) {
+        quiet_ = 0;
+        if (header) {
+            const uint32_t kind = word >> 1 & 15;
+            if ((kind & 3) < classes) lacks_[kind & 3] += 1;
+            left_ = 1 + ((kind & 4) != 0 ? payload_flits_ : 0);
+        }
+        left_ -= left_ != 0;
+    }
+
+    void rests() { quiet_ += 1; }
+
+    // The packets that are to be sent now, between two of the sender, behind what is `waiting`.
+    void send(std::deque<Beat>& waiting) {
+        if (left_ != 0) return;
+        for (auto packet = packets_.begin(); packet != packets_.end();) {
+            const int k = packet->traffic;
+            bool holds = false;
+            if (k >= 0 && kept_[k] != 0) {
+                kept_[k] -= 1;
+            } else if (k >= 0) {
+                const bool lacks = std::any_of(lacks_, lacks_ + classes, [](int each) { return each; });
+                if (quiet_ < quiet_cycles || lacks || !waiting.empty()) {
+                    ++packet;
+                    continue;
+                }
+                owed_[k] += 1;
+                holds = true;
+            }
+            for (Beat& flit : packet->flits) waiting.push_back(std::move(flit));
+            if (holds) waiting.emplace_back();
+            packet = packets_.erase(packet);
+        }
+    }
+
+private:
+    static constexpr uint64_t quiet_cycles = 40;
+
+    uint64_t payload_flits_;
+    std::vector<AddedPacket> packets_;
+    uint64_t left_ = 0, quiet_ = 0;
+    int lacks_[classes] = {};  // credits of packets that the sender has sent,
+    int kept_[classes] = {};   // that were kept from it for packets to be added,
+    int owed_[classes] = {};   // and that will return for such packets
 };
 
 inline void add_to_series(std::vector<uint32_t>& series, uint64_t bucket, uint32_t amount) {
@@ -224,6 +339,32 @@ public:
 
     void add_fault(LinkFault fault) { faults_.push_back(std::move(fault)); }
 
+    void forget_faults() { faults_.clear(); }
+
+    void cut(bool cut) {
+        if (out_ == nullptr) throw std::runtime_error("no link is connected");
+        out_->cut(cut);
+        waiting_.clear();
+        copy_.clear();
+    }
+
+    // Shares of the packets sent from now on that are damaged, lost, repeated and mangled.
+    void strain(const double* shares) {
+        hazard_.set(shares);
+        copy_.clear();
+    }
+
+    void tap(uint64_t payload_flits) {
+        if (!always_ready_)
+            throw std::runtime_error("packets are added on links of switches alone");
+        if (intruder_ == nullptr) intruder_ = std::make_unique<Intruder>(payload_flits);
+    }
+
+    // On a link that is tapped.
+    void add_packet(AddedPacket packet) { intruder_->add(std::move(packet)); }
+
+    size_t added() const { return intruder_ == nullptr ? 0 : intruder_->left(); }
+
     // Packets that faults have hit so far; a repeated one counts when its copy follows.
     uint64_t struck() const { return struck_; }
 
@@ -250,6 +391,7 @@ public:
         transmit(now);
     }
 
+    bool outward = false;  // to the outside of the system
     LinkCounts counts;
     std::vector<uint32_t> beat_series, header_series, payload_series;
     std::vector<BeatRecord> records;
@@ -260,7 +402,7 @@ private:
     void receive(uint64_t now) {
         bool beat = in_->beat(now);
         *rx_valid_ = beat;
-        *tx_credit_ = in_->credit(now);
+        *tx_credit_ = intruder_ == nullptr ? in_->credit(now) : intruder_->credits(in_->credit(now));
         if (!beat) return;
         if ((*rx_ready_ & 1) == 0) throw Violation{"rx overrun: a beat arrived while not ready"};
         std::memcpy(rx_data_, in_->data(now), static_cast<size_t>(bus_bytes_));
@@ -274,10 +416,11 @@ private:
         *tx_ready_ = ready;
         const bool sends = tx_.transfer(ready);
         if (sends) send(now);
-        if (free && !sends && !waiting_.empty()) {
-            put(now, waiting_.front());
-            waiting_.pop_front();
+        if (intruder_ != nullptr && !sends) {
+            intruder_->rests();
+            intruder_->send(waiting_);
         }
+        if (free && !sends) put(now);
         counts.stalled_cycles += tx_.stalled();
         if ((*rx_credit_ & classes_) != 0) out_->send_credit(now, *rx_credit_ & classes_);
     }
@@ -291,7 +434,7 @@ private:
             throw Violation{"tx tuser " + hex(user) + " marks flits that tkeep leaves out"};
         uint32_t flits = static_cast<uint32_t>(__builtin_popcount(keep));
         uint32_t headers = static_cast<uint32_t>(__builtin_popcount(user));
-        if (faults_.empty() && !hazard_.there()) {
+        if (faults_.empty() && !hazard_.there() && waiting_.empty() && intruder_ == nullptr) {
             out_->send_beat(now, tx_data_, keep, user);
             pace_.use(now);
         } else {
@@ -311,10 +454,16 @@ private:
         if (every_beat_) records.push_back({now, flits, headers});
     }
 
-    void put(uint64_t now, Beat& beat) {
+    // Sends the first beat that waits. One without a flit stands for a credit that is to come back.
+    void put(uint64_t now) {
+        while (!waiting_.empty() && waiting_.front().keep == 0 && !intruder_->holds())
+            waiting_.pop_front();
+        if (waiting_.empty() || waiting_.front().keep == 0) return;
+        Beat& beat = waiting_.front();
         beat.data.resize(static_cast<size_t>(bus_bytes_));
         out_->send_beat(now, beat.data.data(), beat.keep, beat.user);
         pace_.use(now);
+        waiting_.pop_front();
     }
 
     // Called before the beat is counted: counts.headers is the number of the beat's first packet.
@@ -323,9 +472,12 @@ private:
         const uint8_t* flit = reinterpret_cast<const uint8_t*>(tx_data_);
         uint64_t next = counts.headers;
         Beat beat, repeated;
+        Beat more;
         for (int lane = 0; keep >> lane != 0; ++lane, flit += flit_bytes) {
-            const bool header = (user >> lane & 1) != 0;
+            bool header = (user >> lane & 1) != 0;
             place_ = header ? 0 : place_ + 1;
+            if (header && intruder_ != nullptr) intruder_->send(waiting_);
+            if (intruder_ != nullptr) intruder_->passes(*tx_data_, header);
             if (header) {
                 struck_ += !copy_.empty() && next == copy_end_;
                 if (!copy_.empty() && next == copy_end_) {
@@ -347,6 +499,18 @@ private:
                     copy_end_ = fault.packet + fault.count;
                     return true;
                 }
+                if (fault.kind == LinkFault::mangling || fault.kind == LinkFault::stutter) {
+                    if (static_cast<uint64_t>(place_) != fault.flit) return false;
+                    lost |= fault.kind == LinkFault::mangling && fault.way == LinkFault::leave_out;
+                    header ^= fault.kind == LinkFault::mangling && fault.way == LinkFault::turn_over;
+                    if (fault.kind == LinkFault::stutter) {
+                        more.add(bytes, header);
+                    } else if (fault.way == LinkFault::add) {
+                        uint64_t word[flit_bytes / 8] = {fault.random, splitmix64(fault.random)};
+                        more.add(reinterpret_cast<const uint8_t*>(word), (fault.random & 1) != 0);
+                    }
+                    return true;
+                }
                 lost |= fault.kind == LinkFault::loss;
                 bool hit = lost;
                 for (int bit : fault.bits)
@@ -356,23 +520,28 @@ private:
                     }
                 return hit;
             };
-            for (const LinkFault& fault : faults_) {
+            const bool begins = header;
+            for (LinkFault& fault : faults_) {
                 if (next == 0 || !fault.covers(next - 1)) continue;
-                strike(fault);
-                struck_ += header && fault.kind != LinkFault::repetition;
+                const bool hit = strike(fault);
+                if (fault.kind == LinkFault::stutter) {
+                    struck_ += hit;
+                    if (hit) fault.count = 0;
+                } else {
+                    struck_ += begins && fault.kind != LinkFault::repetition;
+                }
             }
             if (drawn_ && strike(fate_) && !known_) {
                 known_ = true;
-                met_[fate_.kind] += 1;
+                met_[fate_.kind == LinkFault::mangling ? LinkFault::damage : fate_.kind] += 1;
                 struck_ += fate_.kind != LinkFault::repetition;
             }
             if (!lost) beat.add(bytes, header);
         }
         if (repeated.keep != 0) copy_.push_back(std::move(repeated));
         if (beat.keep != 0) waiting_.push_back(std::move(beat));
-        if (waiting_.empty()) return;
-        put(now, waiting_.front());
-        waiting_.pop_front();
+        if (more.keep != 0) waiting_.push_back(std::move(more));
+        put(now);
     }
 
     Channel tx_;
@@ -388,7 +557,8 @@ private:
     LinkFault fate_{};    // of the packet that is being sent,
     bool drawn_ = false;  // if it has any,
     bool known_ = false;  // and whether it was counted
-    uint64_t met_[Hazard::kinds] = {};
+    uint64_t met_[Hazard::counted] = {};
+    std::unique_ptr<Intruder> intruder_;
     bool always_ready_ = false;
     std::vector<LinkFault> faults_;
     std::deque<Beat> waiting_;  // to be sent before anything else

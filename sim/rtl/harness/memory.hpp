@@ -31,6 +31,12 @@ struct Memory {
     double bytes_per_cycle = 0;
     Pace pace;
     std::vector<BadRange> bad;
+    // Of AR, AW, W, R and B: cycles from one in which it moves to the next, 0 for none at all.
+    uint64_t every[5] = {1, 1, 1, 1, 1};
+
+    bool holds(int channel, uint64_t now) const {
+        return every[channel] != 1 && (every[channel] == 0 || now % every[channel] != 0);
+    }
 
     bool fails(uint64_t address, uint64_t bytes, bool write) const {
         for (const BadRange& range : bad)
@@ -152,6 +158,10 @@ private:
         uint32_t response;
     };
 
+    bool stalls(int channel, uint64_t now) const {
+        return memory_.holds(channel, now) || stalls_[channel].at(now);
+    }
+
     Burst take(const char* channel, const Request& request, uint64_t due) const {
         uint64_t address = engine_.wide(request.address, request.address_width);
         uint64_t beats = (*request.length & 0xff) + 1;
@@ -169,7 +179,7 @@ private:
     }
 
     void accept_read(uint64_t now) {
-        bool ready = reads_.size() < memory_.outstanding_bursts && !stalls_[ar_channel].at(now);
+        bool ready = reads_.size() < memory_.outstanding_bursts && !stalls(ar_channel, now);
         *ar_ports_.ready = ready;
         if (!ar_.transfer(ready)) return;
         reads_.push_back(take("AR", ar_ports_, now + memory_.read_latency_cycles));
@@ -177,7 +187,7 @@ private:
     }
 
     void accept_write(uint64_t now) {
-        bool ready = open_writes() < memory_.outstanding_bursts && !stalls_[aw_channel].at(now);
+        bool ready = open_writes() < memory_.outstanding_bursts && !stalls(aw_channel, now);
         *aw_ports_.ready = ready;
         if (!aw_.transfer(ready)) return;
         writes_.push_back(take("AW", aw_ports_, 0));
@@ -187,7 +197,7 @@ private:
     void answer_read(uint64_t now, bool bandwidth_free) {
         if (!r_held_) {
             bool present = !reads_.empty() && reads_.front().due <= now && bandwidth_free &&
-                           !stalls_[r_channel].at(now);
+                           !stalls(r_channel, now);
             *r_valid_ = present;
             if (!present) return;
             const Burst& burst = reads_.front();
@@ -215,7 +225,7 @@ private:
     }
 
     void accept_write_data(uint64_t now, bool bandwidth_free) {
-        bool ready = !writes_.empty() && bandwidth_free && !stalls_[w_channel].at(now);
+        bool ready = !writes_.empty() && bandwidth_free && !stalls(w_channel, now);
         *w_ready_ = ready;
         if (!w_.transfer(ready)) return;
         Burst& burst = writes_.front();
@@ -264,7 +274,7 @@ private:
     void answer_write(uint64_t now) {
         if (!b_held_) {
             bool present = !responses_.empty() && responses_.front().due <= now &&
-                           !stalls_[b_channel].at(now);
+                           !stalls(b_channel, now);
             *b_valid_ = present;
             if (!present) return;
             *b_response_ = responses_.front().response;

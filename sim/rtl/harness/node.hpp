@@ -55,13 +55,22 @@ public:
         }
     }
 
-    std::vector<BadRange>& bad_memory() { return memory_.bad; }
+    Memory& memory() { return memory_; }
 
     // The engine was reset alone, in no time; the rest of the system goes on.
     void engine_was_reset() {
         for (auto& memory : memories) memory->reset();
         for (auto& link : links) link->reset();
         quiet_cycles_ = 0;
+    }
+
+    // The first cycle from which on the host had nothing to do and no packet was sent
+    // to another node.
+    uint64_t quiet_since(uint64_t now) const {
+        uint64_t last = !host.done() ? now : host.outcomes().empty() ? 0 : host.outcomes().back().cycle + 1;
+        for (const auto& link : links)
+            if (link->counts.beats != 0 && !link->outward) last = std::max(last, link->counts.last_cycle + 1);
+        return last;
     }
 
     // Sets the inputs of the engine for a cycle. False if it need not be stepped, or after an error.

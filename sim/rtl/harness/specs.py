@@ -25,6 +25,7 @@ __all__ = [
     "NodeSpec",
     "PacketFault",
     "PayloadFault",
+    "StutterFault",
     "longest_packet",
     "loopback_plugs",
     "split_links",
@@ -264,7 +265,15 @@ class PacketFault(_FaultOfPort):
         _check_at_least("packets", self.packets, 1)
 
 
-Fault: TypeAlias = HeaderFault | PayloadFault | PacketFault
+@dataclass(frozen=True, kw_only=True)
+class StutterFault(_FaultOfPort):
+    """Sends a flit twice, on a link of switches: number ``flit``, counted from the header, of the
+    first packet that has it, from the ``packet``-th (from 0) on."""
+
+    flit: int
+
+
+Fault: TypeAlias = HeaderFault | PayloadFault | PacketFault | StutterFault
 
 
 def longest_packet(flits: int, retry: RetryConfig | None, *, beat_flits: int) -> int:

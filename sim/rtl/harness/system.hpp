@@ -94,6 +94,7 @@ public:
                 if (ends_[j].to == end.from && ends_[j].to_port == end.from_port)
                     back = wires_[j].get();
             if (back == nullptr) throw std::runtime_error("a link has one direction only");
+            port(end.from, end.from_port).outward = end.to < 0;
             port(end.from, end.from_port).connect(wires_[i].get(), back, end.stall, end.pace,
                                                  end.hazard);
         }

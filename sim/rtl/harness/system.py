@@ -34,6 +34,7 @@ from sim.rtl.harness.specs import (
     LinkSpec,
     NodeSpec,
     PayloadFault,
+    StutterFault,
 )
 
 __all__ = [
@@ -57,6 +58,7 @@ WIRE_FAULTS = "damaged", "lost", "repeated"
 """Faults that packets on a wire may suffer."""
 _FINISHED, _TIME_OVER, _LIMIT, _ERROR, _STUCK, _GIVEN_UP = range(6)
 _NO_CYCLE = 2**64 - 1
+_STUTTER = 4  # as in link.hpp
 _NO_SERIES = np.dtype(np.uint32)
 
 
@@ -210,6 +212,12 @@ class System:
         """Cycles since reset."""
         return int(self._harness.call("cycle"))
 
+    @property
+    def quiet_since(self) -> int:
+        """The first cycle from which on no packet was sent to another node and no host had
+        anything to do; now, if one has."""
+        return int(self._harness.call("quiet_since"))
+
     def run(
         self,
         *,
@@ -307,6 +315,8 @@ class System:
                 kind, packets, inverted = 0, 1, fault.bits
             elif isinstance(fault, PayloadFault):
                 kind, packets, inverted = 0, 1, tuple(FLIT_BITS + bit for bit in fault.bits)
+            elif isinstance(fault, StutterFault):
+                kind, packets, inverted = _STUTTER, _NO_CYCLE, (fault.flit,)
             else:
                 kind, packets, inverted = 1 + fault.repeat, fault.packets, ()
             bits = (ctypes.c_int32 * len(inverted))(*inverted)
@@ -314,6 +324,54 @@ class System:
                 "add_link_fault", fault.node, fault.port, kind, fault.packet, packets, bits,
                 len(inverted),
             )
+
+    def forget_faults(self, node: int, port: int) -> None:
+        """Undo all calls of `inject` for packets that ``port`` of ``node`` has not sent yet."""
+        self._check_port(node, port)
+        self._harness.call("forget_faults", node, port)
+
+    def strain(
+        self, node: int, port: int, *, damage: float = 0.0, loss: float = 0.0,
+        repetition: float = 0.0, mangling: float = 0.0,
+    ) -> None:
+        """Let the wire on which ``port`` of ``node`` sends fail at random from now on.
+
+        The first three are as in :class:`LinkDirection`. A packet that is mangled lacks a flit, has
+        one more, or a flit with the wrong mark of a start; only on links of switches.
+        """
+        shares = (ctypes.c_double * 4)(damage, loss, repetition, mangling)
+        self._harness.check("strain", node, port, shares)
+
+    def cut(self, node: int, port: int, *, mended: bool = False) -> None:
+        """Cut the wire on which ``port`` of ``node`` sends: all that is on it and all that is sent
+        is lost, credits too. With *mended*, it works again."""
+        self._harness.check("cut", node, port, int(not mended))
+
+    def tap(self, node: int, port: int, payload_flits: int) -> None:
+        """Prepare `add_packet` on a link of switches without retry, between two packets and when
+        credits are home. Packets with data have *payload_flits* flits of it."""
+        self._harness.check("tap", node, port, payload_flits)
+
+    def add_packet(self, node: int, port: int, flits: Sequence[int], traffic: int | None) -> None:
+        """Add a packet to those that ``port`` of ``node`` sends, as soon as there is room for it.
+
+        It takes a credit of class *traffic*, unless that is None, from the sender: one that returns
+        is withheld or, when nothing moves and the sender has all, the one that returns for this
+        packet, before which nothing else is sent.
+
+        Parameters
+        ----------
+        flits : sequence of int
+            128 bits of data, and one that marks a header.
+        """
+        data = b"".join(flit.to_bytes(FLIT_BITS // 8 + 1, "little") for flit in flits)
+        number = -1 if traffic is None else traffic
+        self._harness.check("add_packet", node, port, data, len(flits), number)
+
+    def added(self, node: int, port: int) -> int:
+        """Number of packets of `add_packet` that have not been sent."""
+        self._check_port(node, port)
+        return int(self._harness.call("added", node, port))
 
     def struck(self, node: int, port: int) -> int:
         """Packets sent by ``port`` of ``node`` that faults have hit so far."""
@@ -464,11 +522,13 @@ class System:
         self._harness.check("add_wire", ctypes.byref(config))
 
     def _send_operations(self, start_skew_cycles: int) -> None:
-        draws = np.random.default_rng([self.seed, self._skew_draws])
-        skews = draws.integers(0, start_skew_cycles, len(self.nodes), endpoint=True)
+        skews = [0] * len(self.nodes)
+        if start_skew_cycles:
+            draws = np.random.default_rng([self.seed, self._skew_draws])
+            skews = draws.integers(0, start_skew_cycles, len(skews), endpoint=True).tolist()
         self._skew_draws += 1
         for node, skew in zip(self.nodes, skews):
-            node.send_operations(int(skew))
+            node.send_operations(skew)
 
     def _fail(self, status: int, max_cycles: int, partial: RunResult) -> None:
         text = self._harness.error()

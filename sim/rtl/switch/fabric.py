@@ -9,7 +9,6 @@ from amaranth.lib import wiring
 from numpy.typing import NDArray
 
 from gen.configured import compile_configured
-from gen.waves import TracedSignal
 from hw.common.register_map import RegisterMap
 from hw.link.retry_frame import RetryConfig
 from hw.switch.formats import HALVES
@@ -39,13 +38,11 @@ from sim.rtl.errors import (
     PacketDroppedError,
 )
 from sim.rtl.harness.host import Node
-from sim.rtl.harness.signals import SignalTrace
 from sim.rtl.harness.specs import LinkDirection, MemorySpec, NodeSpec
 from sim.rtl.switch.formats import packed, unpacked
 from sim.rtl.switch.joining import join
-from sim.rtl.switch.orders import note_home, note_table
 from sim.rtl.switch.rules import SwitchRules
-from sim.rtl.switch.sums import REGION, Log, Sums, planes_of
+from sim.rtl.switch.sums import REGION, Log, Sums, planes_of, trace_ports
 from sim.rtl.switch.wire import fabric_links
 from sim.rtl.switch.writes import (
     FieldWrite,
@@ -62,13 +59,6 @@ _GIVEN_UP = {AbortCause.DISAGREEMENT: DisagreementError, AbortCause.WATCHDOG: No
 _LANE_COUNTERS = ("operands", "loads", "answers", "partials", "finished", "results", "wave_wait",
                   "barrier")
 """Counters of endpoints that their cycle models have as well."""
-
-
-def _ports(name: str, count: int, width: int) -> tuple[TracedSignal, ...]:
-    """The trace ports of a model."""
-    return tuple(
-        TracedSignal(path=(f"{name}_{k}",), port=f"{name}_{k}", width=width) for k in range(count)
-    )
 
 
 class SwitchFabric(SwitchRules, EngineDriver):
@@ -130,7 +120,6 @@ class SwitchFabric(SwitchRules, EngineDriver):
                 )
         self._switch_numbers = [part - first for part in self.parts if part >= first]
         self.log = Log()
-        self._noted: dict[int, int] = {}
         memory = MemorySpec(size_bytes=128)  # unused, as switches have none
         self._retry = settings.retry
         model: Any
@@ -141,7 +130,8 @@ class SwitchFabric(SwitchRules, EngineDriver):
             model = compile_configured(RetrySwitch, links, name="retry_switch")
         wire = LinkDirection.of_ring(settings, packet_flits=config.system.switch.packet_flits)
         switch = NodeSpec(
-            engine=model, memory=memory, watched=_ports("taken", self._switch.ports, TAKEN.size)
+            engine=model, memory=memory,
+            watched=trace_ports("taken", self._switch.ports, TAKEN.size),
         )
         super().__init__(
             config,
@@ -155,7 +145,7 @@ class SwitchFabric(SwitchRules, EngineDriver):
             others={
                 first + s: replace(switch, name=f"switch {s}") for s in self._switch_numbers
             },
-            watched=_ports("took", config.system.dma.links, TOOK.size),
+            watched=trace_ports("took", config.system.dma.links, TOOK.size),
             skip_idle=False,  # a switch counts the cycles of its time-out
             outstanding_bursts=config.system.dma.outstanding_bursts + 1,
             **options,
@@ -314,24 +304,7 @@ class SwitchFabric(SwitchRules, EngineDriver):
         plane_of = planes_of(self.config.fabric.places, self.config.fabric.cables)
         for node, part in zip(self.system.nodes, self.parts, strict=True):
             trace = self.system.signals(node.number)
-            if not trace.complete:
-                raise RuntimeError(
-                    f"node {node.number} has added more operands than there is room to note: the "
-                    "order of its sums is not known"
-                )
-            switch = part - self.settings.nodes
-            begin = self._noted.get(part, 0)
-            self._noted[part] = len(trace.samples)
-            later = SignalTrace(signals=trace.signals, samples=trace.samples[begin:])
-            for _, place, value in later.changes():
-                name = trace.signals[place].port
-                if not value & 1:
-                    continue
-                if name.startswith("taken_"):
-                    note_table(self.log, switch, plane_of[switch], TAKEN.from_bits(value))
-                elif name.startswith("took_"):
-                    link = int(name.removeprefix("took_"))
-                    note_home(self.log, part, link, REGION, TOOK.from_bits(value))
+            self.log.note(trace, part, part - self.settings.nodes, plane_of)
 
     def _counters(self) -> dict[str, int]:
         """Present values of the registers that count, summed over all nodes."""

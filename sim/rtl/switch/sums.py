@@ -1,7 +1,7 @@
 """Contents of packets of switches and their endpoints, from the logged orders of additions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -11,31 +11,44 @@ from amaranth.lib import data as layouts
 from amaranth.utils import exact_log2
 from numpy.typing import NDArray
 
+from gen.waves import TracedSignal
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
+from hw.switch.layouts import TAKEN
 from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.home import TOOK
 from hw.switch_dma.layouts import NODE, contract_flits, job_layout, window_layout
 from sim.cycles.switch.hosts import Assembly
 from sim.hosts.command import Command
+from sim.rtl.harness.signals import SignalTrace
 from sim.rtl.switch.formats import rounded
 from sim.rtl.switch.orders import (
     Part,
     Spot,
     dtype_of,
     folded,
+    note_home,
+    note_table,
     pulled,
     pushed,
     replay,
     switches_between,
 )
 
-__all__ = ["REGION", "Log", "Sums", "planes_of"]
+__all__ = ["REGION", "Log", "Sums", "planes_of", "trace_ports"]
 
 REGION = 0
 """The region that endpoints in RTL are members of."""
 
 Words = NDArray[Any]
+
+
+def trace_ports(name: str, count: int, width: int) -> tuple[TracedSignal, ...]:
+    """The trace ports of a model."""
+    return tuple(
+        TracedSignal(path=(f"{name}_{k}",), port=f"{name}_{k}", width=width) for k in range(count)
+    )
 
 
 @dataclass
@@ -45,6 +58,32 @@ class Log:
     taken: dict[Any, list[int]] = field(default_factory=dict)
     answers: dict[Any, list[Part]] = field(default_factory=dict)
     took: dict[Any, dict[int, list[Part]]] = field(default_factory=dict)
+    noted: dict[int, int] = field(default_factory=dict)
+    """By part, words of its trace that are in the log."""
+
+    def clear(self) -> None:
+        """Forget all additions up to now."""
+        for each in (self.taken, self.answers, self.took):
+            each.clear()
+
+    def note(
+        self, trace: SignalTrace, part: int, switch: int, planes: Mapping[int, int]
+    ) -> None:
+        """Add what was traced at *part*, which is an endpoint or, if that is 0 or more, *switch*.
+        """
+        if not trace.complete:
+            raise RuntimeError(
+                f"node {part} has added more operands than there is room to note: the "
+                "order of its sums is not known"
+            )
+        begin, self.noted[part] = self.noted.get(part, 0), len(trace.samples)
+        for _, place, value in replace(trace, samples=trace.samples[begin:]).changes():
+            kind, _, number = trace.signals[place].port.partition("_")
+            if value & 1 and kind == "taken":
+                note_table(self, switch, planes[switch], TAKEN.from_bits(value))
+            elif value & 1 and kind == "took":
+                of: Any = TOOK.from_bits(value)
+                note_home(self, part, int(number), of.region, of)
 
 
 class Sums:

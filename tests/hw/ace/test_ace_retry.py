@@ -1,7 +1,5 @@
 """Rings of ACE engines over wires that lose, repeat and damage frames: bit-exact all the same."""
 
-from collections import deque
-
 import numpy as np
 import pytest
 
@@ -13,8 +11,9 @@ from hw.link.retry_frame import RetryConfig
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
 from sim.rtl.errors import GivenUpError, PacketDroppedError
+from sim.rtl.harness.specs import ExternalLink, HeaderFault, LinkDirection, LinkSpec, NodeSpec
+from sim.rtl.harness.system import System
 from tb.link.lossy import bad_wires
-from tb.switch.system import SwitchNode
 
 RETRY = RetryConfig(slots=16, timeout_cycles=180, tries=30)
 IMPATIENT = RetryConfig(slots=16, timeout_cycles=180, tries=3, keepalive_cycles=2500)
@@ -76,40 +75,29 @@ def test_a_node_that_is_reset_alone_joins_again():
                for each in ring.all_reduce(inputs))
 
 
-class Plugged(SwitchNode):
+class Plugged:
     """An engine whose links 0 and 1 are joined by a cable of a few cycles, and its registers."""
-
-    LATENCY = 3
 
     def __init__(self):
         config = RetryAceConfig(ace=preset("test"), retry=IMPATIENT, trace=True)
-        self.instance = compile_configured(RetryAce, config, name="retry_ace").instance()
-        self.map = register_map(config.ace, retry=True)
-        self.ports = config.ace.ports
-        self.ways = [deque([None] * self.LATENCY) for _ in range(2)]  # from each link
-        self.cut = [False, False]
-        self.damage = []  # bits of the next beats that are turned over
-        self.instance.set("link_0_rx_tvalid", 0)
-        self.instance.set("link_1_rx_tvalid", 0)
+        engine = compile_configured(RetryAce, config, name="retry_ace")
+        self.map, self.ports = register_map(config.ace, retry=True), config.ace.ports
+        cable = LinkSpec(node_a=0, port_a=0, node_b=0, port_b=1,
+                         forward=LinkDirection(latency_cycles=3))
+        others = [ExternalLink(node=0, port=port) for port in range(2, self.ports)]
+        self.system = System([NodeSpec(engine=engine)], [cable], external=others, skip_idle=False)
+        (self.node,) = self.system.nodes
+
+    def write(self, name, **fields):
+        self.node.write(self.map.offset(name), self.map.registers[name].pack(**fields))
+
+    def read(self, name, index=None):
+        ticket = self.node.read(self.map.offset(name, index))
+        self.step(20)
+        return self.map.registers[name].unpack(ticket.value)
 
     def step(self, cycles):
-        put, get = self.instance.set, self.instance.get
-        for _ in range(cycles):
-            for k, way in enumerate(self.ways):
-                put(f"link_{k}_tx_tready", 1)
-                beat = None
-                if get(f"link_{k}_tx_tvalid") and not self.cut[k]:
-                    names = ("tdata", "tkeep", "tuser")
-                    beat = {name: get(f"link_{k}_tx_{name}") for name in names}
-                    beat["tdata"] ^= self.damage.pop() if self.damage else 0
-                way.append(beat)
-                come = way.popleft()
-                put(f"link_{1 - k}_rx_tvalid", come is not None)
-                for name, value in (come or {}).items():
-                    put(f"link_{1 - k}_rx_{name}", value)
-            self.instance.cycle()
-        for k in range(2):
-            put(f"link_{k}_rx_tvalid", 0)
+        self.system.advance(self.system.cycle + cycles)
 
     def states(self):
         found = [self.read("link_status", k) for k in range(2)]
@@ -124,23 +112,26 @@ def test_registers_and_an_interrupt_tell_of_a_cable_that_is_cut_and_mended(ways)
     engine.write("interrupt_enable", link=1)
     engine.step(3000)
     assert engine.states() == [(1, 0), (1, 0)]
-    assert not engine.instance.get("irq") and not engine.read("interrupt")["link"]
+    assert not engine.node.output("irq") and not engine.read("interrupt")["link"]
 
     for way in ways:
-        engine.cut[way] = True
+        engine.system.cut(0, way)
     engine.step(8000)
     # Neither end sends where one does not hear the other.
     assert engine.states() == [(0, 1), (0, 1)]
-    assert engine.instance.get("irq") and engine.read("interrupt")["link"]
+    assert engine.node.output("irq") and engine.read("interrupt")["link"]
     engine.write("interrupt", link=1)
     engine.step(10)
-    assert not engine.instance.get("irq")
+    assert not engine.node.output("irq")
 
-    engine.cut, engine.damage = [False, False], [1 << 100]
+    for way in range(2):
+        engine.system.cut(0, way, mended=True)
+    sent = engine.system.link_activity(0, 0).header_flits
+    engine.system.inject(HeaderFault(node=0, port=0, packet=sent, bits=(100,)))
     engine.step(8000)
     assert engine.states() == [(1, 0), (1, 0)]
-    assert engine.instance.get("irq")
+    assert engine.node.output("irq")
     for name in ("resent", "damaged", "repeated"):
         counts = [engine.read(f"port_{name}", k)["count"] for k in range(engine.ports)]
-        assert sum(counts) == engine.instance.get(name)
+        assert sum(counts) == engine.node.output(name)
         assert sum(counts) == 1 or name != "damaged"

@@ -45,8 +45,7 @@ def summed(system, *, fixed=True):
     rng = np.random.default_rng(system.seed)
     for node in rng.permutation(len(system.nodes)):
         job.start([system.nodes[node]])
-        for _ in range(rng.integers(400)):
-            system.step()
+        system.step(rng.integers(400))
     system.settle(quiet=QUIET)
     job.check()
     return job.results()[0].tobytes()

@@ -11,7 +11,6 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Format
 from hw.switch.recount import GUARD_CYCLES
 from hw.switch_dma.config import preset
-from tb.link.lossy import Faults
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 
 SWITCH = replace(switch_preset("test"), trace=True)
@@ -45,8 +44,8 @@ def test_shorter_packets_have_shorter_frames(format, mode):
 
 
 def exact(switch, dma, format, mode, make, members, elements, probability):
-    faults = Faults.all(probability)
-    system = join(make(switch, dma, members, stalls=0.1, retry=RETRY, faults=faults, mode=mode))
+    system = join(make(switch, dma, members, stalls=0.1, retry=RETRY, faults=probability,
+                       mode=mode))
 
     first = AllReduce(system, ReduceOp.SUM_F32, elements, seed=members, format=format)
     first.start()
@@ -54,18 +53,18 @@ def exact(switch, dma, format, mode, make, members, elements, probability):
     first.check()
 
     assert not any(system.links("failed"))
-    assert all(count > 3 for count in faults.met.values()) or not probability
+    assert all(count > 3 for count in system.met().values()) or not probability
     for status in system.ask("status"):
         assert status["outstanding"] == 0 and status["idle"] == 1
     for switch in system.switches:
-        assert switch.read("status")["idle"]
+        assert switch.ask("status")["idle"]
         assert not any(name.startswith("dropped") for name in switch.counters())
 
 
 def ends(system, node):
     """The wires from a node's switch, and to it."""
     (spot,) = system.places[node]
-    return system.to_node[spot].wire, system.to_switch[spot].wire
+    return system.to_node(spot), system.to_switch(spot)
 
 
 def clear(system):
@@ -75,8 +74,7 @@ def clear(system):
         node.write("interrupt", **dict.fromkeys(causes, 1))
     for switch in system.switches:
         switch.write("interrupt", link=1, dropped=1, fault=1)
-    for _ in range(60):
-        system.step()
+    system.step(60)
 
 
 @pytest.mark.parametrize("ways", [(0,), (1,), (0, 1)])
@@ -95,37 +93,35 @@ def test_a_cable_that_is_cut_and_mended_costs_time_alone(seed, ways, mode):
         clear(system)
         job = AllReduce(system, ReduceOp.SUM_F32, 300, seed=turn)
         job.start()
-        for _ in range(rng.randrange(600)):
-            system.step()
+        system.step(rng.randrange(600))
         for way in ways:
-            ends(system, victim)[way].cut = True
-        for _ in range(rng.choice((30, 400)) if turn < 2 else 6000):
-            system.step()
+            system.system.cut(*ends(system, victim)[way])
+        system.step(rng.choice((30, 400)) if turn < 2 else 6000)
         failed = system.links("failed")
         if turn == 2:
             (status,) = system.ask("link_status", 0, nodes=[node])
-            for each in (status, switch.read("port_status", port)):
+            for each in (status, switch.ask("port_status", port)):
                 assert (each["up"], each["failed"]) == (0, 1)
             others = [k for k in range(3) if k != victim]
             for k in others:
-                assert switch.read("port_status", system.places[k][0][1])["up"] == 1
+                assert switch.ask("port_status", system.places[k][0][1])["up"] == 1
             (answer,) = system.ask("interrupt", nodes=[node])
-            assert answer["link"] and switch.read("interrupt")["link"]
+            assert answer["link"] and switch.ask("interrupt")["link"]
             clear(system)
         for way in ways:
-            ends(system, victim)[way].cut = False
+            system.system.cut(*ends(system, victim)[way], mended=True)
         system.settle(quiet=900)
         job.check(base=base)
         base = [base[0] + 1 + -(-300 // DMA.block_elements)]
         seen += any(failed)
         if any(failed):  # and that they work again
             (answer,) = system.ask("interrupt", nodes=[node])
-            assert answer["link"] and switch.read("interrupt")["link"]
+            assert answer["link"] and switch.ask("interrupt")["link"]
         assert all(system.links("up")) and not any(system.links("failed"))
-        assert switch.read("status")["idle"]
+        assert switch.ask("status")["idle"]
     assert seen
     (resent,) = system.ask("port_resent", 0, nodes=[node])
-    assert resent["count"] + switch.read("port_resent", port)["count"] > 0
+    assert resent["count"] + switch.ask("port_resent", port)["count"] > 0
     assert not any(name.startswith("dropped") for name in switch.counters())
 
 
@@ -138,9 +134,9 @@ def test_a_switch_is_told_that_an_endpoint_was_reset(mode):
     system.run(lambda: not all(system.links("up")))
     system.run(lambda: all(system.links("up")))
 
-    assert switch.read("interrupt")["link"]
+    assert switch.ask("interrupt")["link"]
     for k in range(3):
-        status = switch.read("port_status", system.places[k][0][1])
+        status = switch.ask("port_status", system.places[k][0][1])
         assert (status["up"], status["failed"]) == (1, 0)
     assert not any(each["link"] for each in system.ask("interrupt"))
 
@@ -150,14 +146,14 @@ def test_an_endpoint_is_told_that_its_switch_was_reset(mode):
     system = join(flat(SWITCH, DMA, 3, retry=IMPATIENT, mode=mode))
     clear(system)
 
-    system.restart_switch(0)
+    system.restart_switches(0)
     system.run(lambda: not all(system.links("up")))
     system.run(lambda: all(system.links("up")))
     system.settle(quiet=QUIET)
 
     for node, causes in zip(system.nodes, system.ask("interrupt")):
         assert [name for name, on in causes.items() if on] == ["link"]
-        assert node.pins.get("irq")
+        assert node.output("irq")
 
 
 @pytest.mark.parametrize("make, members, victim", [
@@ -171,19 +167,17 @@ def test_a_reset_of_one_end_costs_no_credit(make, members, victim, mode):
     assert SWITCH.credits == DMA.credits == 2
     for turn in range(3):
         AllReduce(system, ReduceOp.SUM_I32, 900, seed=turn).start()
-        for _ in range(rng.randrange(100, 700)):
-            system.step()
+        system.step(rng.randrange(100, 700))
         cut = [wire for wire in ends(system, 0) if rng.random() < 0.5]
         for wire in cut:
-            wire.cut = True
-        for _ in range(rng.randrange(100)):
-            system.step()
+            system.system.cut(*wire)
+        system.step(rng.randrange(100))
         if victim == "endpoint":
             system.nodes[0].restart()
         else:
-            system.restart_switch(0 if victim == "switch" else system.peer[leaf_of(system)][0])
+            system.restart_switches(0 if victim == "switch" else system.peer[leaf_of(system)][0])
         for wire in cut:
-            wire.cut = False
+            system.system.cut(*wire, mended=True)
         system.run(lambda: not all(system.links("up")))
         system.run(lambda: all(system.links("up")))
         system.settle(quiet=QUIET)
@@ -212,24 +206,24 @@ def leaf_of(system):
 
 def all_credits_are_home(system):
     """At both ends of every link."""
-    ports = [system.switches[s].read("port_status", p) for s, p in (*system.peer, *system.at)]
+    ports = [system.switches[s].ask("port_status", p) for s, p in (*system.peer, *system.at)]
     for each in (*system.ask("link_status", 0), *ports):
         assert (each["counting"], each["credits_home"]) == (0, 1)
 
 
 def test_counters_of_links_are_those_of_their_events():
-    system = join(flat(SWITCH, DMA, 2, retry=RETRY, faults=Faults.all(0.05)))
+    system = join(flat(SWITCH, DMA, 2, retry=RETRY, faults=0.05))
     job = AllReduce(system, ReduceOp.SUM_I32, 700)
     job.start()
     system.settle(quiet=700)
     job.check()
-    system.faults.loss = system.faults.damage = system.faults.repetition = 0.0
+    system.strain()
     system.settle(quiet=700)
 
     for name in ("resent", "damaged", "repeated"):
         for node in system.nodes:
             (count,) = system.ask(f"port_{name}", 0, nodes=[node])
-            assert count["count"] == node.pins.get(name) > 0
+            assert count["count"] == node.output(name) > 0
         switch = system.switches[0]
-        counts = [switch.read(f"port_{name}", p)["count"] for p in range(SWITCH.ports)]
-        assert sum(counts) == switch.instance.get(name) and sum(map(bool, counts)) == 2
+        counts = [switch.ask(f"port_{name}", p)["count"] for p in range(SWITCH.ports)]
+        assert sum(counts) == switch.output(name) and sum(map(bool, counts)) == 2

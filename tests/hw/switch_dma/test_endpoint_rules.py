@@ -10,6 +10,7 @@ import pytest
 from amaranth.hdl import Signal
 from amaranth.sim import Simulator
 
+from hw.common.axi import AXIResponse
 from hw.common.testing import simulate
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
@@ -21,8 +22,6 @@ from hw.switch_dma.config import preset
 from hw.switch_dma.lane import Lane
 from hw.switch_dma.receive import Receive
 from tb.switch_dma.fabric import AllReduce, flat, join
-from tb.switch_dma.faults import Tap
-from tb.switch_dma.node import SLVERR
 
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -46,10 +45,8 @@ def test_what_all_members_must_have_alike_is_not_changed_under_way(name, fields)
     system.settle(quiet=50)
     (before,) = system.ask(name, nodes=[node])
 
-    answer = node.try_write(name, **fields)
-    system.settle(quiet=10)
-
-    assert answer == {"response": SLVERR} and system.ask(name, nodes=[node]) == [before]
+    assert node.offer(name, **fields) == AXIResponse.SLVERR.value
+    assert system.ask(name, nodes=[node]) == [before]
     job.start([other])
     system.settle(quiet=QUIET)
     job.check()
@@ -172,7 +169,7 @@ def test_commands_that_an_abort_takes_before_all_are_ready_are_told(who, mode):
     system.settle(quiet=QUIET)
 
     assert [each["aborted"] for each in system.ask("interrupt")] == [1, 0, 0]
-    assert system.nodes[0].pins.get("irq")
+    assert system.nodes[0].output("irq")
     assert system.ask("abort")[0]["cause"] == AbortCause.SOFTWARE.value
     assert system.ask("status")[0]["outstanding"] == 0
     system.nodes[0].write("interrupt", aborted=1)
@@ -189,12 +186,12 @@ def test_a_partial_that_comes_before_joining_is_in_no_sum():
     for node in system.nodes:
         node.configure(members=2)
     system.settle(quiet=10)
-    tap = Tap.to_node(system, (0, 1))
+    tap = system.tap(system.to_node((0, 1)))
     header = encode({"kind": Kind.PARTIAL.value, "address": DMA.payload_flits, "count": 1,
                      "source": 0, "destination": 1, "op": ReduceOp.SUM_I32.value})
-    tap.added.append(([header | 1 << FLIT_BITS, *range(DMA.payload_flits)], 1))
+    system.add(tap, ([header | 1 << FLIT_BITS, *range(DMA.payload_flits)], 1))
     system.settle(quiet=100)
-    assert not tap.added
+    assert not system.added(tap)
     assert system.ask("dropped_stale", 0)[1]["count"] == 1
     assert system.ask("partials", 0)[1]["count"] == 0
 
@@ -216,11 +213,10 @@ def test_a_slow_memory_is_no_standstill(channel, mode):
     assert DMA.payload_flits > 6
 
     for node in system.nodes:
-        for port in node.ports:
-            port.awake = lambda each, port=port: each != channel or port.cycle % pause == 0
+        node.node.pace_memory(pause, [channel])
     job = AllReduce(system, ReduceOp.SUM_I32, 130)
     job.start()
-    system.run(lambda: all(node.pins.get("irq") for node in system.nodes))
+    system.run(lambda: all(node.output("irq") for node in system.nodes))
     system.settle(quiet=QUIET)
 
     job.check()
@@ -234,15 +230,15 @@ def test_a_slow_memory_is_no_standstill(channel, mode):
 def test_poison_of_a_result_that_nobody_waits_for_spoils_nothing(what, mode):
     """Of another epoch, of a block far away, of too few operands."""
     system = join(flat(SWITCH, DMA, 2, mode=mode))
-    tap = Tap.to_node(system, (0, 1))
+    tap = system.tap(system.to_node((0, 1)))
     job = AllReduce(system, ReduceOp.SUM_I32, 1500)
     job.start()
     header = encode({"kind": Kind.RESULT.value, "address": 20 * DMA.payload_flits, "count": 2,
                      "source": 0, "op": 3, "poison": 1, **what})
     system.run(lambda: system.ask("results", 0, nodes=system.nodes[1:])[0]["count"] > 5)
-    tap.added.append(([header | 1 << FLIT_BITS, *range(DMA.payload_flits)], 2))
-    system.run(lambda: not tap.added)
-    assert not system.nodes[1].pins.get("irq"), "too late"
+    system.add(tap, ([header | 1 << FLIT_BITS, *range(DMA.payload_flits)], 2))
+    system.run(lambda: not system.added(tap))
+    assert not system.nodes[1].output("irq"), "too late"
     system.settle(quiet=QUIET)
 
     job.check()

@@ -34,9 +34,8 @@ def acknowledge(system):
     epochs = {}
     for region, members in system.groups.items():
         rows = [(system.nodes[k], system.nodes[k].rows[region]) for k in members]
-        answers = [node.read("epoch", row) for node, row in rows]
-        states = [node.read("status") for node, _ in rows]
-        system.run(lambda answers=answers, states=states: all(answers) and all(states))
+        answers = system.answers([node.read("epoch", row) for node, row in rows])
+        states = system.answers([node.read("status") for node, _ in rows])
         assert all(each["ready"] >> row & 1 for each, (_, row) in zip(states, rows)), region
         assert len({each["value"] for each in answers}) == 1, "not in one epoch"
         epochs[region] = answers[0]["value"]
@@ -45,15 +44,13 @@ def acknowledge(system):
 
 def collective(system, epochs, *, region=0, seed=1, elements=333):
     """The first all-reduce of an epoch is exact everywhere."""
-    for log in (system.taken, system.answers, system.took):
-        log.clear()
+    system.log.clear()
     job = AllReduce(system, ReduceOp.SUM_F32, elements, region=region, seed=seed)
     job.start()
     system.settle(quiet=QUIET)
     job.check(epoch=epochs[region])
     for node in job.nodes:
-        found = node.read("interrupt")
-        system.run(lambda found=found: found)
+        found = node.ask("interrupt")
         assert found["done"] and not (found["aborted"] or found["invalid"]), node.number
 
 
@@ -89,8 +86,7 @@ def test_nothing_of_epochs_before_is_in_a_sum(make, aborts, options, mode):
     for number in range(aborts):
         job = AllReduce(system, ReduceOp.SUM_F32, 333, seed=100 + number)
         job.start(job.nodes[:-1])
-        for _ in range(rng.randrange(30, 300)):
-            system.step()
+        system.step(rng.randrange(30, 300))
         rng.choice(system.nodes).write("control", abort=1)
         system.settle(quiet=150)
         assert acknowledge(system) == {0: number + 1}
@@ -110,8 +106,7 @@ def test_aborts_of_one_region_leave_the_other_alone(mode):
         other = AllReduce(system, ReduceOp.SUM_I32, 500, region=1, seed=50 + number,
                           at=Placement(0x4000))
         other.start()
-        for _ in range(rng.randrange(100, 400)):
-            system.step()
+        system.step(rng.randrange(100, 400))
         rng.choice(system.nodes).write("control", 0, abort=1)
         system.settle(quiet=150)
         for words in other.results():
@@ -130,24 +125,23 @@ def test_a_frozen_memory_blocks_nobody_once_its_all_reduce_is_given_up(mode):
     dead = system.nodes[2]
     first = AllReduce(system, ReduceOp.SUM_I32, 2000)
     first.start()
-    for _ in range(300):
-        system.step()
-    dead.memory.frozen = True
-    system.run(lambda: all(node.pins.get("irq") for node in system.nodes))
+    system.step(300)
+    dead.node.pace_memory(0)
+    system.run(lambda: all(node.output("irq") for node in system.nodes))
     begin = system.cycle
     for node in system.nodes[:2]:
         node.write("interrupt", aborted=1, stalled=1)
     system.settle(quiet=5)
     other = AllReduce(system, ReduceOp.SUM_I32, 700, region=1, at=Placement(0x8000), seed=9)
     other.start()
-    system.run(lambda: all(node.pins.get("irq") for node in system.nodes[:2]))
+    system.run(lambda: all(node.output("irq") for node in system.nodes[:2]))
     assert system.cycle - begin < 10_000
     for words in other.results():
         assert (words == sum(other.inputs)).all()
     system.settle(quiet=QUIET)
     assert system.ask("abort", 0, [dead])[0]["cause"] != AbortCause.NONE.value
     assert not system.ask("status", nodes=[dead])[0]["ready"], "memory has not answered"
-    dead.memory.frozen = False
+    dead.node.pace_memory()
     system.settle(quiet=QUIET)
     epochs = acknowledge(system)
     collective(system, epochs, seed=4)
@@ -166,8 +160,7 @@ def test_resets_in_mid_run_cost_no_credit(make, options, mode):
     system = join(make(SWITCH, dma, MEMBERS, mode=mode, seed=7, **options))
     for number in range(12):
         AllReduce(system, ReduceOp.SUM_F32, 900, seed=number).start()
-        for _ in range(rng.randrange(50, 500)):
-            system.step()
+        system.step(rng.randrange(50, 500))
         node = system.nodes[rng.randrange(MEMBERS)]
         node.restart()
         node.configure(members=MEMBERS)
@@ -182,8 +175,7 @@ def test_credits_are_counted_anew_when_software_says_so(mode):
     job = AllReduce(system, ReduceOp.SUM_I32, 1500)
     job.start()
     for _ in range(6):
-        for _ in range(300):
-            system.step()
+        system.step(300)
         system.nodes[1].write("link_control", 0, resync=1)
     system.settle(quiet=QUIET)
     job.check()
@@ -208,19 +200,16 @@ def test_an_endpoint_without_an_answer_is_not_ready_and_lives():
     """The switch is not there: registers work, commands wait, and the watchdog says so."""
     system = flat(SWITCH, DMA, 2)
     silent = system.nodes[0]
+    for wire in (system.to_node((0, 0)), system.to_switch((0, 0))):
+        system.system.cut(*wire)
     silent.configure(members=2, watchdog=300)
     silent.join()
-    for _ in range(50):
-        silent.step()
-        silent.give(0, None, 0)
+    system.step(50)
     AllReduce(system, ReduceOp.SUM_I32, 64).start([silent])
-    status, cause, link = silent.read("status"), silent.read("interrupt"), None
-    for cycle in range(3000):
-        if cycle == 2500:
-            status, cause = silent.read("status"), silent.read("interrupt")
-            link = silent.read("link_status", 0)
-        silent.step()
-        silent.give(0, None, 0)
+    system.step(2500)
+    status, cause, link = system.answers(
+        [silent.read("status"), silent.read("interrupt"), silent.read("link_status", 0)]
+    )
     assert status["joined"] and not status["ready"]
     assert cause["stalled"] and cause["aborted"]
     assert link == {"counting": 1, "credits_home": 0}

@@ -16,7 +16,6 @@ from hw.switch_dma.control import Control
 from hw.switch_dma.layouts import Part
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, Restriction, flat, join, shares, smallest, two_levels
-from tb.switch_dma.faults import Tap
 from tests.hw.switch_dma.test_switch_dma import (
     QUIET,
     counted,
@@ -51,8 +50,7 @@ def test_sums_are_rounded_once(format, mode, lanes):
     job = all_reduce(system, ReduceOp.SUM_F32, 333, format)
     for node in system.nodes:
         job.start([node])
-        for _ in range(150):
-            system.step()
+        system.step(150)
     system.settle(quiet=QUIET)
     job.check()
 
@@ -114,9 +112,9 @@ def test_what_travels(format, share):
         for node in system.nodes:
             node.write("waves", size_log2=0, outstanding=1)
         system.settle(quiet=10)
-        before = system.flits[0, 0]
+        before = system.flits(0, 0)
         finish(system, all_reduce(system, ReduceOp.SUM_F32, 32 * 40, each))
-        sent[each] = system.flits[0, 0] - before
+        sent[each] = system.flits(0, 0) - before
         assert counted(system, "partials") == 0
     assert sent == {Format.WORDS: 9 * 41, format: share * 40 + 9}
 
@@ -154,8 +152,7 @@ def test_abort(format, after, mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.2, seed=after))
     job = all_reduce(system, ReduceOp.SUM_F32, 1500, format)
     job.start()
-    for _ in range(after):
-        system.step()
+    system.step(after)
     system.nodes[1].write("control", abort=1)
     system.settle(quiet=QUIET)
 
@@ -182,14 +179,14 @@ def test_members_that_differ_in_it_disagree(mine, other, mode):
 def test_a_result_of_another_format_is_not_stored():
     """It does not come twice, so the watchdog ends the all-reduce."""
     system = join(flat(SWITCH, DMA, 3), watchdog=500, tries=1)
-    tap = Tap.to_node(system, (0, 2))
+    wire = system.to_node((0, 2))
     # The contract stays as it is; the checksum is that of the other format.
-    tap.hits.extend([0, encode({"format": Format.FP16}) ^ encode({"format": Format.BF16})])
+    system.hit(wire, 0, encode({"format": Format.FP16}) ^ encode({"format": Format.BF16}))
     job = all_reduce(system, ReduceOp.SUM_F32, 64, Format.FP16)
     job.start()
     system.settle(quiet=QUIET + 2 * 500)
 
-    assert tap.met == 2
+    assert system.system.struck(*wire) == 2
     assert counted(system, "dropped_unknown") == 1
     expect_abort(system, AbortCause.WATCHDOG)
     recover(system)
@@ -199,7 +196,7 @@ def test_a_result_of_another_format_is_not_stored():
 def test_a_refused_read_is_known_to_all(format):
     system = join(flat(SWITCH, DMA, 3))
     job = all_reduce(system, ReduceOp.SUM_F32, 200, format)
-    system.nodes[2].memory.bad_reads.append(range(job.source + 16, job.source + 32))
+    system.nodes[2].refuse(reads=range(job.source + 16, job.source + 32))
     job.start()
     system.settle(quiet=QUIET)
     assert all(each["invalid"] for each in system.ask("interrupt"))

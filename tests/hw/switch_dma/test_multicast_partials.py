@@ -25,8 +25,7 @@ def apart(system, *jobs, wait=150):
     for job in jobs:
         for node in job.nodes:
             job.start([node])
-            for _ in range(wait):
-                system.step()
+            system.step(wait)
     system.settle(quiet=QUIET)
     for job in jobs:
         job.check()
@@ -60,7 +59,7 @@ def test_an_order_of_its_own_is_found():
     system = join(flat(*SMALLEST, 3, timeout=60))
     job = AllReduce(system, ReduceOp.SUM_F32, 300, seed=1)
     apart(system, job)
-    orders = next(each for each in system.took.values() if len(set(each[0])) > 1)
+    orders = next(each for each in system.log.took.values() if len(set(each[0])) > 1)
     orders[1].reverse()
 
     with pytest.raises(AssertionError, match="in different orders"):

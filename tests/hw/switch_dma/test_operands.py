@@ -31,7 +31,7 @@ def _cycles(mode, size_log2, outstanding):
     job = AllReduce(system, ReduceOp.SUM_I32, 640)
     begin = system.cycle
     job.start()
-    system.run(lambda: all(node.pins.get("irq") for node in system.nodes))
+    system.run(lambda: all(node.output("irq") for node in system.nodes))
     took = system.cycle - begin
     system.settle(quiet=QUIET)
     job.check()
@@ -49,11 +49,9 @@ def test_a_refused_read_of_what_was_given_up_spoils_nothing_else(mode):
     """Given up in the middle of the packet whose first beat was refused."""
     system = join(flat(SWITCH, DMA, 2, mode=mode), watchdog=20_000)
     reads = system.nodes[0]
-    fast = [port.awake for port in reads.ports]
-    for port in reads.ports:
-        port.awake = lambda each, port=port: each != "r" or port.cycle % 200 == 0
+    reads.node.pace_memory(200, ["r"])
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
-    reads.memory.bad_reads.append(range(job.source, job.source + 16))
+    reads.refuse(reads=range(job.source, job.source + 16))
     job.start()
     beats = 0
     while not beats:
@@ -63,9 +61,8 @@ def test_a_refused_read_of_what_was_given_up_spoils_nothing_else(mode):
     system.settle(quiet=QUIET)
 
     assert all(each["aborted"] and not each["invalid"] for each in system.ask("interrupt"))
-    for port, awake in zip(reads.ports, fast, strict=True):
-        port.awake = awake
-    reads.memory.bad_reads.clear()
+    reads.node.pace_memory()
+    reads.node.heal_memory()
     for node in system.nodes:
         node.write("interrupt", aborted=1, memory=1)
     job = AllReduce(system, ReduceOp.SUM_F32, 300, seed=8)

@@ -32,8 +32,7 @@ both_modes = pytest.mark.parametrize("mode", ["push", "pull"])
 def staggered(system, job):
     for node in system.nodes:
         job.start([node])
-        for _ in range(150):
-            system.step()
+        system.step(150)
     system.settle(quiet=QUIET)
     job.check()
 
@@ -109,13 +108,13 @@ def test_a_refused_read_is_known_to_all(mode):
     system = join(flat(SWITCH, DMA, 3, mode=mode))
     job = AllReduce(system, ReduceOp.SUM_I32, 200, only=Restriction(Part.SEND, shares(system, 200)))
     inside, outside = (job.source + 4 * job.parts[1][0], job.source)
-    system.nodes[1].memory.bad_reads.append(range(outside, outside + 16))  # not read
+    system.nodes[1].refuse(reads=range(outside, outside + 16))  # not read
     job.start()
     system.settle(quiet=QUIET)
     job.check()
     assert not any(each["invalid"] for each in system.ask("interrupt"))
 
-    system.nodes[1].memory.bad_reads.append(range(inside, inside + 16))
+    system.nodes[1].refuse(reads=range(inside, inside + 16))
     job.start()
     system.settle(quiet=QUIET)
     assert all(each["invalid"] for each in system.ask("interrupt"))

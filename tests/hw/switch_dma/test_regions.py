@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from hw.common.axi import AXIResponse
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset as switch_preset
 from hw.switch.packet import AbortCause
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.registers import COUNTERS, CommandError
 from tb.switch_dma.fabric import SOURCE, AllReduce, Placement, flat, join, two_levels
-from tb.switch_dma.node import SLVERR
-from tb.switch_dma.system import Memories
 
 SWITCH = replace(switch_preset("test"), regions=3, entries=1, trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -136,15 +135,13 @@ def test_three_groups_on_two_planes():
 
 def _abort(system, nodes, job):
     job.start(nodes)
-    for _ in range(150):
-        system.step()
+    system.step(150)
     nodes[0].write("control", system.nodes[0].rows[job.region], abort=1)
 
 
 def _reset(system, nodes, job):
     job.start(nodes[1:])
-    for _ in range(150):
-        system.step()
+    system.step(150)
     nodes[0].restart()
     nodes[0].configure(members=len(nodes), region=job.region)
     nodes[0].join()
@@ -168,7 +165,7 @@ def test_what_one_group_gives_up_does_not_disturb_the_other(cause, mode):
     """Tables of one entry, which both use; the group that gave up works on afterwards."""
     groups = [(0, 3, 4), (1, 2, 5)]
     system = join(two_levels(SWITCH, DMA, 6, leaf=2, groups=groups, stalls=0.1, timeout=60,
-                             memory=Memories(1 << 18)))
+                             memory_bytes=1 << 18))
     for k in groups[0]:  # the other group would wait longer
         system.nodes[k].write("watchdog", cycles=400, abort=1)
     system.settle(quiet=5)
@@ -214,7 +211,7 @@ def test_collectives_in_any_region_one_after_the_other(make, endpoints, seed):
     rng = random.Random(seed)
     groups = overlapping(rng, endpoints, 3)
     system = join(make(SWITCH, SEVERAL, endpoints, groups=groups, seed=seed,
-                       memory=Memories(1 << 18),
+                       memory_bytes=1 << 18,
                        stalls=rng.choice((0.0, 0.3)), latency=rng.choice((1, 5)),
                        timeout=rng.choice((40, 200))))
     work = Collectives(system, seed)
@@ -240,7 +237,7 @@ def test_partials_of_a_region_wait_while_another_is_busy():
     held = system.ask("partials", 0)[1]["count"]
     assert system.ask("status")[1]["outstanding"] == 2
     # Of the first endpoints 1 and 2 have pushed, of the second endpoint 3 alone.
-    took = {region for (_, region, _), parts in system.took.items() if parts}
+    took = {region for (_, region, _), parts in system.log.took.items() if parts}
     assert held > 0 and took == {0, 1}
     first.start(first.nodes[:1])
     system.settle(quiet=QUIET)
@@ -258,12 +255,11 @@ def test_an_abort_concerns_its_region_alone(after, mode):
     region is given up, whichever is busy then."""
     groups = [(0, 1, 2), (1, 2, 3)]
     system = join(flat(SWITCH, SEVERAL, 4, groups=groups, stalls=0.1, seed=after,
-                       memory=Memories(1 << 18)))
+                       memory_bytes=1 << 18))
     work = Collectives(system, after)
     jobs = [work.draw(region, 300, mode=mode) for _ in range(2) for region in range(2)]
     work.start(jobs)
-    for _ in range(after):
-        system.step()
+    system.step(after)
     system.nodes[2].write("control", system.nodes[2].rows[0], abort=1)
     system.settle(quiet=QUIET)
 
@@ -314,7 +310,7 @@ def test_a_region_is_programmed_anew_while_another_is_in_use():
     """A row gets another region, with other members, while the endpoint reduces in a second one;
     that of a region with outstanding all-reduces is refused."""
     groups = [(0, 1, 2), (1, 2, 3), (0, 2, 3)]
-    system = flat(SWITCH, SEVERAL, 4, groups=groups, memory=Memories(1 << 18))
+    system = flat(SWITCH, SEVERAL, 4, groups=groups, memory_bytes=1 << 18)
     for region, group in enumerate(groups[:2]):
         for k in group:
             node = system.nodes[k]
@@ -338,7 +334,7 @@ def test_a_region_is_programmed_anew_while_another_is_in_use():
         node.write("node", row, endpoint=k, members=3, region=2)
         node.write("control", row, join=1)
     system.settle(quiet=30)
-    assert refused == {"response": SLVERR}
+    assert refused.response == AXIResponse.SLVERR.value
     assert system.nodes[2].rows == {1: 1, 2: 0}
     outstanding = [each["outstanding"] for each in system.ask("status")]
     assert outstanding[1:] != [0, 0, 0], "all was over before the region was programmed"
@@ -388,7 +384,7 @@ def test_a_region_that_was_not_joined_takes_no_commands():
 def test_a_queue_full_of_what_was_given_up_takes_no_more():
     """Places of given up commands are free when those before them have begun."""
     groups = [(0, 1), (1, 2)]
-    system = join(flat(SWITCH, SEVERAL, 3, groups=groups, memory=Memories(1 << 18)))
+    system = join(flat(SWITCH, SEVERAL, 3, groups=groups, memory_bytes=1 << 18))
     work = Collectives(system, 1)
     busy, next_, own = work.draw(1, 400), work.draw(1, 90), work.draw(0, 50)
     shared = system.nodes[1]

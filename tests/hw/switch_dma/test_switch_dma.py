@@ -16,8 +16,6 @@ from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, Placement, flat, join, smallest, two_levels
-from tb.switch_dma.faults import Doubled, Tap
-from tb.switch_dma.system import Memories
 from tests.hw.common.prover import assert_moore
 
 SWITCH = replace(switch_preset("test"), trace=True)
@@ -44,7 +42,7 @@ def finish(system, *jobs, epoch=0, base=None):
     for status in system.ask("status"):
         assert status["outstanding"] == 0 and status["idle"] == 1, status
     for switch in system.switches:
-        assert switch.instance.get("idle")
+        assert switch.output("idle")
     return base
 
 
@@ -106,7 +104,7 @@ def test_several_links(links, mode):
     base = finish(system, first)
     finish(system, AllReduce(system, ReduceOp.SUM_I32, 40, seed=9), base=base)
 
-    sent = [system.flits[0, k] for k in range(links)]
+    sent = [system.flits(0, k) for k in range(links)]
     assert all(sent), "a link was not used"
 
 
@@ -186,7 +184,7 @@ def test_waves_limit_what_is_under_way(mode):
         begin = system.cycle
         job = AllReduce(system, ReduceOp.SUM_I32, 640)
         job.start()
-        system.run(lambda: all(n.pins.get("irq") for n in system.nodes))
+        system.run(lambda: all(n.output("irq") for n in system.nodes))
         took[outstanding] = system.cycle - begin
         for node in system.nodes:
             node.write("interrupt", done=1)
@@ -201,13 +199,13 @@ def test_a_flit_per_cycle():
     switch = replace(SWITCH, entries=4, buffer_packets=8, credits=8, queue_packets=3)
     dma = replace(DMA, buffer_packets=8, credits=8, waves=8, wave_blocks=8, read_ahead=16,
                   max_burst=16, outstanding_bursts=16)
-    system = join(flat(switch, dma, 4, timeout=1000, memory=Memories(1 << 17)))
+    system = join(flat(switch, dma, 4, timeout=1000, memory_bytes=1 << 17))
     job = AllReduce(system, ReduceOp.SUM_I32, 8192)
     begin, sent = system.cycle, []
     job.start()
-    while not all(node.pins.get("irq") for node in system.nodes):
+    while not all(node.output("irq") for node in system.nodes):
         system.step()
-        sent.append(system.flits.get((0, 0), 0))
+        sent.append(system.flits(0, 0))
     low, high = len(sent) // 4, 3 * len(sent) // 4
 
     job.check()
@@ -243,9 +241,7 @@ def test_abort_by_software(after, mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.2, seed=after))
     job = AllReduce(system, ReduceOp.SUM_F32, 1500)
     job.start()
-    system.run(lambda: system.nodes[1].accesses or system.cycle, deadline=10)
-    for _ in range(after):
-        system.step()
+    system.step(after)
     system.nodes[1].write("control", abort=1)
     system.settle(quiet=QUIET)
 
@@ -257,8 +253,7 @@ def test_abort_on_two_endpoints_twice(mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode))
     for _ in range(2):
         AllReduce(system, ReduceOp.SUM_I32, 1500).start()
-        for _ in range(90):
-            system.step()
+        system.step(90)
         for node in system.nodes[:2]:
             node.write("control", abort=1)
             node.write("control", abort=1)
@@ -321,9 +316,9 @@ def test_every_command_of_a_queue_has_a_record_of_its_own(mode):
     system = join(flat(SWITCH, DMA, 3, mode=mode))
     jobs = [AllReduce(system, ReduceOp.SUM_I32, 200, tag=k, at=Placement(0x4000 * (k + 1)), seed=k)
             for k in range(3)]
-    system.nodes[0].memory.bad_reads.append(range(jobs[0].source, jobs[0].source + 16))
+    system.nodes[0].refuse(reads=range(jobs[0].source, jobs[0].source + 16))
     end = jobs[2].destination
-    system.nodes[1].memory.bad_writes.append(range(end, end + 16))
+    system.nodes[1].refuse(writes=range(end, end + 16))
     for job in jobs:
         job.start()
     system.settle(quiet=QUIET)
@@ -353,7 +348,7 @@ def test_every_command_of_a_queue_has_a_record_of_its_own(mode):
 def test_a_refused_read_is_known_to_all(place, mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.1))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
-    system.nodes[2].memory.bad_reads.append(range(job.source + place // 16 * 16,
+    system.nodes[2].refuse(reads=range(job.source + place // 16 * 16,
                                                   job.source + place + 1))
     job.start()
     system.settle(quiet=QUIET)
@@ -361,7 +356,7 @@ def test_a_refused_read_is_known_to_all(place, mode):
     for number, answer in enumerate(system.ask("interrupt")):
         assert answer["done"] and answer["invalid"] and answer["memory"] == (number == 2)
     assert all(each["read"] and not each["write"] for each in system.ask("invalid"))
-    system.nodes[2].memory.bad_reads.clear()
+    system.nodes[2].node.heal_memory()
     for node in system.nodes:
         node.write("interrupt", done=1, invalid=1, memory=1)
     job = AllReduce(system, ReduceOp.SUM_F32, 300, seed=8)
@@ -374,7 +369,7 @@ def test_a_refused_read_is_known_to_all_through_partials(victim, mode):
     """Tables of one entry, endpoints one after the other: every sum is made of partials."""
     system = join(flat(*smallest(SWITCH, DMA), 3, mode=mode, timeout=20))
     job = AllReduce(system, ReduceOp.SUM_I32, 200)
-    system.nodes[victim].memory.bad_reads.append(range(job.source + 256, job.source + 272))
+    system.nodes[victim].refuse(reads=range(job.source + 256, job.source + 272))
     for node in system.nodes:
         job.start([node])
         system.settle(quiet=150)
@@ -387,7 +382,7 @@ def test_a_refused_read_is_known_to_all_through_partials(victim, mode):
 def test_a_refused_write_is_known_here_alone(mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
-    system.nodes[1].memory.bad_writes.append(range(job.destination + 64, job.destination + 80))
+    system.nodes[1].refuse(writes=range(job.destination + 64, job.destination + 80))
     job.start()
     system.settle(quiet=QUIET)
 
@@ -402,7 +397,7 @@ def test_the_watchdog_ends_what_an_endpoint_does_not_join_in(mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode), watchdog=500, tries=2)
     begin = system.cycle
     AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:3])
-    system.run(lambda: system.nodes[3].pins.get("irq"))
+    system.run(lambda: system.nodes[3].output("irq"))
     assert system.cycle - begin > 3 * 500
     system.settle(quiet=QUIET)
     expect_abort(system, AbortCause.WATCHDOG)
@@ -439,8 +434,7 @@ def test_a_region_is_left_and_joined_anew_without_an_interrupt(mode):
         node.write("interrupt", done=1)
     system.settle(quiet=QUIET)
     system.region(range(3), links=[range(3)], homes=[2, 0])
-    for log in (system.taken, system.answers, system.took):
-        log.clear()
+    system.log.clear()
 
     join(system)
 
@@ -454,11 +448,11 @@ def test_a_memory_that_stands_still_does_not_keep_partials_out(mode):
     switch, dma = smallest(SWITCH, DMA)
     system = join(flat(switch, dma, 4, mode=mode))
     job = AllReduce(system, ReduceOp.SUM_F32, 256)
-    system.nodes[0].memory.frozen = True
+    system.nodes[0].node.pace_memory(0)
     job.start()
     system.settle(quiet=3000)
     assert counted(system, "partials") > 0
-    system.nodes[0].memory.frozen = False
+    system.nodes[0].node.pace_memory()
     system.settle(quiet=QUIET)
     job.check()
 
@@ -519,20 +513,20 @@ def test_what_was_not_asked_for_is_in_no_sum(mode):
     """Answers, and partials of blocks that are done: of all blocks but those that may be under
     way."""
     system = join(flat(SWITCH, DMA, 4, mode=mode))
-    tap = Tap.to_node(system, (0, 2))
+    tap = system.tap(system.to_node((0, 2)))
     finish(system, AllReduce(system, ReduceOp.SUM_I32, 1000))  # 32 blocks and the contract
     job = AllReduce(system, ReduceOp.SUM_F32, 800, seed=2)
     kinds = [*[Kind.PARTIAL] * 3, *[Kind.RESPONSE] * 3]
     for kind, number in zip(kinds, (32, 30, 32 + 3 * DMA.slots, 32, 34, 38)):
         header = encode({"kind": kind.value, "address": number * DMA.payload_flits, "count": 1,
                          "source": 1, "destination": 2, "op": job.op.value})
-        tap.added.append(([header | 1 << FLIT_BITS, *range(DMA.payload_flits)], 1))
+        system.add(tap, ([header | 1 << FLIT_BITS, *range(DMA.payload_flits)], 1))
     system.settle(quiet=QUIET)
     job.start()
     system.settle(quiet=QUIET)
 
     job.check(base=[33])
-    assert not tap.added and counted(system, "dropped_unknown") == len(kinds)
+    assert not system.added(tap) and counted(system, "dropped_unknown") == len(kinds)
     assert all(each["done"] and not each["aborted"] for each in system.ask("interrupt"))
 
 
@@ -541,13 +535,13 @@ def test_what_was_not_asked_for_is_in_no_sum(mode):
 def test_a_packet_of_which_a_flit_came_twice_is_dropped(flit, to, mode):
     """Whole, and counted; what it leaves incomplete ends by the watchdog."""
     system = join(flat(SWITCH, DMA, 3, mode=mode, timeout=100), watchdog=600, tries=2)
-    tap = (Tap.to_node if to == "node" else Tap.to_switch)(system, (0, 2))
+    wire = (system.to_node if to == "node" else system.to_switch)((0, 2))
     job = AllReduce(system, ReduceOp.SUM_I32, 640, seed=flit)
-    tap.hits.append(Doubled(flit))
+    system.hit(wire, stutter=flit)
     job.start()
     system.settle(quiet=3000)
 
-    assert tap.met == 1
+    assert system.system.struck(*wire) == 1
     assert switch_count(system, "dropped_damaged") + counted(system, "dropped_damaged") == 1
     total = np.sum(job.inputs, axis=0, dtype=np.int32)
     for answer, result in zip(system.ask("interrupt"), job.results()):
@@ -574,15 +568,14 @@ def test_random_troubles(seed, mode):
         victim = system.nodes[int(rng.integers(members))]
         others = [node for node in system.nodes if node is not victim]
         if trouble == "read":
-            victim.memory.bad_reads.append(range(job.source, job.source + 16))
+            victim.refuse(reads=range(job.source, job.source + 16))
         job.start(others)
         job.start([victim], **({"elements": job.elements + 1} if trouble == "length" else {}))
         if trouble == "abort":
-            for _ in range(int(rng.integers(1, 400))):
-                system.step()
+            system.step(int(rng.integers(1, 400)))
             victim.write("control", abort=1)
         system.settle(quiet=QUIET)
-        victim.memory.bad_reads.clear()
+        victim.node.heal_memory()
         answers = system.ask("interrupt")
         if trouble in ("abort", "length"):
             assert all(each["aborted"] for each in answers), trouble

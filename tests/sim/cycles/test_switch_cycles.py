@@ -16,7 +16,6 @@ from sim.cycles.switch.messages import MessageModel, ring_messages, tree_message
 from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.endpoint.switch_hardware import behind_others, oldest_first
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
-from tb.switch_dma.system import Memories
 from tb.switch_dma.twin import Race
 
 SWITCH = replace(switch_preset("test"), trace=True)
@@ -26,7 +25,7 @@ SIX = SwitchDmaConfig(links=6, endpoints=128)
 
 
 def race(make, members, elements, given=(), *, switch=SWITCH, dma=DMA, **options):
-    system = join(make(switch, dma, members, memory=Memories(by_cycle=True), **options))
+    system = join(make(switch, dma, members, **options))
     job = AllReduce(system, ReduceOp.SUM_F32, elements, seed=members)
     result = Race(system, job, [*given, *[0] * (members - len(given))])
     job.check()
