@@ -13,6 +13,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch.formats import LANES
 from hw.switch.packet import Format
 from hw.switch.reduction_port import ReductionPort
+from sim.cycles.switch.fabric import Fabric
 from sim.rtl.switch.formats import packed
 from sim.rtl.switch.stepped import SteppedFabric
 from tb.switch.system import System
@@ -100,10 +101,9 @@ def periods(members: int, seed: int) -> dict[tuple[Format, int], float]:
 def _period(format: Format, lanes: int, members: int, seed: int) -> float:
     config = _switch(lanes)
     ports = list(range(members))
-    system = System(config, [(0, p) for p in ports], expected={0: members},
+    system = System(config, Fabric.flat(members), expected={0: members},
                     latency=_LATENCY_CYCLES, seed=seed)
-    system.region(0, ports, links=[ports])
-    system.routes(lambda switch, endpoint: endpoint)
+    system.region(ports, links=[ports])
     rng = np.random.default_rng(seed)
     short = [
         np.frombuffer(packed(format, rng.standard_normal(config.payload_bytes // 4)), np.uint8)
@@ -112,7 +112,7 @@ def _period(format: Format, lanes: int, members: int, seed: int) -> float:
     for end, data in zip(system.endpoints, short):
         for block in range(_OPERANDS):
             end.push(ReduceOp.SUM_F32, 0, block * config.payload_flits, data, format=format)
-    system.run(quiet=500)
+    system.settle(quiet=500)
     if any(len(end.results) != _OPERANDS for end in system.endpoints):
         raise RuntimeError("results are missing")
     return max(_between(end.sent_at) for end in system.endpoints) * flits(config, format)

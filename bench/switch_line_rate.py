@@ -16,6 +16,7 @@ from hw.switch.packet import Kind, encode
 from hw.switch.reduction_unit import ReductionUnit
 from hw.switch.switch import Switch
 from hw.switch_dma.config import preset as dma_preset
+from sim.cycles.switch.fabric import Fabric
 from tb.switch.endpoint import payload
 from tb.switch.system import System
 from tb.switch_dma.fabric import AllReduce, flat, join
@@ -168,10 +169,9 @@ def _switch(config: SwitchConfig, seed: int) -> tuple[float, str, bool]:
     """Rate of the worst port, evictions, and whether all results are right."""
     members = list(range(config.ports))
     config = replace(config, endpoints=max(config.endpoints, config.ports))
-    system = System(config, [(0, p) for p in members], expected={0: len(members)},
+    system = System(config, Fabric.flat(len(members)), expected={0: len(members)},
                     latency=LATENCY_CYCLES, seed=seed)
-    system.region(0, members, links=[members])
-    system.routes(lambda switch, endpoint: endpoint)
+    system.region(members, links=[members])
     rng = np.random.default_rng(seed)
     words = config.payload_bytes // 4
     data = rng.integers(-(1 << 31), 1 << 31, (len(members), BLOCKS, words)).astype(np.int32)
@@ -181,7 +181,7 @@ def _switch(config: SwitchConfig, seed: int) -> tuple[float, str, bool]:
                 ReduceOp.SUM_I32, 0, block * config.payload_flits, data[member, block]
             )
     system.switches[0].write("timeout", cycles=2000)
-    system.run(quiet=4200)
+    system.settle(quiet=4200)
     sums = data.sum(axis=0, dtype=np.int32)
     right = all(
         len(end.results) == BLOCKS

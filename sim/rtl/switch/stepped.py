@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from gen.compile import CompiledModel
 from gen.configured import compile_configured
 from hw.common.register_map import Register, RegisterMap
 from hw.fp.ops import ReduceOp
@@ -33,6 +34,7 @@ from sim.rtl.harness.specs import (
     NodeSpec,
     PacketFault,
     StutterFault,
+    split_links,
 )
 from sim.rtl.harness.system import System
 from sim.rtl.switch.orders import Spot
@@ -48,7 +50,8 @@ from sim.rtl.switch.writes import (
     withdrawal,
 )
 
-__all__ = ["WRITE_LATENCY", "EndpointNode", "RegisterNode", "SteppedFabric"]
+__all__ = ["WRITE_LATENCY", "EndpointNode", "RegisterNode", "SteppedFabric",
+           "SteppedSwitches"]
 
 WRITE_LATENCY = 2
 """Cycles from the last beat of a write burst to its response."""
@@ -65,7 +68,7 @@ class RegisterRead:
 class RegisterNode:
     """A node of a `SteppedFabric`, and its registers by name."""
 
-    def __init__(self, system: "SteppedFabric", node: Node, registers: RegisterMap) -> None:
+    def __init__(self, system: "SteppedSwitches", node: Node, registers: RegisterMap) -> None:
         self.system, self.node, self.map = system, node, registers
         self.output = node.output
 
@@ -120,6 +123,7 @@ class EndpointNode(RegisterNode):
 
     def __init__(self, system: "SteppedFabric", node: Node, registers: RegisterMap) -> None:
         super().__init__(system, node, registers)
+        self.fabric = system
         self.number, self.memory = node.number, node.memory
         self.rows: dict[int, int] = {}
 
@@ -134,7 +138,7 @@ class EndpointNode(RegisterNode):
 
     def all_reduce(self, op: ReduceOp, elements: int, *, region: int = 0, **fields: Any) -> None:
         """Queue a command; *fields* as of `command_writes`."""
-        if self.system.dma.regions > 1:
+        if self.fabric.dma.regions > 1:
             fields["region"] = self.rows[region]
         self.perform(command_writes(op, elements, **fields))
 
@@ -152,110 +156,64 @@ class EndpointNode(RegisterNode):
         return self.memory[address:end].view(dtype).copy()
 
 
-class SteppedFabric:
-    """Switches of one or several planes, cables between them, endpoints with a link per plane.
+class SteppedSwitches:
+    """Switches of one or several planes, and cables between them; endpoints are in the same system,
+    or outside.
 
-    All random draws follow from *seed*, as in the cycle model. Ports of switches without a cable
-    are open ends: what is sent there is lost.
+    Ports of switches without a cable are open ends: what is sent there is lost.
 
     Parameters
     ----------
-    switch, dma : configurations
+    config : SwitchConfig
+    model : compiled switch
     fabric : Fabric
-        Ports at which the links of each endpoint end, and cables.
+        Ports at which the links of each endpoint end, cables, and routes.
+    endpoints : sequence of NodeSpec
+        Without any, links to endpoints lead outside.
     latency : int
         Cycles of every link.
     seed : int
-    stalls : float
-        Stall rate of memories, 0 to 1.
-    memory_bytes : int
-        Size of each endpoint's memory.
-    retry : RetryConfig or None
-        Configuration of all links; None without retry, so that wires must be error-free.
-    faults : float
-        Probability with which every wire loses, repeats and damages a frame, each.
-    mode : str
-        Mode of reduction: ``push``; ``pull``; ``whole``, pull in which own operands travel,
-        too.
-    switch_type : type
-        Type of the switches, without *retry*: `Switch`, or one like it.
+        Seed of all random draws.
+    options
+        Those of `System`.
 
     Members
     -------
     system : System
         Endpoints, then switches.
-    nodes, switches : list of RegisterNode
+    switches : list of RegisterNode
     groups : dict of int to list of int
         Region -> its members.
     """
 
-    timeout: int
-
     def __init__(
-        self,
-        switch: SwitchConfig,
-        dma: SwitchDmaConfig,
-        fabric: Fabric,
-        *,
-        latency: int = 3,
-        seed: int = 1,
-        stalls: float = 0.0,
-        memory_bytes: int = 1 << 16,
-        retry: RetryConfig | None = None,
-        faults: float = 0.0,
-        mode: str = "push",
-        switch_type: type[Switch] = Switch,
-        **options: Any,
+        self, config: SwitchConfig, model: CompiledModel, fabric: Fabric,
+        endpoints: Sequence[NodeSpec] = (), *, latency: int = 3, seed: int = 1, **options: Any,
     ) -> None:
-        assert mode in ("push", "pull", "whole")
-        self.mode, self.fabric, self.places = mode, fabric, fabric.places
-        self.latency, self.seed, self.stalls = latency, seed, stalls
-        if retry is None:
-            switch_model = compile_configured(switch_type, switch, name="switch")
-            dma_model = compile_configured(SwitchDma, dma, name="switch_dma")
-        else:
-            links = RetrySwitchConfig(switch=switch, retry=retry)
-            ends = RetrySwitchDmaConfig(dma=dma, retry=retry)
-            switch_model = compile_configured(RetrySwitch, links, name="retry_switch")
-            dma_model = compile_configured(RetrySwitchDma, ends, name="retry_dma")
-            switch, dma = links.switch, ends.dma
-        self.config, self.dma, self.retry = switch, dma, retry
-        # Cycles without progress in which a lost frame is resent.
-        self.patience = 0 if retry is None else 3 * retry.timeout_cycles
-        rng = random.Random(seed)
-        self.read_latency = [rng.randrange(2, 9) for _ in self.places]
-        took = trace_ports("took", dma.links, TOOK.size) if dma.trace else ()
-        taken = trace_ports("taken", switch.ports, TAKEN.size) if switch.trace else ()
-        first = len(self.places)
-        specs = [
-            NodeSpec(
-                engine=dma_model, watched=took, memory=MemorySpec(
-                    size_bytes=memory_bytes, read_latency_cycles=cycles, stall_probability=stalls,
-                    write_latency_cycles=WRITE_LATENCY,
-                    outstanding_bursts=dma.outstanding_bursts + 1,
-                ),
-            )
-            for cycles in self.read_latency
-        ]
-        wire = LinkDirection(latency_cycles=latency, packet_flits=switch.packet_flits)
+        self.config, self.fabric, self.places = config, fabric, fabric.places
+        self.latency, self.seed = latency, seed
+        self.patience = 0  # cycles without progress in which a lost frame is resent
         self.peer = {a: b for cable in fabric.cables for a, b in (cable, cable[::-1])}
         self.at = {spot: (node, k) for node, each in enumerate(self.places)
                    for k, spot in enumerate(each)}
         self.ends = [*self.peer, *self.at]
-        opened = [(s, p) for s in range(fabric.switches) for p in range(switch.ports)
-                  if (s, p) not in self.ends]
-        self.system = System(
-            [*specs, *[NodeSpec(engine=switch_model, watched=taken)] * fabric.switches],
-            fabric_links(fabric, first, wire), seed=seed, skip_idle=False,
-            external=[ExternalLink(node=first + s, port=p, outward=wire) for s, p in opened],
-            **options,
+        wire = LinkDirection(latency_cycles=latency, packet_flits=config.packet_flits)
+        self._first, count = len(endpoints), len(self.places)
+        inside, outside = split_links(
+            fabric_links(fabric, count, wire),
+            [*range(self._first), *range(count, count + fabric.switches)],
         )
-        registers = register_map(dma)
-        self.nodes = [EndpointNode(self, each, registers) for each in self.system.nodes[:first]]
-        registers = switch_registers(switch)
-        self.switches = [RegisterNode(self, each, registers) for each in self.system.nodes[first:]]
-        self.wires = [*((first + s, p) for s, p in self.ends), *self.at.values()]
-        self.strain(faults, faults, faults)
+        outside += [ExternalLink(node=self._first + s, port=p, outward=wire)
+                    for s in range(fabric.switches) for p in range(config.ports)
+                    if (s, p) not in self.ends]
+        taken = trace_ports("taken", config.ports, TAKEN.size) if config.trace else ()
+        self.system = System(
+            [*endpoints, *[NodeSpec(engine=model, watched=taken)] * fabric.switches], inside,
+            external=outside, seed=seed, skip_idle=False, **options,
+        )
+        registers = switch_registers(config)
+        self.switches = [RegisterNode(self, each, registers)
+                         for each in self.system.nodes[self._first :]]
         self.groups: dict[int, list[int]] = {}
         self._programmed: list[tuple[int, FieldWrite]] = []
         self._log = Log()
@@ -268,23 +226,24 @@ class SteppedFabric:
     @property
     def log(self) -> Log:
         """Additions of all switches and endpoints that have ``trace``."""
-        first = len(self.nodes)
         for node in self.system.nodes:
             trace = self.system.signals(node.number)
-            self._log.note(trace, node.number, node.number - first, self._planes)
+            self._log.note(trace, node.number, node.number - self._first, self._planes)
         return self._log
 
     # ---- Programming.
 
     def region(
         self, members: Iterable[int], *, links: Sequence[Sequence[int]], region: int = 0,
-        timeout: int = 200, homes: Sequence[int] | None = None,
+        timeout: int | None = None, homes: Sequence[int] | None = None,
     ) -> None:
-        """Program a region on all switches; *links* gives each switch's ports of its tree."""
+        """Program a region on all switches; *links* gives each switch's ports of its tree. With
+        *timeout*, in cycles, that of tables, too."""
         members = list(members)
         self.groups[region] = sorted(members)
         rows = self.region_rows(members, links=links, region=region, homes=homes)
-        periods = [(s, ("timeout", None, {"cycles": timeout})) for s, _ in enumerate(links)]
+        periods = [(s, ("timeout", None, {"cycles": timeout})) for s, _ in enumerate(links)
+                   if timeout is not None]
         self.program([*rows, *periods])
 
     def region_rows(
@@ -341,7 +300,129 @@ class SteppedFabric:
                   for s, ports in enumerate(links)]
         return [[p for p, count in each.items() if 0 < count < len(members)] for each in behind]
 
-    # ---- Resets.
+    def restart_switches(self, *numbers: int) -> None:
+        """Reset these switches, or all of them, alone, and program them as before; only links with
+        retry notice that."""
+        chosen = numbers or range(len(self.switches))
+        for s in chosen:
+            self.switches[s].restart()
+        self._perform(each for each in self._programmed if each[0] in chosen)
+
+    # ---- Time.
+
+    def step(self, cycles: int = 1) -> None:
+        self.system.advance(self.cycle + int(cycles))
+
+    def run(self, until: Callable[[], bool], *, deadline: int = 60_000) -> int:
+        """Run until *until()* is true; return the cycles spent."""
+        begin = self.cycle
+        while not until():
+            assert self.cycle - begin < deadline, "no end"
+            self.step()
+        return self.cycle - begin
+
+    @property
+    def quiet_since(self) -> int:
+        """See `System.quiet_since`."""
+        return self.system.quiet_since
+
+    def settle(self, *, quiet: int = 100, deadline: int = 60_000) -> None:
+        """Run until hosts have no accesses left and nothing has moved for *quiet* cycles."""
+        begin, quiet = self.cycle, quiet + self.patience
+        self.step()  # hosts begin
+        while (left := max(begin, self.quiet_since) + quiet - self.cycle) > 0:
+            assert self.cycle - begin < deadline, "no end"
+            self.step(min(left, deadline))
+
+    def answers(self, readings: Sequence[RegisterRead]) -> list[dict[str, int]]:
+        """Run until reads are done; return what they read."""
+        self.run(lambda: all(each.ticket.done for each in readings))
+        return [each.register.unpack(each.ticket.value) for each in readings]
+
+
+class SteppedFabric(SteppedSwitches):
+    """Switches of one or several planes, cables between them, endpoints with a link per plane.
+
+    All random draws follow from *seed*, as in the cycle model.
+
+    Parameters
+    ----------
+    switch, dma : configurations
+    fabric : Fabric
+        Ports at which the links of each endpoint end, and cables.
+    latency : int
+        Cycles of every link.
+    seed : int
+    stalls : float
+        Stall rate of memories, 0 to 1.
+    memory_bytes : int
+        Size of each endpoint's memory.
+    retry : RetryConfig or None
+        Configuration of all links; None without retry, so that wires must be error-free.
+    faults : float
+        Probability with which every wire loses, repeats and damages a frame, each.
+    mode : str
+        Mode of reduction: ``push``; ``pull``; ``whole``, pull in which own operands travel,
+        too.
+    switch_type : type
+        Type of the switches, without *retry*: `Switch`, or one like it.
+
+    Members
+    -------
+    nodes : list of EndpointNode
+    """
+
+    timeout: int
+
+    def __init__(
+        self,
+        switch: SwitchConfig,
+        dma: SwitchDmaConfig,
+        fabric: Fabric,
+        *,
+        latency: int = 3,
+        seed: int = 1,
+        stalls: float = 0.0,
+        memory_bytes: int = 1 << 16,
+        retry: RetryConfig | None = None,
+        faults: float = 0.0,
+        mode: str = "push",
+        switch_type: type[Switch] = Switch,
+        **options: Any,
+    ) -> None:
+        assert mode in ("push", "pull", "whole")
+        if retry is None:
+            switch_model = compile_configured(switch_type, switch, name="switch")
+            dma_model = compile_configured(SwitchDma, dma, name="switch_dma")
+        else:
+            links = RetrySwitchConfig(switch=switch, retry=retry)
+            ends = RetrySwitchDmaConfig(dma=dma, retry=retry)
+            switch_model = compile_configured(RetrySwitch, links, name="retry_switch")
+            dma_model = compile_configured(RetrySwitchDma, ends, name="retry_dma")
+            switch, dma = links.switch, ends.dma
+        rng = random.Random(seed)
+        self.read_latency = [rng.randrange(2, 9) for _ in fabric.places]
+        took = trace_ports("took", dma.links, TOOK.size) if dma.trace else ()
+        specs = [
+            NodeSpec(
+                engine=dma_model, watched=took, memory=MemorySpec(
+                    size_bytes=memory_bytes, read_latency_cycles=cycles, stall_probability=stalls,
+                    write_latency_cycles=WRITE_LATENCY,
+                    outstanding_bursts=dma.outstanding_bursts + 1,
+                ),
+            )
+            for cycles in self.read_latency
+        ]
+        super().__init__(
+            switch, switch_model, fabric, specs, latency=latency, seed=seed, **options
+        )
+        self.dma, self.retry, self.mode, self.stalls = dma, retry, mode, stalls
+        self.patience = 0 if retry is None else 3 * retry.timeout_cycles
+        registers = register_map(dma)
+        first = len(specs)
+        self.nodes = [EndpointNode(self, each, registers) for each in self.system.nodes[:first]]
+        self.wires = [*((first + s, p) for s, p in self.ends), *self.at.values()]
+        self.strain(faults, faults, faults)
 
     def restart(self) -> None:
         """Reset everything but memories; program the switches as before."""
@@ -351,14 +432,6 @@ class SteppedFabric:
         for node in self.nodes:
             node.restart()
         self.restart_switches()
-
-    def restart_switches(self, *numbers: int) -> None:
-        """Reset these switches, or all of them, alone, and program them as before; only links with
-        retry notice that."""
-        chosen = numbers or range(len(self.switches))
-        for s in chosen:
-            self.switches[s].restart()
-        self._perform(each for each in self._programmed if each[0] in chosen)
 
     # ---- Faults, of the wire of the sending end: number of a node in `system`, and its port.
 
@@ -414,27 +487,6 @@ class SteppedFabric:
         """Number of packets of `add` that have not been sent."""
         return sum(self.system.added(*wire) for wire in wires)
 
-    # ---- Time.
-
-    def step(self, cycles: int = 1) -> None:
-        self.system.advance(self.cycle + int(cycles))
-
-    def run(self, until: Callable[[], bool], *, deadline: int = 60_000) -> int:
-        """Run until *until()* is true; return the cycles spent."""
-        begin = self.cycle
-        while not until():
-            assert self.cycle - begin < deadline, "no end"
-            self.step()
-        return self.cycle - begin
-
-    def settle(self, *, quiet: int = 100, deadline: int = 60_000) -> None:
-        """Run until hosts have no accesses left and nothing has moved for *quiet* cycles."""
-        begin, quiet = self.cycle, quiet + self.patience
-        self.step()  # hosts begin
-        while (left := max(begin, self.system.quiet_since) + quiet - self.cycle) > 0:
-            assert self.cycle - begin < deadline, "no end"
-            self.step(min(left, deadline))
-
     def links(self, name: str) -> list[int]:
         """A signal of the links of all ends, with retry only: ``up`` or ``failed``."""
         return [self.system.nodes[node].output(name) >> port & 1 for node, port in self.wires]
@@ -442,11 +494,6 @@ class SteppedFabric:
     def flits(self, node: int, link: int) -> int:
         """Flits that an endpoint has sent by a link."""
         return self.system.link_activity(node, link).flits
-
-    def answers(self, readings: Sequence[RegisterRead]) -> list[dict[str, int]]:
-        """Run until reads are done; return what they read."""
-        self.run(lambda: all(each.ticket.done for each in readings))
-        return [each.register.unpack(each.ticket.value) for each in readings]
 
     def ask(
         self, name: str, index: int | None = None, nodes: Sequence[RegisterNode] | None = None

@@ -6,6 +6,7 @@ import numpy as np
 
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset
+from sim.cycles.switch.fabric import Fabric
 from sim.rtl.switch.orders import folded
 from tb.switch.system import System
 
@@ -19,36 +20,39 @@ WORDS = TEST.payload_bytes // 4
 
 def single(config=TEST, members=4, **options):
     """One switch with an endpoint at each of its first ports, all of them one region."""
-    system = System(config, [(0, p) for p in range(members)], expected={0: members}, **options)
-    system.region(0, list(range(members)), links=[range(members)])
-    system.routes(lambda s, e: e)
-    return system
+    return _system(config, Fabric.flat(members), **options)
 
 
 def pair(config=TEST, **options):
     """Two switches with three endpoints each, joined by their last ports."""
     last = config.ports - 1
     places = [(s, p) for s in range(2) for p in range(last)]
-    system = System(config, places, [((0, last), (1, last))], expected={0: 6}, **options)
-    system.region(0, list(range(6)), links=[range(config.ports)] * 2)
-    system.routes(lambda s, e: places[e][1] if places[e][0] == s else last)
-    return system
+    return _fabric(config, places, [((0, last), (1, last))], [range(config.ports)] * 2,
+                   lambda s: last, **options)
 
 
 def tree(config=TEST, **options):
     """A root switch and four below it, with two endpoints each."""
     places = [(s, p) for s in range(1, 5) for p in (0, 1)]
     cables = [((0, s - 1), (s, 3)) for s in range(1, 5)]
-    system = System(config, places, cables, expected={0: 8}, **options)
-    system.region(0, list(range(8)), links=TREE_LINKS)
+    return _fabric(config, places, cables, TREE_LINKS, lambda s: 3, **options)
 
-    def next_port(s, e):
-        there, port = places[e]
-        if there == s:
-            return port
-        return there - 1 if s == 0 else 3
 
-    system.routes(next_port)
+def _fabric(config, places, cables, links, up, **options):
+    """Endpoints at *places*; port *up* of a switch leads to the others'."""
+    def port(s, there, p):
+        return p if there == s else there - 1 if len(links) > 2 and s == 0 else up(s)
+
+    routes = [[port(s, *place) for place in places] for s in range(len(links))]
+    fabric = Fabric(places=[[place] for place in places], cables=cables, trees=[links],
+                    homes=[range(len(places))], routes=routes)
+    return _system(config, fabric, **options)
+
+
+def _system(config, fabric, **options):
+    members = len(fabric.places)
+    system = System(config, fabric, expected={0: members}, **options)
+    system.region(range(members), links=fabric.trees[0])
     return system
 
 
@@ -66,9 +70,9 @@ def finish(system, *, timeout=200, lost=0):
     *lost* requests' credits, and the others have all."""
     for switch in system.switches:
         switch.write("timeout", cycles=timeout)
-    system.run(quiet=2 * timeout + 150)
+    system.settle(quiet=2 * timeout + 150)
     for switch in system.switches:
-        assert switch.instance.get("idle")
+        assert switch.output("idle")
     most = system.config.buffer_packets
     for end in system.endpoints:
         assert end.credits == [most - (lost if end.number == 0 else 0), most, most]
@@ -98,8 +102,9 @@ def check_pushed(system, members, operands, *, region=0):
     for end in ends:
         addresses = {address for number, address in end.results if number == region}
         assert addresses == set(operands), f"endpoint {end.number}"
+    taken = system.log.taken
     for address, (op, words) in operands.items():
-        order = system.taken[region, address]
+        order = taken[0, region, address]
         assert sorted(order) == sorted(members)
         found = [end.results[region, address] for end in ends]
         parts = next((parts for _, parts in found if parts is not None), [(len(words), None, None)])

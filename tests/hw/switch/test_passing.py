@@ -16,7 +16,7 @@ def _first_flits(system, ports, cycles):
     for _ in range(cycles):
         system.step()
         for p in ports:
-            if system.switches[0].instance.get(f"link_{p}_tx_valid"):
+            if system.switches[0].output(f"link_{p}_tx_valid"):
                 if not left[p]:
                     begun[p].append(system.cycle)
                     left[p] = 1 + TEST.payload_flits
@@ -30,15 +30,15 @@ def test_a_packet_for_a_free_link_passes_one_whose_column_a_unit_has():
     """
     passed = []
     for late in range(1 + TEST.payload_flits):
-        system = single(replace(TEST, buffer_packets=8), latency=0)
+        system = single(replace(TEST, buffer_packets=8), latency=1)
         operands, sums = system.endpoints[0], system.endpoints[2]
         zeros = np.zeros(WORDS, np.int32)
         for row in range(TEST.homes):
             system.switches[0].write("home", row, endpoint=1)
+        system.settle(quiet=5)
         for block in range(8):
             operands.push(ReduceOp.SUM_I32, 0, BLOCK * block, zeros)
-        for _ in range(10 + late):
-            system.step()
+        system.step(11 + late)
         for block, to in enumerate((1, 1, 3), start=90):
             sums.queue(Kind.PARTIAL, zeros, op=3, region=0, count=2, destination=to,
                        address=BLOCK * block)

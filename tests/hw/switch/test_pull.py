@@ -9,6 +9,7 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import Kind, Traffic, encode
+from sim.cycles.switch.fabric import Fabric
 from sim.rtl.switch.orders import folded, replay
 from tb.switch.endpoint import START, payload
 from tb.switch.system import System
@@ -62,13 +63,14 @@ def check(system, operands, *, region=0, members=None, own=True):
         key[:2]: (end.number, key[2], load)
         for end in system.endpoints if end.number in members for key, load in end.loads.items()
     }
+    answers = system.log.answers
     for address, (op, values) in operands.items():
         requester, tag, load = loads[region, address]
         key = (region, address, requester, tag)
         sums, seen = [], []
         for count, words, source in load.parts:
             total, endpoints = replay(
-                system.answers, lambda e, to=requester: system.path(e, to), key, (source, count),
+                answers, lambda e, to=requester: system.path(e, to), key, (source, count),
                 op, values,
             )
             assert total.tobytes() == words.tobytes()
@@ -154,7 +156,7 @@ def test_answers_are_taken_while_no_request_is(make):
     operands = pull_all(system, 60, seed=6)
     for end in system.endpoints:
         end.closed.add(Traffic.REQUEST.value)
-    system.run()
+    system.settle(quiet=150)
     assert not any(end.reads or end.queues[1] or end.sending for end in system.endpoints)
     assert any(end.queues[0] for end in system.endpoints), "no request was blocked"
     assert any(end.answered for end in system.endpoints)
@@ -181,7 +183,7 @@ def test_pushes_and_loads_share_tables(make, links, config):
     system = make(config, stalls=0.4, gaps=0.1, latency=2, seed=config.entries)
     members = list(range(len(system.endpoints)))
     system.endpoints[0].expected[1] = len(members)  # one mapping for all
-    system.region(1, members, links=links)
+    system.region(members, region=1, links=links)
     pulled = pull_all(system, 24, seed=1)
     pushed = push_all(system, members, 24, OPS, seed=2, region=1)
 
@@ -196,11 +198,11 @@ def test_pushes_and_loads_share_tables(make, links, config):
 def test_a_load_that_waits_needs_no_time_out_to_get_the_entry_of_a_pushed_sum():
     system = single(SMALLEST)
     system.endpoints[0].expected[1] = 4
-    system.region(1, range(4), links=[range(4)])
+    system.region(range(4), region=1, links=[range(4)])
     for k in (0, 1, 2):
         system.endpoints[k].push(ReduceOp.SUM_I32, 1, 0, np.ones(WORDS, np.int32))
-    system.run()
-    assert not system.switches[0].instance.get("idle"), "the sum is not in a table"
+    system.settle(quiet=150)
+    assert not system.switches[0].output("idle"), "the sum is not in a table"
     operands = pull_all(system, 8)
 
     finish(system, timeout=0)
@@ -261,7 +263,7 @@ def test_bad_packets_are_dropped_whole_and_counted(kind):
     assert {name: n for name, n in counters.items() if name.startswith("dropped")} == {
         f"dropped_{kind}": len(BAD[kind])
     }
-    assert system.switches[0].read("interrupt") == {"dropped": 1, "fault": 0}
+    assert system.switches[0].ask("interrupt") == {"dropped": 1, "fault": 0}
 
 
 @pytest.mark.parametrize("flits", [1, WORDS // 4])
@@ -309,9 +311,8 @@ def test_an_answer_of_another_operation_does_not_spoil_the_sum():
 
 
 def test_a_stranger_is_neither_answered_nor_asked():
-    system = System(TEST, [(0, p) for p in range(4)], expected={0: 3})
-    system.region(0, [0, 1, 2], links=[range(3)])
-    system.routes(lambda s, e: e)
+    system = System(TEST, Fabric.flat(4), expected={0: 3})
+    system.region([0, 1, 2], links=[range(3)])
     operands = pull_all(system, 12, members=[0, 1, 2])
     stranger = system.endpoints[3]
     stranger.load(ReduceOp.SUM_I32, 0, 0)
@@ -328,7 +329,7 @@ def test_a_stranger_is_neither_answered_nor_asked():
 def test_a_region_whose_members_do_not_match_its_switches_is_refused_and_others_go_on():
     system = pair()
     system.endpoints[0].expected[1] = 6
-    system.region(1, range(6), links=[range(4)] * 2)
+    system.region(range(6), region=1, links=[range(4)] * 2)
     last = TEST.ports - 1
     # Switch 1 is told that nobody is behind its cable, and then that all are.
     dropped = 0
@@ -352,7 +353,7 @@ def test_a_region_is_programmed_anew_while_the_switch_is_idle():
         end.results.clear()
         end.loads.clear()
     system.endpoints[0].expected[0] = 3
-    system.region(0, [0, 2, 3], links=[[0, 2, 3]])
+    system.region([0, 2, 3], links=[[0, 2, 3]])
     system.switches[0].write("behind", 1, members=0)
     after = pull_all(system, 12, members=[0, 2, 3], first=20)
     finish(system, timeout=0)

@@ -12,6 +12,7 @@ from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import STOPPED_CYCLES, Kind, encode
 from hw.switch.switch import Switch
+from sim.cycles.switch.fabric import Fabric
 from sim.rtl.switch.writes import route_writes
 from tb.switch.endpoint import START, payload
 from tb.switch.system import System
@@ -89,7 +90,7 @@ def test_operands_are_taken_while_no_home_endpoint_can_send():
     for end in system.endpoints:
         end.queue, held = _held_back(end)
         end.held_back = held
-    system.run()
+    system.settle(quiet=150)
     waiting = [len(end.held_back) for end in system.endpoints]
     assert sum(waiting) > 0, "no result had to come from a home endpoint"
     assert not any(any(end.queues) for end in system.endpoints), "operands were not taken"
@@ -156,7 +157,7 @@ def test_bad_packets_are_dropped_whole_and_counted(kind):
     counted = system.switches[0].counters()
     assert counted[f"dropped_{counter}"] == len(packets)
     assert sum(n for name, n in counted.items() if name.startswith("dropped")) == len(packets)
-    assert system.switches[0].read("interrupt") == {"dropped": 1, "fault": 0}
+    assert system.switches[0].ask("interrupt") == {"dropped": 1, "fault": 0}
 
 
 @pytest.mark.parametrize("kind", [Kind.PUSH, Kind.PARTIAL, Kind.RESPONSE])
@@ -168,22 +169,20 @@ def test_nothing_goes_back_by_the_link_that_it_came_by(kind):
     homes = range(0, 8 * BLOCK, BLOCK)
     for row in range(TEST.homes):
         node.write("home", row, endpoint=4)
+    system.settle(quiet=5)
     for address in homes:
         end.queues[kind.value & 3].append(_damaged(kind, destination=4, address=address))
 
-    sent = 0
-    for _ in range(400):
-        system.step()
-        sent += sum(node.instance.get(f"link_{p}_tx_valid") for p in range(4))
+    system.step(400)
 
+    sent = sum(system.system.link_activity(0, p).flits for p in range(4))
     assert node.counters() == {"dropped_route": len(homes)} and not sent
-    assert node.instance.get("idle") and end.credits == [TEST.buffer_packets] * 3
+    assert node.output("idle") and end.credits == [TEST.buffer_packets] * 3
 
 
 def test_a_port_that_is_no_member_is_not_heard():
-    system = System(TEST, [(0, p) for p in range(4)], expected={0: 3})
-    system.region(0, [0, 1, 2], links=[range(3)])
-    system.routes(lambda s, e: e)
+    system = System(TEST, Fabric.flat(4), expected={0: 3})
+    system.region([0, 1, 2], links=[range(3)])
     operands = push_all(system, range(3), 10, OPS)
     stranger = system.endpoints[3]
     for k in range(5):
@@ -197,10 +196,9 @@ def test_a_port_that_is_no_member_is_not_heard():
 
 
 def test_regions_of_other_members_do_not_meet():
-    system = System(TEST, [(0, p) for p in range(4)], expected={0: 4, 1: 2}, stalls=0.3)
-    system.region(0, [0, 1, 2, 3], links=[range(4)])
-    system.region(1, [1, 3], links=[[1, 3]], homes=[3])
-    system.routes(lambda s, e: e)
+    system = System(TEST, Fabric.flat(4), expected={0: 4, 1: 2}, stalls=0.3)
+    system.region([0, 1, 2, 3], links=[range(4)])
+    system.region([1, 3], region=1, links=[[1, 3]], homes=[3])
     operands = [push_all(system, range(4), 16, OPS, seed=8),
                 push_all(system, [1, 3], 16, [ReduceOp.SUM_I32], seed=9, region=1)]
 
@@ -219,22 +217,21 @@ def test_what_is_sent_without_a_credit_is_dropped():
         other.stalls = 1.0
     for block in range(8):
         end.queue(Kind.RESULT, np.zeros(WORDS, np.int32), op=3, address=BLOCK * block, count=4)
-    system.run()
+    system.settle(quiet=150)
     # Some are at the others, as many in the buffer, and no credit is left.
     assert system.switches[0].counters() == {"dropped_overflow": 3}
 
     for other in others:
         other.stalls = 0.0
-    system.run()
+    system.settle(quiet=150)
     assert all(len(other.results) == 8 - 3 for other in others)
 
 
 def test_results_pass_those_for_a_link_that_takes_none_without_limit():
-    system = System(replace(TEST, buffer_packets=8), [(0, p) for p in range(4)],
+    system = System(replace(TEST, buffer_packets=8), Fabric.flat(4),
                     expected={0: 3, 1: 3})
-    system.region(0, [0, 1, 3], links=[[0, 1, 3]])
-    system.region(1, [0, 1, 2], links=[[0, 1, 2]])
-    system.routes(lambda s, e: e)
+    system.region([0, 1, 3], links=[[0, 1, 3]])
+    system.region([0, 1, 2], region=1, links=[[0, 1, 2]])
     sender, both, other, stopped = system.endpoints
     stopped.closed = {2}
     for region, blocks in enumerate((6, 60)):
@@ -242,12 +239,12 @@ def test_results_pass_those_for_a_link_that_takes_none_without_limit():
             sender.queue(Kind.RESULT, np.zeros(WORDS, np.int32), op=3, region=region, count=3,
                          address=BLOCK * block)
 
-    system.run(quiet=2 * STOPPED_CYCLES)
+    system.settle(quiet=2 * STOPPED_CYCLES)
     assert len(stopped.results) == TEST.credits
     assert len(both.results) == 66 and len(other.results) == 60
 
     stopped.closed = set()
-    system.run(quiet=2 * STOPPED_CYCLES)
+    system.settle(quiet=2 * STOPPED_CYCLES)
     assert len(stopped.results) == 6
     assert sender.credits == [8, 8, 8]
 
@@ -265,17 +262,17 @@ def test_operands_of_another_operation_or_epoch_are_dropped():
 
 
 def test_latency_of_a_free_switch_is_as_stated():
-    system = single(latency=0)
+    system = single(latency=1)
     end = system.endpoints[0]
     end.queue(Kind.RESULT, np.zeros(WORDS, np.int32), op=3, region=0, address=0, count=4)
     seen = {}
     while len(seen) < 3:
         system.step()
         for p in range(1, 4):
-            if system.switches[0].instance.get(f"link_{p}_tx_valid"):
+            if system.switches[0].output(f"link_{p}_tx_valid"):
                 seen.setdefault(p, system.cycle)
-    # A flit sent in a cycle is at rx in the same one; what is shown after a cycle is of the next.
-    assert set(seen.values()) == {end.sent_at[-1] + Switch.latency}
+    # A flit sent in a cycle is at rx in the next one; so is what is shown after a cycle.
+    assert set(seen.values()) == {end.sent_at[-1] + 1 + Switch.latency}
 
 
 def test_timing_of_the_links_does_not_reach_into_a_cycle():

@@ -34,7 +34,7 @@ def tell_all(system, epoch, *, region=0, members=None, **said):
     members = range(len(system.endpoints)) if members is None else members
     for k in members:
         system.endpoints[k].tell(region, epoch, **said)
-    system.run(quiet=100)
+    system.settle(quiet=100)
 
 
 def told(end, epoch, region=0):
@@ -44,7 +44,7 @@ def told(end, epoch, region=0):
 
 
 def status(switch):
-    return switch.read("held")["regions"]
+    return switch.ask("held")["regions"]
 
 
 def leave_operands(system, seed, *, members, epoch=0, blocks=2):
@@ -54,7 +54,7 @@ def leave_operands(system, seed, *, members, epoch=0, blocks=2):
         for k in members:
             system.endpoints[k].push(ReduceOp.SUM_I32, 0, BLOCK * number,
                                      draw(rng, ReduceOp.SUM_I32), epoch=epoch & 7)
-    system.run()
+    system.settle(quiet=150)
 
 
 def credits_are_home(system):
@@ -74,11 +74,11 @@ def test_operands_that_an_epoch_left_meet_none_of_an_epoch_with_the_same_low_bit
 
     assert not any(status(switch) for switch in system.switches)
     assert not any(end.sums or end.results for end in system.endpoints)
-    system.taken.clear()
+    system.log.clear()
     operands = push_all(system, everyone, 12, OPS)
     for switch in system.switches:
         switch.write("timeout", cycles=200)
-    system.run(quiet=600)
+    system.settle(quiet=600)
     check_pushed(system, everyone, operands)
     assert credits_are_home(system)
 
@@ -96,7 +96,7 @@ def test_all_hear_each_of_the_others_once():
 def test_a_link_that_has_not_come_to_the_epoch_brings_nothing():
     system = single()
     system.endpoints[0].tell(0, 1)
-    system.run()
+    system.settle(quiet=150)
     leave_operands(system, 1, members=[1, 2], blocks=3)
     assert status(system.switches[0]) == 0
     assert system.switches[0].counters()["dropped_epoch"] == 6
@@ -104,10 +104,10 @@ def test_a_link_that_has_not_come_to_the_epoch_brings_nothing():
 
     for k in (1, 2, 3):
         system.endpoints[k].tell(0, 1)
-    system.run()
+    system.settle(quiet=150)
     operands = push_all(system, range(4), 8, OPS)
     system.switches[0].write("timeout", cycles=200)
-    system.run(quiet=600)
+    system.settle(quiet=600)
 
     check_pushed(system, range(4), operands)
 
@@ -123,20 +123,20 @@ def test_notices_of_many_epochs_at_once_end_in_the_last(seed):
             if rng.random() < 0.5:
                 end.push(ReduceOp.SUM_I32, 0, 0, np.ones(WORDS, np.int32), epoch=epoch & 7)
             end.tell(0, epoch)
-    system.run(quiet=400)
+    system.settle(quiet=400)
     tell_all(system, 40)
     assert credits_are_home(system)
     for end in system.endpoints:
         assert set(told(end, 40)) == set(range(8)) - {end.number}
         end.sums.clear()
-    system.taken.clear()
+    system.log.clear()
     for end in system.endpoints:
         end.results.clear()
 
     operands = push_all(system, range(8), 8, OPS, seed=seed)
     for switch in system.switches:
         switch.write("timeout", cycles=200)
-    system.run(quiet=800)
+    system.settle(quiet=800)
 
     check_pushed(system, range(8), operands)
 
@@ -154,7 +154,7 @@ def test_who_joins_is_answered_by_its_switch_alone():
 
     # It was a member of epoch 5, so it begins the next one.
     system.endpoints[2].tell(0, 0, fresh=1)
-    system.run()
+    system.settle(quiet=150)
 
     answer = [(source, notice) for _, source, notice in system.endpoints[2].notices]
     assert [(source, notice.epoch, notice.origin) for source, notice in answer] == [(2, 6, 2)]
@@ -165,11 +165,11 @@ def test_who_joins_is_answered_by_its_switch_alone():
     # Epoch 7 begins without it: it is told of that one. Who knows of a later one is to begin that.
     for k in (0, 1, 3, 4, 5, 6, 7):
         system.endpoints[k].tell(0, 7)
-    system.run()
+    system.settle(quiet=150)
     for epoch, wanted in ((0, 7), (9, 9)):
         system.endpoints[2].notices.clear()
         system.endpoints[2].tell(0, epoch, fresh=1)
-        system.run()
+        system.settle(quiet=150)
         assert [notice.epoch for _, _, notice in system.endpoints[2].notices] == [wanted]
 
 
@@ -179,11 +179,10 @@ def test_who_joins_while_its_region_is_purged_is_answered(wait):
     system.switches[0].write("timeout", cycles=0)
     leave_operands(system, 1, members=[0, 1, 3])
     system.endpoints[0].tell(0, 1)
-    for _ in range(wait):
-        system.step()
+    system.step(wait)
     system.endpoints[2].tell(0, 0, fresh=1)
     system.endpoints[3].tell(0, 2)
-    system.run()
+    system.settle(quiet=150)
 
     answers = [notice.epoch for _, source, notice in system.endpoints[2].notices if source == 2]
     assert len(answers) == 1 and answers[0] in (0, 1, 2)
@@ -210,10 +209,9 @@ def test_who_joins_during_a_purge_is_answered(told_before, delay):
     joins = system.endpoints[2]
 
     (joins if told_before else system.endpoints[0]).tell(0, 1)
-    for _ in range(delay):
-        system.step()
+    system.step(delay)
     joins.tell(0, 0, fresh=1)
-    system.run()
+    system.settle(quiet=150)
 
     (answer,) = [notice for _, source, notice in joins.notices if source == 2]
     assert answer.epoch == (2 if told_before else answer.epoch)
@@ -235,9 +233,8 @@ def test_rows_of_a_region_of_which_something_is_held_cannot_be_written():
     assert switch.offer("targets", 1, ports=3) == OKAY
     assert switch.offer("timeout", cycles=0) == OKAY
 
-    assert switch.offer_in(system, "purge", regions=1) == OKAY
-    for _ in range(200):
-        system.step()
+    assert switch.offer("purge", regions=1) == OKAY
+    system.step(200)
 
     assert status(switch) == 0
     assert switch.counters()["purged"] == 2  # entries
@@ -255,8 +252,7 @@ def test_after_any_write_at_any_moment_the_next_sums_are_right(config, seed):
     push_all(system, range(4), 12, [ReduceOp.SUM_I32], seed=seed)
     for end in system.endpoints:  # results of tables that were changed are not looked at
         end.take = lambda kind, header, flits: None
-    for _ in range(rng.randrange(20, 600)):
-        system.step()
+    system.step(rng.randrange(20, 600))
     writable = [name for name, each in switch.map.registers.items() if each.access in ("rw", "wo")]
     for _ in range(3):
         name = rng.choice(writable)
@@ -264,37 +260,35 @@ def test_after_any_write_at_any_moment_the_next_sums_are_right(config, seed):
         index = None if register.count is None else rng.randrange(register.count)
         fields = {each.name: rng.choice([0, rng.randrange(1 << each.width)])
                   for each in register.fields}
-        assert switch.offer_in(system, name, index, **fields) in (OKAY, SLVERR)
-        for _ in range(rng.randrange(50)):
-            system.step()
+        assert switch.offer(name, index, **fields) in (OKAY, SLVERR)
+        system.step(rng.randrange(50))
 
     # As the page says: ports back to service, what is held given up, tables as they were.
     for p in range(config.ports):
-        assert switch.offer_in(system, "port_control", p, disable=0, resync=0) == OKAY
-    switch.offer_in(system, "timeout", cycles=0)
-    assert switch.offer_in(system, "purge", regions=0b11) == OKAY
+        assert switch.offer("port_control", p, disable=0, resync=0) == OKAY
+    switch.offer("timeout", cycles=0)
+    assert switch.offer("purge", regions=0b11) == OKAY
     for end in system.endpoints:
         end.queues[0].clear()
         end.queues[1].clear()
         end.queues[2].clear()
-    system.run(quiet=200)
+    system.settle(quiet=200)
     assert status(switch) == 0
     for p in range(config.ports):
-        assert switch.offer_in(system, "port_control", p, disable=0, resync=1) == OKAY
-    system.run(quiet=1000)
-    assert switch.instance.get("idle")
-    system.region(0, [0, 1, 2, 3], links=[range(4)])
-    system.routes(lambda s, e: e)
+        assert switch.offer("port_control", p, disable=0, resync=1) == OKAY
+    system.settle(quiet=1000)
+    assert switch.output("idle")
+    system.region([0, 1, 2, 3], links=[range(4)])
     for end in system.endpoints:
         del end.take
         end.results.clear()
         end.sums.clear()
-    system.taken.clear()
+    system.log.clear()
     tell_all(system, 1)
     assert credits_are_home(system)
     switch.write("timeout", cycles=200)
     operands = push_all(system, range(4), 10, OPS, seed=seed + 1)
-    system.run(quiet=700)
+    system.settle(quiet=700)
     check_pushed(system, range(4), operands)
 
 
@@ -305,22 +299,22 @@ def test_a_link_out_of_service_takes_and_brings_nothing_and_stops_nobody():
     dead = system.endpoints[2]
     dead.closed = {0, 1, 2}  # takes nothing any more
     push_all(system, range(4), 40, [ReduceOp.SUM_I32])
-    system.run(quiet=600)
+    system.settle(quiet=600)
     assert status(switch) == 1  # results for it
 
-    assert switch.offer_in(system, "port_control", 2, disable=1) == OKAY
-    system.run(quiet=400)
+    assert switch.offer("port_control", 2, disable=1) == OKAY
+    system.settle(quiet=400)
     tell_all(system, 1, members=[0, 1, 3])
     assert status(switch) == 0
-    system.region(0, [0, 1, 3], links=[[0, 1, 3]])
+    system.region([0, 1, 3], links=[[0, 1, 3]])
     tell_all(system, 2, members=[0, 1, 3])
     for end in system.endpoints:
         end.expected[0] = 3
         end.results.clear()
         end.sums.clear()
-    system.taken.clear()
+    system.log.clear()
     operands = push_all(system, [0, 1, 3], 12, OPS)
-    system.run(quiet=700)
+    system.settle(quiet=700)
 
     check_pushed(system, [0, 1, 3], operands)
     ends = [system.endpoints[k] for k in (0, 1, 3)]
@@ -328,19 +322,19 @@ def test_a_link_out_of_service_takes_and_brings_nothing_and_stops_nobody():
 
     # It comes back: its buffers are read, credits are counted anew.
     dead.closed = set()
-    system.run(quiet=100)
-    assert switch.offer_in(system, "port_control", 2, disable=0, resync=1) == OKAY
-    system.run(quiet=1000)
+    system.settle(quiet=100)
+    assert switch.offer("port_control", 2, disable=0, resync=1) == OKAY
+    system.settle(quiet=1000)
     assert credits_are_home(system)
-    system.region(0, [0, 1, 2, 3], links=[range(4)])
+    system.region([0, 1, 2, 3], links=[range(4)])
     tell_all(system, 3)
     for end in system.endpoints:
         end.expected[0] = 4
         end.results.clear()
         end.sums.clear()
-    system.taken.clear()
+    system.log.clear()
     operands = push_all(system, range(4), 12, OPS)
-    system.run(quiet=700)
+    system.settle(quiet=700)
     check_pushed(system, range(4), operands)
 
 
@@ -358,20 +352,20 @@ def test_credits_that_were_lost_come_back(seed):
         end.recount()
     for p in range(4):
         switch = system.switches[1]
-        assert switch.offer_in(system, "port_control", p, disable=0, resync=1) == OKAY
-    system.run(quiet=1500)
+        assert switch.offer("port_control", p, disable=0, resync=1) == OKAY
+    system.settle(quiet=1500)
     for end in system.endpoints:
         end.recount()
-    system.run(quiet=1500)
+    system.settle(quiet=1500)
 
     assert credits_are_home(system)
     for switch in system.switches:
         for p in range(4):
-            assert switch.read("port_status", p) == {"counting": 0, "credits_home": 1}
+            assert switch.ask("port_status", p) == {"counting": 0, "credits_home": 1}
     operands = push_all(system, range(6), 12, OPS, seed=seed)
     for switch in system.switches:
         switch.write("timeout", cycles=200)
-    system.run(quiet=700)
+    system.settle(quiet=700)
     check_pushed(system, range(6), operands)
 
 
@@ -382,13 +376,12 @@ def test_credits_are_counted_anew_in_the_middle_of_traffic():
     operands = push_all(system, range(6), 40, OPS)
     rng = random.Random(1)
     for _ in range(6):
-        for _ in range(rng.randrange(200, 500)):
-            system.step()
+        system.step(rng.randrange(200, 500))
         switch = rng.choice(system.switches)
-        assert switch.offer_in(
-            system, "port_control", rng.randrange(4), disable=0, resync=1) == OKAY
+        assert switch.offer(
+            "port_control", rng.randrange(4), disable=0, resync=1) == OKAY
         rng.choice(system.endpoints).recount()
-    system.run(quiet=1500)
+    system.settle(quiet=1500)
 
     check_pushed(system, range(6), operands)
     assert credits_are_home(system)
@@ -401,7 +394,7 @@ def test_unknown_kinds_give_their_credit_back():
     for kind in kinds:
         packet = [encode({"kind": kind, "source": 0}) | START, *[0] * (8 * (kind >> 2 & 1))]
         system.endpoints[0].queues[kind & 3].extend([packet] * 5)
-    system.run(quiet=200)
+    system.settle(quiet=200)
 
     assert credits_are_home(system)
     assert system.switches[0].counters()["dropped_damaged"] == 5 * len(kinds)
