@@ -3,17 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Module, Signal, Value
-from amaranth.lib.wiring import Out, connect, flipped
+from amaranth.hdl import Module, Value
 
 from hw.ace.config import AceConfig
 from hw.ace.engine import AceEngine
-from hw.ace.port import LinkSignature
-from hw.common.engine import Engine
 from hw.common.params import require_type
 from hw.link.retry_beats import BeatRetry
 from hw.link.retry_frame import RetryConfig
-from hw.link.retry_link import RETRY_COUNTS, RETRY_STATUS, join_counts, join_status
+from hw.link.retry_link import RETRY_STATUS
+from hw.link.with_retry import WithRetry
 
 __all__ = ["RetryAce", "RetryAceConfig", "join_beats"]
 
@@ -27,7 +25,7 @@ class RetryAceConfig:
     trace: bool = False
 
 
-class RetryAce(Engine):
+class RetryAce(WithRetry):
     """`AceEngine` behind links with retry.
 
     Parameters
@@ -49,35 +47,17 @@ class RetryAce(Engine):
         Nothing is held, and all that was sent was acknowledged.
     """
 
-    link: Any
-    failed: Signal
-    up: Signal
-    resent: Signal
-    damaged: Signal
-    repeated: Signal
-
     def __init__(self, config: RetryAceConfig) -> None:
         self._retry = require_type("RetryAce config", config, RetryAceConfig)
         c = config.ace
-        super().__init__(
-            c, masters=c.memory_ports, link=Out(LinkSignature(flits=c.flits)).array(c.ports),
-            failed=Out(c.ports), up=Out(c.ports), **(RETRY_COUNTS if config.trace else {}),
-        )
+        super().__init__("ace", AceEngine(c, retry=True), c, trace=config.trace)
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        c = self._retry.ace
-        m.submodules.ace = ace = AceEngine(c, retry=True)
-        connect(m, flipped(self.csr), ace.csr)
-        for inner, outer in zip(ace.mem, self.mem, strict=True):
-            connect(m, inner, flipped(outer))
-        retries = join_beats(m, ace.link, self.link, flits=c.flits, config=self._retry.retry)
-        join_status(m, self, ace, retries)
-        for status, retry in zip(ace.status, retries, strict=True):
+    def join(self, m: Module, engine: Any) -> list[BeatRetry]:
+        flits, config = self._retry.ace.flits, self._retry.retry
+        retries = join_beats(m, engine.link, self.link, flits=flits, config=config)
+        for status, retry in zip(engine.status, retries, strict=True):
             m.d.comb += [status[name].eq(getattr(retry, name)) for name in RETRY_STATUS]
-        if self._retry.trace:
-            join_counts(m, self, retries)
-        return m
+        return retries
 
 
 def join_beats(

@@ -1,9 +1,8 @@
 """Both halves of an end of a link with retry."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -13,7 +12,7 @@ from hw.link.retry_receiver import RetryReceiver, arrived_layout
 from hw.link.retry_sender import FrameWriteSignature, RetrySender, wire_layout
 from hw.link.retry_session import RetrySession
 
-__all__ = ["RETRY_COUNTS", "RETRY_STATUS", "RetryLink", "join_counts", "join_status"]
+__all__ = ["RETRY_COUNTS", "RETRY_STATUS", "RetryLink"]
 
 RETRY_COUNTS = {name: Out(32) for name in ("resent", "damaged", "repeated")}
 """Members of a component that counts the events of these names of all its links."""
@@ -128,20 +127,3 @@ class RetryLink(wiring.Component):
             self.idle.eq(sender.idle & receiver.idle),
         ]
         return m
-
-
-def join_status(m: Module, outer: Any, inner: Any, retries: Sequence[Any]) -> None:
-    """``irq``, ``idle``, ``failed`` and ``up`` of *outer*, which is *inner* with *retries*."""
-    m.d.comb += [
-        outer.irq.eq(inner.irq),
-        outer.failed.eq(Cat(each.failed for each in retries)),
-        outer.up.eq(Cat(each.up for each in retries)),
-        outer.idle.eq(inner.idle & Cat(each.idle for each in retries).all()),
-    ]
-
-
-def join_counts(m: Module, outer: Any, retries: Sequence[Any]) -> None:
-    """`RETRY_COUNTS` of *outer*."""
-    for name in RETRY_COUNTS:
-        count = getattr(outer, name)
-        m.d.sync += count.eq(count + sum(getattr(each, name) for each in retries))

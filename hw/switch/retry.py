@@ -8,15 +8,15 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.engine_registers import CSR_SIGNATURE
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int, require_type
 from hw.link.packet import FLIT_BITS, checksum_of
 from hw.link.retry_frame import CRC_BITS, KIND_BITS, RetryConfig, RetryFormat
-from hw.link.retry_link import RETRY_COUNTS, RETRY_STATUS, RetryLink, join_counts, join_status
+from hw.link.retry_link import RETRY_STATUS, RetryLink
+from hw.link.with_retry import WithRetry
 from hw.switch.config import PlaneConfig, SwitchConfig
 from hw.switch.formats import length_code, rest_of
-from hw.switch.layouts import LINK_FLIT, TAKEN, LinkSignature
+from hw.switch.layouts import LINK_FLIT, LinkSignature
 from hw.switch.packet import CLASSES, HEADER, Format, has_data
 from hw.switch.switch import Switch
 
@@ -239,7 +239,7 @@ def join_links(
     return made
 
 
-class RetrySwitch(wiring.Component):
+class RetrySwitch(WithRetry):
     """A switch whose links have retry.
 
     Parameters
@@ -261,42 +261,12 @@ class RetrySwitch(wiring.Component):
         Nothing is held, and all that was sent was acknowledged.
     """
 
-    link: Any
-    csr: Any
-    irq: Signal
     taken: Any
-    failed: Signal
-    up: Signal
-    resent: Signal
-    damaged: Signal
-    repeated: Signal
-    idle: Signal
 
     def __init__(self, config: RetrySwitchConfig) -> None:
-        self._config = require_type("RetrySwitch config", config, RetrySwitchConfig)
+        self._retry = require_type("RetrySwitch config", config, RetrySwitchConfig)
         c = config.switch
-        super().__init__(
-            {
-                "link": Out(LinkSignature()).array(c.ports),
-                "csr": In(CSR_SIGNATURE),
-                "irq": Out(1),
-                **({"taken": Out(TAKEN).array(c.ports), **RETRY_COUNTS} if c.trace else {}),
-                "failed": Out(c.ports),
-                "up": Out(c.ports),
-                "idle": Out(1),
-            }
-        )
+        super().__init__("switch", Switch(c), c, trace=c.trace)
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        c = self._config.switch
-        m.submodules.switch = switch = Switch(c)
-        connect(m, flipped(self.csr), switch.csr)
-        retries = join_links(
-            m, switch, self.link, plane=c, config=self._config.retry,
-        )
-        join_status(m, self, switch, retries)
-        if c.trace:
-            m.d.comb += [mine.eq(inner) for mine, inner in zip(self.taken, switch.taken)]
-            join_counts(m, self, retries)
-        return m
+    def join(self, m: Module, engine: Any) -> list[PacketRetry]:
+        return join_links(m, engine, self.link, plane=self.config, config=self._retry.retry)

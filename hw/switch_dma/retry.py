@@ -3,18 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from amaranth.hdl import Module, Signal
-from amaranth.lib.wiring import Out, connect, flipped
+from amaranth.hdl import Module
 
-from hw.common.engine import Engine
 from hw.common.params import require_type
 from hw.link.retry_frame import RetryConfig
-from hw.link.retry_link import RETRY_COUNTS, join_counts, join_status
-from hw.switch.layouts import LinkSignature
-from hw.switch.retry import join_links
+from hw.link.with_retry import WithRetry
+from hw.switch.retry import PacketRetry, join_links
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.dma import SwitchDma
-from hw.switch_dma.home import TOOK
 
 __all__ = ["RetrySwitchDma", "RetrySwitchDmaConfig"]
 
@@ -30,7 +26,7 @@ class RetrySwitchDmaConfig:
         object.__setattr__(self, "dma", replace(self.dma, retry=True))
 
 
-class RetrySwitchDma(Engine):
+class RetrySwitchDma(WithRetry):
     """`SwitchDma` behind links with retry.
 
     Parameters
@@ -52,36 +48,12 @@ class RetrySwitchDma(Engine):
         Nothing is held, and all that was sent was acknowledged.
     """
 
-    link: Any
     took: Any
-    failed: Signal
-    up: Signal
-    resent: Signal
-    damaged: Signal
-    repeated: Signal
 
     def __init__(self, config: RetrySwitchDmaConfig) -> None:
         self._retry = require_type("RetrySwitchDma config", config, RetrySwitchDmaConfig)
         c = config.dma
-        trace = {"took": Out(TOOK).array(c.links), **RETRY_COUNTS} if c.trace else {}
-        super().__init__(
-            c, masters=c.links, link=Out(LinkSignature()).array(c.links), failed=Out(c.links),
-            up=Out(c.links), **trace,
-        )
+        super().__init__("dma", SwitchDma(c), c, trace=c.trace)
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        c = self._retry.dma
-        m.submodules.dma = dma = SwitchDma(c)
-        connect(m, flipped(self.csr), dma.csr)
-        for k in range(c.links):
-            connect(m, dma.mem[k], flipped(self.mem[k]))
-            if c.trace:
-                m.d.comb += self.took[k].eq(dma.took[k])
-        retries = join_links(
-            m, dma, self.link, plane=c, config=self._retry.retry
-        )
-        join_status(m, self, dma, retries)
-        if c.trace:
-            join_counts(m, self, retries)
-        return m
+    def join(self, m: Module, engine: Any) -> list[PacketRetry]:
+        return join_links(m, engine, self.link, plane=self.config, config=self._retry.retry)

@@ -12,8 +12,9 @@ from hw.ace.retry import join_beats
 from hw.common.engine_registers import CSR_SIGNATURE
 from hw.common.fifo import StreamFIFO
 from hw.link.packet import FLIT_BYTES, link_flits
+from hw.link.retry_beats import BeatRetry
 from hw.link.retry_frame import RetryConfig
-from hw.link.retry_link import RETRY_COUNTS, join_counts, join_status
+from hw.link.with_retry import WithRetry
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
 from hw.smartnic.nic import SmartNic
@@ -147,7 +148,7 @@ class RetryPortConfig:
     retry: RetryConfig
 
 
-class RetryPort(wiring.Component):
+class RetryPort(WithRetry):
     """`SwitchPort` behind links with retry.
 
     Parameters
@@ -168,43 +169,13 @@ class RetryPort(wiring.Component):
         Nothing is held, and all sent frames are acknowledged.
     """
 
-    csr: Any
-    irq: Signal
-    idle: Signal
-    mem: Any
-    link: Any
-    failed: Signal
-    up: Signal
-    resent: Signal
-    damaged: Signal
-    repeated: Signal
-
     def __init__(self, config: RetryPortConfig) -> None:
-        self._config = config
-        self._nic = SwitchPort(config.nic)
-        links = 2 * config.nic.engines
-        super().__init__({
-            **self._nic.signature.members, "failed": Out(links), "up": Out(links), **RETRY_COUNTS,
-        })
+        self._retry = config.retry
+        super().__init__("nic", SwitchPort(config.nic), config.nic, trace=True)
 
-    @staticmethod
-    def nic(config: Any) -> Any:
-        """The NIC itself; a subclass may have another with the same ports and more."""
-        return SmartNic(config)
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        c = self._config
-        m.submodules.nic = nic = self._nic
-        connect(m, flipped(self.csr), nic.csr)
-        for inner, outer in zip(nic.mem, self.mem, strict=True):
-            connect(m, inner, flipped(outer))
-        retries = join_beats(
-            m, nic.link, self.link, flits=link_flits(c.nic.bus_bytes), config=c.retry
-        )
-        join_status(m, self, nic, retries)
-        join_counts(m, self, retries)
-        return m
+    def join(self, m: Module, engine: Any) -> list[BeatRetry]:
+        flits = link_flits(self.config.bus_bytes)
+        return join_beats(m, engine.link, self.link, flits=flits, config=self._retry)
 
 
 def nic_component(config: SmartNicConfig | RetryPortConfig) -> SwitchPort | RetryPort:
