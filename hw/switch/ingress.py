@@ -11,7 +11,7 @@ from hw.link.packet import FLIT_BITS, checksum_of
 from hw.switch.config import SwitchConfig
 from hw.switch.formats import known as has_format
 from hw.switch.formats import length_code, length_shape, rest_of
-from hw.switch.layouts import LINK_FLIT, LOAD_HEADER, StoreSignature
+from hw.switch.layouts import LINK_FLIT, LOAD_HEADER, AskedSignature, StoreSignature
 from hw.switch.packet import CLASSES, HEADER, LINK_CLASS, Kind, kinds_of, traffic_of
 from hw.switch.recount import Refunds, give_credits
 
@@ -84,7 +84,7 @@ class Ingress(wiring.Component):
         Regions of which packets are taken from this link, see `EpochTracker`; notices always are.
     disabled : ``In(1)``
         The link is out of service: everything is dropped.
-    count, counted : ``Out(1)``, nonce : ``Out(8)``, both : ``Out(1)``, mute, regrant : ``In(1)``
+    asked : ``Out(AskedSignature())``
         The receiver's side of a `Recount`.
     store : ``Out(StoreSignature)``
         The buffers, one channel per class. ``targets`` are those of results; of notices the last.
@@ -106,12 +106,7 @@ class Ingress(wiring.Component):
     routes: Any
     current: Signal
     disabled: Signal
-    count: Signal
-    counted: Signal
-    nonce: Signal
-    both: Signal
-    mute: Signal
-    regrant: Signal
+    asked: Any
     store: Any
     target: Signal
     holds: Signal
@@ -130,9 +125,8 @@ class Ingress(wiring.Component):
                 "homes": In(range(c.endpoints)).array(c.regions * c.homes),
                 "routes": In(c.route_layout).array(c.endpoints),
                 "current": In(c.regions),
-                **dict.fromkeys(("disabled", "mute", "regrant"), In(1)),
-                **dict.fromkeys(("count", "counted", "both"), Out(1)),
-                "nonce": Out(HEADER["tag"].shape),
+                "disabled": In(1),
+                "asked": Out(AskedSignature()),
                 "store": Out(
                     StoreSignature(channels=CLASSES, outputs=c.ports + 1, rows=c.regions)
                 ),
@@ -373,10 +367,10 @@ class Ingress(wiring.Component):
         control = header & flit["control"]
         asked: Any = data.View(HEADER, flit["data"])
         m.d.comb += [
-            self.count.eq(control & (asked.kind == Kind.COUNT)),
-            self.counted.eq(control & (asked.kind == Kind.COUNTED)),
-            self.nonce.eq(asked.tag),
-            self.both.eq(asked.poison),
+            self.asked.count.eq(control & (asked.kind == Kind.COUNT)),
+            self.asked.counted.eq(control & (asked.kind == Kind.COUNTED)),
+            self.asked.nonce.eq(asked.tag),
+            self.asked.both.eq(asked.poison),
         ]
         m.d.sync += self.dropped.eq(Cat(reasons[name] for name in DROPS))
         self._quiet = self._quiet & (rest == 0)
@@ -396,7 +390,7 @@ class Ingress(wiring.Component):
         """One credit per class and cycle goes back; more that are due wait."""
         m.d.comb += self.idle.eq(
             self._quiet & ~give_credits(
-                m, refunds, freed=self.freed, credit=self.credit, mute=self.mute,
-                regrant=self.regrant, most=self._config.buffer_packets,
+                m, refunds, freed=self.freed, credit=self.credit, mute=self.asked.mute,
+                regrant=self.asked.regrant, most=self._config.buffer_packets,
             ) & ~self.credit.any()
         )

@@ -16,6 +16,7 @@ __all__ = [
     "OF_REGION",
     "OPERAND_FLIT",
     "TAKEN",
+    "AskedSignature",
     "LinkSignature",
     "StoreSignature",
     "operand_beat",
@@ -67,6 +68,33 @@ TAKEN = data.StructLayout(
     }
 )
 """An operand, or a sum of ``count`` of them, that becomes part of a sum."""
+
+
+class AskedSignature(ParametricSignature):
+    """Counting of credits anew at the receiver of a link; the other side is `Recount`.
+
+    Members
+    -------
+    count, counted : ``Out(1)``
+        High for one cycle for a packet of that kind, a question or an answer, that has come.
+    nonce : ``Out(8)``
+        Its number; valid with either.
+    both : ``Out(1)``
+        The question asks this end to count its own credits, too; valid with `count`.
+    mute : ``In(1)``
+        Give no credits; always valid.
+    regrant : ``In(1)``
+        High in the last cycle of `mute`: credits are due for all the room that there is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                **dict.fromkeys(("count", "counted", "both"), Out(1)),
+                "nonce": Out(HEADER["tag"].shape),
+                **dict.fromkeys(("mute", "regrant"), In(1)),
+            }
+        )
 
 
 class LinkSignature(ParametricSignature):

@@ -9,6 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
+from hw.switch.layouts import AskedSignature
 from hw.switch.packet import HEADER, Kind
 
 __all__ = ["GUARD_CYCLES", "RETRY_CYCLES", "Recount", "Refunds", "give_credits"]
@@ -49,18 +50,14 @@ class Recount(wiring.Component):
         Count anew, in both directions.
     cancel : ``In(1)``
         Stop asking, and wait for nothing: the link is out of service.
-    count, counted : ``In(1)``, nonce : ``In(8)``, both : ``In(1)``
-        High for one cycle for a packet of that kind that has come, with its fields.
+    asked : ``In(AskedSignature())``
+        The receiver's side: what has come, and when no credits may be given.
     quiet : ``In(1)``
         No packet is on its way to the wire.
     hold : ``Out(1)``
         No packet may be begun.
     forget : ``Out(1)``
         Credits of the sender are 0, and those that come do not count.
-    mute : ``Out(1)``
-        Give no credits.
-    regrant : ``Out(1)``
-        High in the last cycle of `mute`: credits are due for all the room that there is.
     header : ``Out(HEADER)``, valid : ``Out(1)``
         A header to send, without checksum; high for one cycle, in which `quiet` is high.
     counting : ``Out(1)``
@@ -69,15 +66,10 @@ class Recount(wiring.Component):
 
     start: Signal
     cancel: Signal
-    count: Signal
-    counted: Signal
-    nonce: Signal
-    both: Signal
+    asked: Any
     quiet: Signal
     hold: Signal
     forget: Signal
-    mute: Signal
-    regrant: Signal
     header: Any
     valid: Signal
     counting: Signal
@@ -87,24 +79,23 @@ class Recount(wiring.Component):
         self._retry = require_int("Recount retry", retry, minimum=guard + 1)
         super().__init__(
             {
-                **dict.fromkeys(("start", "cancel", "count", "counted", "both", "quiet"), In(1)),
-                "nonce": In(HEADER["tag"].shape),
-                **dict.fromkeys(
-                    ("hold", "forget", "mute", "regrant", "valid", "counting"), Out(1)
-                ),
+                **dict.fromkeys(("start", "cancel", "quiet"), In(1)),
+                **dict.fromkeys(("hold", "forget", "valid", "counting"), Out(1)),
                 "header": Out(HEADER),
+                "asked": In(AskedSignature()),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        asked = self.asked
         asks = Signal()  # the question is to be sent
         both = Signal()  # the question asks the peer to count its own, too
-        number, theirs = Signal.like(self.nonce), Signal.like(self.nonce)
+        number, theirs = Signal.like(asked.nonce), Signal.like(asked.nonce)
         waits = Signal(range(self._retry + 1))
         since = Signal(range(self._guard + 1))
         said = Signal()  # the answer was sent
-        due = self.mute & ~said & (since == 0)
+        due = asked.mute & ~said & (since == 0)
         settled = Signal()  # nothing was begun in the cycle before, when `hold` was seen
         asking, answering = Signal(), Signal()
         m.d.comb += [
@@ -112,23 +103,23 @@ class Recount(wiring.Component):
             asking.eq(asks & self.quiet & settled),
             answering.eq(due & self.quiet & settled & ~asks),
             self.valid.eq(asking | answering),
-            self.regrant.eq(said & (since == 0)),
+            asked.regrant.eq(said & (since == 0)),
             self.header.offload.eq(1),
             self.header.kind.eq(Mux(asking, Kind.COUNT, Kind.COUNTED)),
             self.header.tag.eq(Mux(asking, number, theirs)),
             self.header.poison.eq(asking & both),
-            self.counting.eq(self.forget | self.mute),
+            self.counting.eq(self.forget | asked.mute),
         ]
         m.d.sync += settled.eq(self.hold)
-        with m.If(self.mute & (since != 0)):
+        with m.If(asked.mute & (since != 0)):
             m.d.sync += since.eq(since - 1)
         with m.If(answering):
             m.d.sync += [said.eq(1), since.eq(self._guard)]
-        with m.If(self.regrant):
-            m.d.sync += [said.eq(0), self.mute.eq(0)]
-        with m.If(self.count):
+        with m.If(asked.regrant):
+            m.d.sync += [said.eq(0), asked.mute.eq(0)]
+        with m.If(asked.count):
             m.d.sync += [
-                self.mute.eq(1), said.eq(0), since.eq(self._guard), theirs.eq(self.nonce),
+                asked.mute.eq(1), said.eq(0), since.eq(self._guard), theirs.eq(asked.nonce),
             ]
         with m.If(asking):
             m.d.sync += [asks.eq(0), self.forget.eq(1), waits.eq(self._retry)]
@@ -137,9 +128,9 @@ class Recount(wiring.Component):
                 m.d.sync += waits.eq(waits - 1)
             with m.Else():
                 m.d.sync += [asks.eq(1), number.eq(number + 1)]
-        with m.If(self.forget & ~asks & self.counted & (self.nonce == number)):
+        with m.If(self.forget & ~asks & asked.counted & (asked.nonce == number)):
             m.d.sync += [self.forget.eq(0), asks.eq(0)]
-        with m.If(self.start | (self.count & self.both)):
+        with m.If(self.start | (asked.count & asked.both)):
             # A peer that asks so counts its own already; asked again, both ends would for ever.
             m.d.sync += [asks.eq(1), number.eq(number + 1), both.eq(self.start)]
         with m.If(self.cancel):

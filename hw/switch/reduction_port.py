@@ -51,11 +51,11 @@ class ReductionPort(wiring.Component):
 
     Members
     -------
-    flit : ``In(FLIT)``, ``valid`` : ``In(1)``
+    flit : ``In(FLIT)``, valid : ``In(1)``
         Operands; their sender has a credit for each packet.
     credit : ``Out(1)``
         Gives a credit back; at first there are ``queue_packets``.
-    load : ``In(LOAD_HEADER)``, ``load_valid`` : ``In(1)``, ``load_credit`` : ``Out(1)``
+    load : ``In(LOAD_HEADER)``, load_valid : ``In(1)``, load_credit : ``Out(1)``
         The same for loads.
     notice : ``In(HEADER)``, notice_valid : ``In(1)``, notice_credit : ``Out(1)``
         The same for notices.

@@ -112,7 +112,7 @@ class SendBuffer(wiring.Component):
         Something is, or would be without `hold`.
     busy : ``Out(1)``
         Nothing can be, since a packet is being read.
-    flit : ``Out(FLIT)``, ``valid`` : ``Out(1)``
+    flit : ``Out(FLIT)``, valid : ``Out(1)``
         What is sent.
     freed : ``Out(channels)``
         Room for a packet has become free.

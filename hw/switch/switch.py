@@ -7,7 +7,7 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect
 
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
@@ -239,14 +239,11 @@ class Switch(wiring.Component):
         starts = control.strobe & control.value.resync
         if self._config.retry:
             starts |= self.status[port].restarted
+        connect(m, ingress.asked, recount.asked)
         m.d.comb += [
             ingress.disabled.eq(control.value.disable),
             recount.start.eq(starts),
             recount.cancel.eq(control.value.disable & ~control.strobe),
-            *(getattr(recount, name).eq(getattr(ingress, name))
-              for name in ("count", "counted", "nonce", "both")),
-            ingress.mute.eq(recount.mute),
-            ingress.regrant.eq(recount.regrant),
             status.counting.eq(recount.counting),
             status.credits_home.eq(link.home),
         ]
@@ -559,7 +556,7 @@ class Switch(wiring.Component):
                 Cat(
                     *(each.idle for each in (*ingress, *units)),
                     *(each.empty for each in (*kept, *outputs)),
-                    *(~each.counting for each in recounts),
+                    ~Cat(each.counting for each in recounts).any(),
                     tracker.idle,
                     ~Cat(each.tx.valid for each in self.link).any(),
                 ).all()

@@ -12,6 +12,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import UNIT_BITS, unit_of
+from hw.switch_dma.interfaces import StateSignature
 from hw.switch_dma.layouts import (
     FORMAT,
     NODE,
@@ -66,33 +67,27 @@ class Control(AllReduceQueue):
 
     Members
     -------
-    node : ``In(NODE)``, for each region, joined, ready : ``In(regions)``
-        See `Membership`. Commands are taken when joined, and run when ready.
-    held : ``Out(regions)``
-        Regions with outstanding all-reduces.
-    flushes, given_up : ``In(regions)``, only with several
-        In place of `flush`, for each region: forget what it has, refuse its commands. Regions that
-        have just been given up, which software is to take note of.
+    node : ``In(NODE)``, for each region
+        Who this is; always valid.
+    state : ``In(StateSignature())``, for each region
+        Of the region; with several, it is flushed in place of all by `flush`.
     pending : ``Out(regions)``, only with several
-        Of which it has not yet: their commands are refused.
+        Regions that have been given up, of which software is still to take note: their commands
+        are refused. Always valid.
     row : ``Out(range(regions))``, only with several
-        Of what runs, or is to run next.
+        Of what runs, or is to run next; valid if there is any.
     job : ``Out(stream.Signature(job_layout(config)))``
         For all links at once.
     done : ``In(links)``
-        Links that have done their part of the job.
+        Links that have done their part of the job: high until the next one.
     outcomes : ``In(outcome_layout()).array(links)``
-        Of each link.
+        Of each link; valid when it has.
 
     And those of `AllReduceQueue`.
     """
 
     node: Any
-    joined: Signal
-    ready: Signal
-    held: Signal
-    flushes: Signal
-    given_up: Signal
+    state: Any
     pending: Signal
     row: Signal
     job: stream.Interface
@@ -101,20 +96,14 @@ class Control(AllReduceQueue):
 
     def __init__(self, config: SwitchDmaConfig) -> None:
         count = config.regions
-        several: dict[str, Any] = {
-            **dict.fromkeys(("flushes", "given_up"), In(count)),
-            "pending": Out(count),
-            "row": Out(range(count)),
-        }
+        several: dict[str, Any] = {"pending": Out(count), "row": Out(range(count))}
         super().__init__(
             config,
             descriptor=descriptor_layout(config),
             outcome=outcome_layout(),
             errors=CommandError,
             node=per_region(config, In(NODE)),
-            joined=In(count),
-            ready=In(count),
-            held=Out(count),
+            state=per_region(config, In(StateSignature())),
             **(several if count > 1 else {}),
             job=Out(stream.Signature(job_layout(config))),
             done=In(config.links),
@@ -126,6 +115,10 @@ class Control(AllReduceQueue):
         c = self._config
         self._reach = self._measure(m) if c.half else None
         self._nodes = each_region(c, self.node)
+        self._joined, self._ready, self._flushes, aborted = (
+            Cat(getattr(each, name) for each in each_region(c, self.state))
+            for name in ("joined", "ready", "flush", "aborted")
+        )
         self._taken = Signal(range(c.descriptors + 1), name="taken")
         given, accepted = self._take(m)
         head = accepted.p
@@ -133,7 +126,7 @@ class Control(AllReduceQueue):
         last = Signal(32)
         block_bits = exact_log2(c.block_elements)
         running = Signal()
-        row, void, flush = self._by_region(m, given, accepted, running)
+        row, void, flush = self._by_region(m, given, accepted, running, aborted)
         m.d.comb += [
             last.eq(head.elements - 1),
             job.source.eq(head.source),
@@ -146,7 +139,7 @@ class Control(AllReduceQueue):
             job.tag.eq(head.tag),
             job.pull.eq(head.pull),
             self.job.valid.eq(
-                accepted.valid & ~running & self.ready.bit_select(row, 1) & ~flush & ~void
+                accepted.valid & ~running & self._ready.bit_select(row, 1) & ~flush & ~void
             ),
             accepted.ready.eq((self.job.valid & self.job.ready) | void),
             self.completed.eq(running & self.done.all() & ~flush),
@@ -189,19 +182,19 @@ class Control(AllReduceQueue):
         return pick([each.members for each in self._nodes], row)
 
     def _by_region(
-        self, m: Module, given: Any, accepted: Any, running: Signal
+        self, m: Module, given: Any, accepted: Any, running: Signal, aborted: Value
     ) -> tuple[Value, Value, Value]:
         """Keep track of jobs by region. Of the job that runs, or is to run next, returns its row,
         whether it was given up in the queue, and whether its region is being given up."""
         c = self._config
         if c.regions == 1:
-            m.d.comb += self.held.eq(self.outstanding != 0)
+            m.d.comb += self.state.outstanding.eq(self.outstanding != 0)
             return C(0, 1), C(0, 1), self.flush
         begun = Signal(range(c.regions))
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += begun.eq(self.job.p.row)
         m.d.comb += self.row.eq(Mux(running, begun, accepted.p.row))
-        flush = self.flushes.bit_select(self.row, 1)
+        flush = self._flushes.bit_select(self.row, 1)
         void = self._void(m, given, accepted)
         # A job that was given up keeps its place in the queue until those before it have begun.
         passes = accepted.valid & accepted.ready & void
@@ -209,16 +202,16 @@ class Control(AllReduceQueue):
         taken = self._taken
         m.d.sync += taken.eq(taken + self.accepted - passes - ends)
         left: list[Any] = []
-        for k in range(c.regions):
+        for k, state in enumerate(self.state):
             count = Signal.like(self.outstanding, name=f"outstanding_{k}")
             here = self.accepted & (given.row == k)
-            left.append(Mux(self.flushes[k], 0,
+            left.append(Mux(state.flush, 0,
                             count + here - (self.completed & (self.row == k))))
             m.d.sync += count.eq(left[-1])
-            m.d.comb += self.held[k].eq(count != 0)
+            m.d.comb += state.outstanding.eq(count != 0)
         m.d.sync += [
             self.outstanding.eq(sum(left)),
-            self.pending.eq(Mux(self.unaware, self.pending, 0) | self.given_up),
+            self.pending.eq(Mux(self.unaware, self.pending, 0) | aborted),
         ]
         return self.row, void, flush
 
@@ -235,7 +228,7 @@ class Control(AllReduceQueue):
             row = Signal(range(c.regions), name=f"row_{k}")
             with m.If(self.accepted & (free == k)):
                 m.d.sync += [row.eq(given.row), void[k].eq(0)]
-            with m.Elif(self.flushes.bit_select(row, 1)):
+            with m.Elif(self._flushes.bit_select(row, 1)):
                 m.d.sync += void[k].eq(1)
         return accepted.valid & void.bit_select(first, 1)
 
@@ -282,7 +275,7 @@ class Control(AllReduceQueue):
         return {
             **fixed,
             "MEMBERS": known & ((members < 2) | (members > endpoints) | outside),
-            "UNJOINED": known & ~self.joined.bit_select(row, 1),
+            "UNJOINED": known & ~self._joined.bit_select(row, 1),
         }
 
     def _region_faults(self, given: Any) -> dict[str, Any]:
@@ -292,7 +285,7 @@ class Control(AllReduceQueue):
         return {
             "REGION": (given.row >= c.regions) | ((members != 0) & (first != given.row)),
             "FULL": self._taken == c.descriptors,
-            "ABORTING": self.flushes.bit_select(given.row, 1)
+            "ABORTING": self._flushes.bit_select(given.row, 1)
             | (self.unaware & self.pending.bit_select(given.row, 1)),
         }
 

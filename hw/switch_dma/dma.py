@@ -87,20 +87,17 @@ class SwitchDma(Engine):
                 lane.whole.eq(registers.pull.value.own),
                 lane.size_log2.eq(registers.waves.value.size_log2),
                 lane.outstanding.eq(registers.waves.value.outstanding),
-                lane.open.eq(Cat(each.open[k] for each in memberships)),
-                lane.flush.eq(Cat(each.flush for each in memberships)),
                 lane.job.valid.eq(control.job.valid & control.job.ready),
                 lane.job.payload.eq(control.job.payload),
                 control.done[k].eq(lane.done),
                 control.outcomes[k].eq(lane.outcome),
             ]
             for row, membership in enumerate(memberships):
-                node = each_region(c, registers.node)[row].value
-                m.d.comb += [
-                    each_region(c, lane.node)[row].eq(Value.cast(node)),
-                    each_region(c, lane.epoch)[row].eq(membership.epoch),
-                    each_region(c, lane.rank)[row].eq(membership.rank),
-                ]
+                connect(m, membership.member, each_region(c, lane.member)[row])
+                connect(m, membership.lanes[k], each_region(c, lane.region)[row])
+                m.d.comb += each_region(c, lane.rank)[row].eq(membership.rank)
+        for membership, state in zip(memberships, each_region(c, control.state)):
+            connect(m, membership.state, state)
         m.d.comb += control.job.ready.eq(Cat(lane.job.ready for lane in lanes).all())
         self._join_links(m, registers, lanes)
         telling = self._join_notices(m, registers, memberships, lanes)
@@ -113,13 +110,18 @@ class SwitchDma(Engine):
         m.submodules.idle_detector = detector = IdleDetector(IDLE_CYCLES)
         m.d.comb += [
             detector.quiet.eq(
-                (control.outstanding == 0) & ~Cat(each.flush for each in memberships).any()
+                (control.outstanding == 0) & ~self._of(memberships, "flush").any()
                 & ~telling & Cat(lane.idle for lane in lanes).all() & ~registers.command.strobe
                 & ~Cat(each.strobe for each in each_region(c, registers.control)).any()
             ),
             self.idle.eq(detector.idle),
         ]
         return m
+
+    @staticmethod
+    def _of(memberships: list[Membership], name: str) -> Value:
+        """A bit of all regions."""
+        return Cat(getattr(each.state, name) for each in memberships)
 
     def _join_links(self, m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:
         """Credits are counted anew when software says so, when the endpoint joins for the first
@@ -134,9 +136,9 @@ class SwitchDma(Engine):
             if self.config.retry:
                 starts |= self.status[k].restarted
             m.d.comb += [
-                lane.resync.eq(starts),
-                status.counting.eq(lane.counting),
-                status.credits_home.eq(lane.credits_home),
+                lane.credits.resync.eq(starts),
+                status.counting.eq(lane.credits.counting),
+                status.credits_home.eq(lane.credits.home),
             ]
 
     def _join_notices(
@@ -145,7 +147,7 @@ class SwitchDma(Engine):
         """Notices of all regions by each link, those that come to their region. Returns whether one
         is waiting."""
         c = self.config
-        waits = []
+        waits: list[Value] = []
         m.submodules.hears = hears = StreamArbiter(heard_layout(c), c.links)
         for k, lane in enumerate(lanes):
             m.submodules[f"tells_{k}"] = tells = StreamArbiter(FLIT, c.regions)
@@ -153,7 +155,7 @@ class SwitchDma(Engine):
                 connect(m, each.o[k], port)
             connect(m, tells.o, lane.told)
             connect(m, lane.heard, hears.i[k])
-            waits += [tells.o.valid, lane.heard.valid, *(each.o[k].valid for each in memberships)]
+            waits.append(tells.o.valid)
         row, ours = row_of([each.value for each in each_region(c, r.node)], hears.o.p.region)
         m.d.comb += hears.o.ready.eq(1)
         for k, each in enumerate(memberships):
@@ -161,6 +163,8 @@ class SwitchDma(Engine):
                 each.heard.valid.eq(hears.o.valid & ours & (row == k)),
                 each.heard.payload.eq(hears.o.payload),
             ]
+        waits += [lane.heard.valid for lane in lanes]
+        waits += [o.valid for each in memberships for o in each.o]
         return Cat(waits, hears.o.valid).any()
 
     def _join_commands(
@@ -168,7 +172,6 @@ class SwitchDma(Engine):
     ) -> None:
         c = self.config
         held = control.outstanding != 0
-        flushes = Cat(each.flush for each in memberships)
         r.give_commands(control, address_bits=c.address_bits)
         m.d.comb += [
             control.command.pull.eq(r.command.value.pull),
@@ -178,19 +181,15 @@ class SwitchDma(Engine):
                control.command.begin.eq(r.part_begin.value.value),
                control.command.end.eq(r.part_end.value.value)) if c.parts else ()),
             *((control.command.format.eq(r.command.value.format),) if c.lengths else ()),
-            *((control.command.row.eq(r.command.value.region),
-               control.flushes.eq(flushes),
-               control.given_up.eq(Cat(each.aborted for each in memberships)))
-              if c.regions > 1 else (control.flush.eq(flushes),)),
-            control.joined.eq(Cat(each.joined for each in memberships)),
-            control.ready.eq(Cat(each.ready for each in memberships)),
+            control.command.row.eq(r.command.value.region) if c.regions > 1
+            else control.flush.eq(self._of(memberships, "flush")),
             r.waves.refuse.eq(held),
             r.pull.refuse.eq(held),
         ]
         for row, node in enumerate(each_region(c, r.node)):
             m.d.comb += [
                 each_region(c, control.node)[row].eq(Value.cast(node.value)),
-                node.refuse.eq(control.held[row]),
+                node.refuse.eq(memberships[row].state.outstanding),
             ]
 
     def _join_aborts(
@@ -199,10 +198,9 @@ class SwitchDma(Engine):
     ) -> None:
         c = self.config
         limit = r.watchdog.value
-        moves = ("operand", "load", "answer", "partial", "result", "read_beat", "written_beat")
-        moved = [lane.events[move] for move in moves for lane in lanes]
+        moved = [lane.moves for lane in lanes]
         several = c.regions > 1
-        flushes = Cat(each.flush for each in memberships)
+        flushes = self._of(memberships, "flush")
         flush = flushes.bit_select(control.row, 1) if several else flushes
         r.watch(watchdog, control, flush=flush, moved=moved)
         m.d.comb += watchdog.tries.eq(limit.tries)
@@ -214,12 +212,7 @@ class SwitchDma(Engine):
                 membership.join.eq(given.strobe & given.value.join),
                 membership.leave.eq(node.strobe),
                 membership.give_up.eq(given.strobe & given.value.abort),
-                membership.disagreed.eq(Cat(lane.disagreed[row] for lane in lanes).any()),
-                membership.overflow.eq(Cat(lane.overflow[row] for lane in lanes).any()),
                 membership.stalled.eq(watchdog.failed & limit.abort & waits),
-                membership.outstanding.eq(control.held[row]),
-                membership.busy.eq(Cat(lane.busy[row] for lane in lanes).any()),
-                membership.unanswered.eq(Cat(lane.unanswered[row] for lane in lanes).any()),
                 each_region(c, r.abort)[row].value.cause.eq(membership.cause),
                 each_region(c, r.abort)[row].value.endpoint.eq(membership.origin),
                 each_region(c, r.epoch)[row].value.value.eq(membership.epoch),
@@ -232,15 +225,14 @@ class SwitchDma(Engine):
         """Join status, completions and refusals; return whether an interrupt is pending."""
         r.show(
             "status", idle=self.idle, outstanding=control.outstanding,
-            joined=Cat(each.joined for each in memberships),
-            ready=Cat(each.ready for each in memberships),
+            **{name: self._of(memberships, name) for name in ("joined", "ready")},
             **({"aborted": control.pending} if self.config.regions > 1 else {}),
         )
         events = [lane.events for lane in lanes]
         return r.record_outcomes(
             control,
             dropped=Cat(each.dropped for each in events).any(),
-            aborted=Cat(each.aborted for each in memberships).any(),
+            aborted=self._of(memberships, "aborted").any(),
             memory=Cat(each.memory_error for each in events).any(),
             stalled=watchdog.stalled,
             **({"link": show_links(m, r, self.status, shown=r.link_status)}

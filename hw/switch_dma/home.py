@@ -16,6 +16,7 @@ from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch.packet_queue import PacketQueue
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.interfaces import MemberSignature, PartSignature
 from hw.switch_dma.layouts import (
     NODE,
     address_of,
@@ -58,14 +59,12 @@ class HomeStore(wiring.Component):
 
     Members
     -------
-    node : ``In(NODE)``, epoch : ``In(...)``, for each region
-        The endpoint's number, members and region; present epoch.
+    member : ``In(MemberSignature())``, for each region
+        Who this is.
     i : ``In(stream.Signature(FLIT))``
         PARTIAL, SUBTOTAL and RESPONSE packets; a loaded block's own operand is a RESPONSE, too.
-    part_row : ``Out(range(regions))``, only with several
-        Row of the packet's region.
-    part : ``Out(number_bits)``, ahead, near, asked_for : ``In(1)``
-        The other side of `WaveControl`: a RESPONSE is taken when its load went out, a PARTIAL of
+    part : ``Out(PartSignature(config))``
+        The block that a packet is of: a RESPONSE is taken when its load went out, a PARTIAL of
         other blocks, when they are not done. With several regions no block that is ahead becomes
         complete: the own operand is not in it.
     format, contract : ``In``, only with a format beside words
@@ -99,14 +98,9 @@ class HomeStore(wiring.Component):
         The packet that is added, in the cycle of its header.
     """
 
-    node: Any
-    epoch: Signal
+    member: Any
     i: stream.Interface
-    part: Signal
-    part_row: Signal
-    ahead: Signal
-    near: Signal
-    asked_for: Signal
+    part: Any
     format: Signal
     contract: Signal
     o: stream.Interface
@@ -136,15 +130,11 @@ class HomeStore(wiring.Component):
             }
         )
         names = ("added", "finished", "stale", "misled", "unknown", "excess")
-        several = {"part_row": Out(range(c.regions))} if c.regions > 1 else {}
         super().__init__(
             {
-                "node": per_region(c, In(NODE)),
-                "epoch": per_region(c, In(HEADER["epoch"].width)),
+                "member": per_region(c, In(MemberSignature())),
                 "i": In(stream.Signature(FLIT)),
-                "part": Out(c.number_bits),
-                **several,
-                **dict.fromkeys(("ahead", "near", "asked_for"), In(1)),
+                "part": Out(PartSignature(c)),
                 **({"format": In(HEADER["format"].width), "contract": In(c.number_bits)}
                    if c.lengths else {}),
                 "o": Out(stream.Signature(FLIT)),
@@ -161,7 +151,10 @@ class HomeStore(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        self._nodes, self._epochs = each_region(c, self.node), each_region(c, self.epoch)
+        members = each_region(c, self.member)
+        self._nodes, self._epochs = (
+            [getattr(each, name) for each in members] for name in ("node", "epoch")
+        )
         slot_bits = exact_log2(c.sums)
         # A slot's place is its region's row and its number there.
         place_bits = (c.regions * c.sums - 1).bit_length()
@@ -183,8 +176,8 @@ class HomeStore(wiring.Component):
         row, _ = row_of(self._nodes, header.region)
         slot = number_of(c, header.address)[:slot_bits]
         if c.regions > 1:
-            m.d.comb += self.part_row.eq(row)
-            slot = Cat(slot, self.part_row)
+            m.d.comb += self.part.row.eq(row)
+            slot = Cat(slot, self.part.row)
         forgotten = self.forget.bit_select(self._row_of(complete.o.payload), 1)
         can_give = complete.o.valid & results.room & ~forgotten
         can_take = self.i.valid
@@ -254,7 +247,7 @@ class HomeStore(wiring.Component):
     ) -> tuple[Signal, Value, Value]:
         """Judge a packet: return whether it is added, completes its sum, and begins one."""
         c = self._config
-        row = self.part_row if c.regions > 1 else C(0, 1)
+        row = self.part.row if c.regions > 1 else C(0, 1)
         node: Any = Signal(NODE)
         m.d.comb += Value.cast(node).eq(pick(self._nodes, row))
         held = self._valid.bit_select(slot, 1)
@@ -262,24 +255,25 @@ class HomeStore(wiring.Component):
         total = Signal(HEADER["count"].width + 1)
         m.d.comb += total.eq(header.count + Mux(held, look.data.count, 0))
         answer = Value.cast(header.kind) == Kind.RESPONSE.value
-        m.d.comb += self.part.eq(number_of(c, header.address))
+        part = self.part
+        m.d.comb += part.number.eq(number_of(c, header.address))
         good = Signal()
         finishes = total == node.members
         misled = header.destination != node.endpoint
         if c.multicast_partials:
             misled = misled & answer
-        too_early = finishes & self.ahead if c.regions > 1 else C(0, 1)
+        too_early = finishes & part.ahead if c.regions > 1 else C(0, 1)
         with m.If((header.epoch != pick(self._epochs, row)) | self.forget.bit_select(row, 1)):
             m.d.comb += self.stale.eq(begins)
         with m.Elif(misled):
             m.d.comb += self.misled.eq(begins)
-        with m.Elif(Mux(self.ahead, answer, ~self.near | (answer != self.asked_for))):
+        with m.Elif(Mux(part.ahead, answer, ~part.near | (answer != part.asked_for))):
             m.d.comb += self.unknown.eq(begins)
         with m.Elif(other):
             m.d.comb += self.overflow.bit_select(row, 1).eq(begins)
         with m.Elif((header.count == 0) | (total > node.members) | too_early):
             m.d.comb += self.excess.eq(begins)
-        with m.Elif(~self.near):  # farther ahead than anyone may be, but nothing is in its place
+        with m.Elif(~part.near):  # farther ahead than anyone may be, but nothing is in its place
             m.d.comb += self.unknown.eq(begins)
         with m.Elif(held & (Value.cast(look.data.op) != header.op)):
             m.d.comb += self.mismatch.bit_select(row, 1).eq(begins)

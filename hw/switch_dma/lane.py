@@ -13,8 +13,8 @@ from hw.switch.packet import FLIT, HEADER, Kind, Traffic, header_of
 from hw.switch.recode import CompressPackets, ExpandPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.home import TOOK, HomeStore
+from hw.switch_dma.interfaces import CreditsSignature, MemberSignature, RegionSignature
 from hw.switch_dma.layouts import (
-    NODE,
     each_region,
     events_layout,
     heard_layout,
@@ -48,6 +48,9 @@ _OWN = 1
 _ON_THE_WAY = 15
 """Limit of packets between the sources and the home store: more than there is room for."""
 
+_MOVES = ("operand", "load", "answer", "partial", "result", "read_beat", "written_beat")
+"""Events by which the watchdog sees that a job goes on."""
+
 
 class Lane(wiring.Component):
     """All-reduce of this link's share of a vector: every ``links``-th block.
@@ -70,28 +73,18 @@ class Lane(wiring.Component):
         The job is done: high until the next one.
     outcome : ``Out(outcome_layout())``
         Why its result is not valid; valid when `done`.
-    node : ``In(NODE)``, rank : ``In(range(endpoints))``, epoch : ``In(...)``, for each region
-        Who this is.
+    member : ``In(MemberSignature())``, rank : ``In(range(endpoints))``, for each region
+        Who this is, and the members with lower numbers, valid while a job runs.
+    region : ``In(RegionSignature())``, for each region
+        Its packets are to be taken, and forgotten.
     whole : ``In(1)``, size_log2 : ``In(4)``, outstanding : ``In(6)``
-        Settings.
+        Loads ask for own operands, too; the window of waves. Change only between all-reduces.
     told : ``In(stream.Signature(FLIT))``
         Notices to send.
     heard : ``Out(stream.Signature(heard_layout(config)))``
         Notices that came.
-    open : ``In(regions)``
-        Take packets of a region.
-    flush : ``In(regions)``
-        Forget all of a region. Hold until `busy` is low; that needs neither link nor memory.
-    busy : ``Out(regions)``
-        Something of the region may still leave, or be taken.
-    unanswered : ``Out(regions)``
-        Memory has still to answer something that was forgotten. No job begins.
-    disagreed, overflow : ``Out(regions)``
-        High for one cycle: reasons to abort.
-    resync : ``In(1)``
-        Have the credits of the link counted anew, in both directions.
-    counting, credits_home : ``Out(1)``
-        They are being counted; all are here, so that the other end holds nothing.
+    credits : ``In(CreditsSignature())``
+        Those of the link, counted anew.
     link : ``Out(LinkSignature())``
         To a port of a switch.
     mem : ``Out(AXI4Signature)``
@@ -100,34 +93,29 @@ class Lane(wiring.Component):
         No part holds anything, and nothing is on its way.
     events : ``Out(events_layout(config))``
         Events of this cycle.
+    moves : ``Out(1)``
+        Something of a job moves in this cycle: it does not hang.
     took : ``Out(TOOK)``
-        The partial that the home store adds.
+        The partial that the home store adds, with a bit that says when it is valid.
     """
 
     job: stream.Interface
     done: Signal
     outcome: Any
-    node: Any
+    member: Any
     rank: Signal
+    region: Any
     whole: Signal
-    epoch: Signal
     size_log2: Signal
     outstanding: Signal
     told: stream.Interface
     heard: stream.Interface
-    open: Signal
-    flush: Signal
-    busy: Signal
-    unanswered: Signal
-    disagreed: Signal
-    overflow: Signal
-    resync: Signal
-    counting: Signal
-    credits_home: Signal
+    credits: Any
     link: Any
     mem: Any
     idle: Signal
     events: Any
+    moves: Signal
     took: Any
 
     def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
@@ -138,24 +126,20 @@ class Lane(wiring.Component):
                 "job": In(stream.Signature(job_layout(c))),
                 "done": Out(1),
                 "outcome": Out(outcome_layout()),
-                "node": per_region(c, In(NODE)),
+                "member": per_region(c, In(MemberSignature())),
                 "rank": per_region(c, In(range(c.endpoints))),
+                "region": per_region(c, In(RegionSignature())),
                 "whole": In(1),
-                "epoch": per_region(c, In(HEADER["epoch"].width)),
                 "size_log2": In(4),
                 "outstanding": In(6),
                 "told": In(stream.Signature(FLIT)),
                 "heard": Out(stream.Signature(heard_layout(c))),
-                **dict.fromkeys(("open", "flush"), In(c.regions)),
-                **dict.fromkeys(
-                    ("busy", "unanswered", "disagreed", "overflow"), Out(c.regions)
-                ),
-                "resync": In(1),
-                **dict.fromkeys(("counting", "credits_home"), Out(1)),
+                "credits": In(CreditsSignature()),
                 "link": Out(LinkSignature()),
                 "mem": Out(c.memory_bus),
                 "idle": Out(1),
                 "events": Out(events_layout(c)),
+                "moves": Out(1),
                 "took": Out(TOOK),
             }
         )
@@ -173,21 +157,37 @@ class Lane(wiring.Component):
         m.submodules.loads = loads = Loads(c, link=self._link)
         m.submodules.adds = adds = StreamArbiter(FLIT, 2 + c.multicast_partials, last="last")
         m.submodules.results = results = Results(c, link=self._link)
+        self._regions = each_region(c, self.region)
+        self._flush = Cat(each.flush for each in self._regions)
+        self._begun: Any = stream.Signature(job_layout(c), always_ready=True).create(
+            path=("begun",)
+        )
         row, ends = self._choose(m, waves, loads, receive, home, (operands, results, loads))
         self._limit_waves(m, waves, operands, results)
-        self._pace(m, waves, operands, loads, home, results)
+        # Which block may go out, and what is known of those under way.
+        connect(m, operands.begin, waves.begin)
+        connect(m, loads.sent, waves.sent)
+        connect(m, loads.answer, waves.answer)
+        connect(m, home.part, waves.part)
+        connect(m, results.waited, waves.waited)
         # Sources of what is sent, in the order of `_SENT`.
         connect(m, operands.o, transmit.i[0])
         connect(m, flipped(self.told), transmit.i[2])
         connect(m, loads.o, transmit.i[3])
         connect(m, operands.answers, transmit.i[4])
         connect(m, loads.ask, operands.ask)
-        self._join_link(m, transmit, receive)
+        connect(m, transmit.tx, flipped(self.link.tx))
+        connect(m, flipped(self.link.rx), receive.rx)
+        connect(m, flipped(self.credits), transmit.credits)
+        connect(m, receive.asked, transmit.asked)
+        m.d.comb += [
+            transmit.credit.eq(self.link.tx_credit), self.link.rx_credit.eq(receive.credit),
+        ]
         connect(m, receive.heard, flipped(self.heard))
         connect(m, receive.o[Traffic.REQUEST.value], loads.i)
         connect(m, receive.o[Traffic.PARTIAL.value], adds.i[0])
         connect(m, operands.own, adds.i[1])
-        sums, finished, recodes, sends = self._recode(m, adds.o, home)
+        sums, finished, recodes, sends = self._recode(m, adds.o, waves, home)
         connect(m, sums, home.i)
         if c.multicast_partials:
             self._sort(m, receive.o[Traffic.RESULT.value], results.i[0], adds.i[2])
@@ -200,22 +200,26 @@ class Lane(wiring.Component):
         connect(m, results.bus, flipped(self.mem.write))
         quells = self._quell(m, ends, operands, results)
         m.d.comb += [
-            transmit.row.eq(row), transmit.discard.eq(quells), transmit.kill.eq(self.flush)
+            transmit.row.eq(row), transmit.discard.eq(quells), transmit.kill.eq(self._flush)
         ]
         self._run_jobs(m, quells, waves, operands, loads, home, results)
         own = operands.sending | home.gives | sends | results.holds
-        m.d.comb += [
-            self.busy.eq(
-                home.busy | self._adds(m, adds, sums) | transmit.holds | (own << row)
-            ),
-            self.unanswered.eq((quells & (operands.busy | results.writing)) << row),
-        ]
+        busy = home.busy | self._adds(m, adds, sums) | transmit.holds | (own << row)
+        unanswered = (quells & (operands.busy | results.writing)) << row
+        disagreed = home.mismatch | (results.disagreed << row)
+        for k, region in enumerate(self._regions):
+            m.d.comb += [
+                region.busy.eq(busy[k]),
+                region.unanswered.eq(unanswered[k]),
+                region.disagreed.eq(disagreed[k]),
+                region.overflow.eq(home.overflow[k]),
+            ]
         m.d.comb += self.idle.eq(
-            receive.idle & transmit.empty & ~transmit.counting & home.empty & ~operands.active
-            & ~operands.busy & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking
-            & loads.empty & ~adds.o.valid & ~recodes & ~sends & ~quells
+            receive.idle & transmit.empty & ~self.credits.counting & home.empty
+            & ~operands.active & ~operands.busy & ~results.writing & waves.idle
+            & ~home.busy.any() & ~loads.walking & loads.empty & ~adds.o.valid & ~recodes & ~sends
+            & ~quells
         )
-        self._tell(m, row, home, results)
         self._report(m, operands, loads, transmit, receive, home, results)
         return m
 
@@ -229,25 +233,29 @@ class Lane(wiring.Component):
         row: Value = Const(0, 1)
         if c.regions > 1:
             row = Signal(range(c.regions), name="row")
-            with m.If(self.job.valid & self.job.ready):
-                m.d.sync += row.eq(self.job.p.row)
+            with m.If(self._begun.valid):
+                m.d.sync += row.eq(self._begun.p.row)
+            m.d.comb += [waves.row.eq(row), loads.row.eq(row)]
+        members = each_region(c, self.member)
+        chosen: Any = flipped(members[0])
+        if c.regions > 1:
+            chosen = MemberSignature().create(path=("chosen",))
             m.d.comb += [
-                waves.row.eq(row), waves.part_row.eq(home.part_row), loads.row.eq(row)
+                Value.cast(chosen.node).eq(pick([each.node for each in members], row)),
+                chosen.epoch.eq(pick([each.epoch for each in members], row)),
             ]
-        nodes, epochs = each_region(c, self.node), each_region(c, self.epoch)
+        for member, node, of_home in zip(
+            members, each_region(c, receive.node), each_region(c, home.member)
+        ):
+            m.d.comb += node.eq(member.node)
+            connect(m, flipped(member), of_home)
         for part in parts:
-            m.d.comb += [
-                Value.cast(part.node).eq(pick(nodes, row)), part.epoch.eq(pick(epochs, row))
-            ]
-        m.d.comb += loads.rank.eq(pick(each_region(c, self.rank), row))
-        for k in range(c.regions):
-            m.d.comb += [
-                each_region(c, receive.node)[k].eq(nodes[k]),
-                each_region(c, home.node)[k].eq(nodes[k]),
-                each_region(c, home.epoch)[k].eq(epochs[k]),
-            ]
-        m.d.comb += receive.open.eq(self.open)
-        return row, self.flush.bit_select(row, 1)
+            connect(m, chosen, part.member)
+        m.d.comb += [
+            loads.rank.eq(pick(each_region(c, self.rank), row)),
+            receive.open.eq(Cat(each.open for each in self._regions)),
+        ]
+        return row, self._flush.bit_select(row, 1)
 
     def _limit_waves(
         self, m: Module, waves: WaveControl, operands: Operands, results: Results
@@ -257,8 +265,8 @@ class Lane(wiring.Component):
         most = exact_log2(c.wave_blocks)
         window: Any = Signal(window_layout())
         pull = Signal()
-        with m.If(self.job.valid & self.job.ready):
-            m.d.sync += pull.eq(self.job.p.pull)
+        with m.If(self._begun.valid):
+            m.d.sync += pull.eq(self._begun.p.pull)
         m.d.comb += [
             *(part.window.eq(Mux(pull, window.as_value(), 0)) for part in (operands, results)),
             waves.size_log2.eq(window.size_log2),
@@ -270,59 +278,9 @@ class Lane(wiring.Component):
             ),
         ]
 
-    def _pace(
-        self, m: Module, waves: WaveControl, operands: Operands, loads: Loads, home: HomeStore,
-        results: Results,
-    ) -> None:
-        """Join wave control, which says which block may go out, to the parts that move blocks."""
-        m.d.comb += [
-            waves.first.eq(operands.first),
-            waves.take.eq(operands.take),
-            operands.ready.eq(waves.ready),
-            operands.number.eq(waves.number),
-            waves.asked.eq(results.asked),
-            results.known.eq(waves.known),
-            results.position.eq(waves.position),
-            waves.done.eq(results.done),
-            waves.loaded.eq(loads.asked),
-            waves.answered.eq(loads.answered),
-            waves.sent.eq(loads.sent),
-            waves.sending.eq(loads.sending),
-            waves.part.eq(home.part),
-            *(getattr(home, name).eq(getattr(waves, name))
-              for name in ("ahead", "near", "asked_for")),
-            loads.due.eq(waves.due),
-            loads.number.eq(waves.number),
-            loads.first.eq(operands.first),
-            loads.block.eq(operands.block),
-            operands.agreed.eq(results.agreed),
-            waves.clear.eq(self.flush),
-            loads.flush.eq(self.flush),
-        ]
-        if self._config.lengths:
-            contract = Signal(self._config.number_bits)
-            with m.If(operands.take & operands.first):
-                m.d.sync += contract.eq(waves.number)
-            m.d.comb += home.contract.eq(contract)
-
-    def _join_link(self, m: Module, transmit: Transmit, receive: Receive) -> None:
-        m.d.comb += [
-            self.link.tx.valid.eq(transmit.tx.valid),
-            self.link.tx.payload.eq(transmit.tx.payload),
-            transmit.credit.eq(self.link.tx_credit),
-            receive.rx.valid.eq(self.link.rx.valid),
-            receive.rx.payload.eq(self.link.rx.payload),
-            self.link.rx_credit.eq(receive.credit),
-            transmit.start.eq(self.resync),
-            *(getattr(transmit, name).eq(getattr(receive, name))
-              for name in ("count", "counted", "nonce", "both")),
-            receive.mute.eq(transmit.mute),
-            receive.regrant.eq(transmit.regrant),
-            self.counting.eq(transmit.counting),
-            self.credits_home.eq(transmit.home),
-        ]
-
-    def _recode(self, m: Module, packets: Any, home: HomeStore) -> tuple[Any, Any, Value, Value]:
+    def _recode(
+        self, m: Module, packets: Any, waves: WaveControl, home: HomeStore
+    ) -> tuple[Any, Any, Value, Value]:
         """Convert packets for the home store to words, its results to the format of the job. Also
         returns whether any of the former, and of the latter, are in progress."""
         c = self._config
@@ -337,9 +295,12 @@ class Lane(wiring.Component):
         connect(m, packets, expand.i)
         connect(m, home.o, compress.i)
         format = Signal(HEADER["format"].width)
-        with m.If(self.job.valid & self.job.ready):
-            m.d.sync += format.eq(Value.cast(self.job.p.format))
-        m.d.comb += home.format.eq(format)
+        with m.If(self._begun.valid):
+            m.d.sync += format.eq(Value.cast(self._begun.p.format))
+        contract = Signal(c.number_bits)
+        with m.If(waves.begin.take & waves.begin.first):
+            m.d.sync += contract.eq(waves.begin.number)
+        m.d.comb += [home.format.eq(format), home.contract.eq(contract)]
         return expand.o, compress.o, ~expand.empty, ~compress.empty
 
     @staticmethod
@@ -409,11 +370,11 @@ class Lane(wiring.Component):
         m.d.sync += inside.eq(after)
         before = [Signal.like(inside, name=f"before_{k}") for k in range(self._config.regions)]
         for k, count in enumerate(before):
-            with m.If(~self.flush[k] | enters[_OWN]):
+            with m.If(~self._flush[k] | enters[_OWN]):
                 m.d.sync += count.eq(after)
             with m.Elif(leaves & (count != 0)):
                 m.d.sync += count.eq(count - 1)
-        return Cat(count != 0 for count in before) & self.flush
+        return Cat(count != 0 for count in before) & self._flush
 
     def _run_jobs(
         self, m: Module, quells: Value, waves: WaveControl, operands: Operands, loads: Loads,
@@ -421,32 +382,30 @@ class Lane(wiring.Component):
     ) -> None:
         """Begin a job in all parts at once; it is done when all parts are, or is given up."""
         running = Signal()
-        begins = self.job.valid & self.job.ready
         connect(m, flipped(self.job), operands.job)
+        connect(m, self._begun, results.begun)
+        connect(m, self._begun, loads.begun)
         m.d.comb += [
-            home.forget.eq(~self.open | self.flush),
-            results.begin.eq(begins),
-            results.job.eq(self.job.payload),
-            loads.begin.eq(begins),
-            loads.job.eq(self.job.payload),
+            self._begun.valid.eq(self.job.valid & self.job.ready),
+            self._begun.payload.eq(self.job.payload),
+            operands.agreed.eq(results.agreed),
+            waves.clear.eq(self._flush),
+            loads.flush.eq(self._flush),
             loads.whole.eq(self.whole),
+            loads.first.eq(operands.begin.first),
+            loads.number.eq(waves.begin.number),
+            loads.block.eq(operands.block),
+            home.forget.eq(Cat(~each.open | each.flush for each in self._regions)),
             self.done.eq(
                 running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
             ),
             self.outcome.eq(results.outcome),
+            self.took.eq(home.took),
         ]
-        with m.If(begins):
+        with m.If(self._begun.valid):
             m.d.sync += running.eq(1)
         with m.If(quells):
             m.d.sync += running.eq(0)
-
-    def _tell(self, m: Module, row: Value, home: HomeStore, results: Results) -> None:
-        """Show reasons to abort, and operands that were summed."""
-        m.d.comb += [
-            self.disagreed.eq(home.mismatch | (results.disagreed << row)),
-            self.overflow.eq(home.overflow),
-            self.took.eq(home.took),
-        ]
 
     def _report(
         self, m: Module, operands: Operands, loads: Loads, transmit: Transmit,
@@ -458,7 +417,7 @@ class Lane(wiring.Component):
         sent = operands.o.valid & operands.o.ready & operands.o.p.first
         m.d.comb += [
             self.events.operand.eq(sent),
-            self.events.load.eq(loads.sent),
+            self.events.load.eq(loads.sent.valid),
             self.events.answer.eq(answered),
             self.events.partial.eq(home.added),
             self.events.finished.eq(home.finished),
@@ -471,6 +430,7 @@ class Lane(wiring.Component):
             self.events.written_beat.eq(results.written),
             self.events.memory_error.eq(operands.error | results.error),
             self.events.dropped.eq(drops),
+            self.moves.eq(Cat(self.events[name] for name in _MOVES).any()),
         ]
         if self._config.fixed_point:
             m.d.comb += self.events.outside.eq(operands.outside)

@@ -11,8 +11,8 @@ from hw.common.arbiter import StreamArbiter
 from hw.common.params import require_int
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.interfaces import AnswerSignature, MemberSignature
 from hw.switch_dma.layouts import (
-    NODE,
     address_of,
     job_layout,
     number_of,
@@ -50,19 +50,19 @@ class Loads(wiring.Component):
 
     Members
     -------
-    begin : ``In(1)``, job : ``In(job_layout(config))``
-        A job begins.
+    begun : ``In(stream.Signature(job_layout(config), always_ready=True))``
+        High for one cycle when a job begins.
     row : ``In(range(regions))``, only with several
         The region whose all-reduce runs.
-    node : ``In(NODE)``, rank : ``In(range(endpoints))``, epoch : ``In(...)``
+    member : ``In(MemberSignature())``, rank : ``In(range(endpoints))``
         Who this is in that region, and how many members come before it.
     whole : ``In(1)``
         Own operands travel too: a LOAD asks for those of all members.
     first : ``In(1)``, number : ``In(number_bits)``, block : ``In(32)``
         The next block to be begun: whether it is a contract, its number, and else its place in the
-        vector.
-    asked : ``Out(number_bits)``, due : ``In(1)``, answered : ``Out(1)``
-        The other side of `WaveControl`.
+        vector; valid while a job runs.
+    answer : ``Out(AnswerSignature(config))``
+        The block of a load that came.
     i, o : ``In(stream.Signature(FLIT))``, ``Out(stream.Signature(FLIT))``
         LOAD packets of others, and own ones, without checksum.
     ask : ``Out(stream.Signature(read_layout(config)))``
@@ -73,33 +73,28 @@ class Loads(wiring.Component):
         Blocks that were begun are still to be walked over.
     empty : ``Out(1)``
         No LOAD and no operand to be read is held.
-    sent : ``Out(1)``, sending : ``Out(number_bits)``
-        High for one cycle per LOAD sent, of this block.
+    sent : ``Out(stream.Signature(number_bits, always_ready=True))``
+        High for one cycle per LOAD sent, with the number of its block.
     stale, unknown : ``Out(1)``
         High for one cycle per LOAD dropped: of another epoch, not to be answered.
     """
 
-    begin: Signal
-    job: Any
+    begun: stream.Interface
     row: Signal
-    node: Any
+    member: Any
     rank: Signal
-    epoch: Signal
     whole: Signal
     first: Signal
     number: Signal
     block: Signal
-    asked: Signal
-    due: Signal
-    answered: Signal
+    answer: Any
     i: stream.Interface
     o: stream.Interface
     ask: stream.Interface
     flush: Signal
     walking: Signal
     empty: Signal
-    sent: Signal
-    sending: Signal
+    sent: stream.Interface
     stale: Signal
     unknown: Signal
 
@@ -108,25 +103,21 @@ class Loads(wiring.Component):
         self._link = require_int("Loads link", link, minimum=0, maximum=c.links - 1)
         super().__init__(
             {
-                "begin": In(1),
-                "job": In(job_layout(c)),
-                "node": In(NODE),
+                "begun": In(stream.Signature(job_layout(c), always_ready=True)),
+                "member": In(MemberSignature()),
                 "rank": In(range(c.endpoints)),
-                "epoch": In(HEADER["epoch"].width),
                 "whole": In(1),
                 "first": In(1),
                 "number": In(c.number_bits),
                 "block": In(32),
-                "asked": Out(c.number_bits),
-                "due": In(1),
-                "answered": Out(1),
+                "answer": Out(AnswerSignature(c)),
                 "i": In(stream.Signature(FLIT)),
                 "o": Out(stream.Signature(FLIT)),
                 "ask": Out(stream.Signature(read_layout(c))),
                 "flush": In(c.regions),
                 **({"row": In(range(c.regions))} if c.regions > 1 else {}),
-                **dict.fromkeys(("walking", "empty", "sent", "stale", "unknown"), Out(1)),
-                "sending": Out(c.number_bits),
+                **dict.fromkeys(("walking", "empty", "stale", "unknown"), Out(1)),
+                "sent": Out(stream.Signature(c.number_bits, always_ready=True)),
             }
         )
 
@@ -138,8 +129,8 @@ class Loads(wiring.Component):
         self._job = job
         self._row = self.row if self._config.regions > 1 else C(0, 1)
         self._flush = self.flush.bit_select(self._row, 1)
-        with m.If(self.begin):
-            m.d.sync += [job[name].eq(self.job[name]) for name in _KEPT]
+        with m.If(self.begun.valid):
+            m.d.sync += [job[name].eq(self.begun.p[name]) for name in _KEPT]
         with m.Elif(self._flush):
             m.d.sync += self._job.pull.eq(0)
         asks = StreamArbiter(layout, 2)
@@ -168,30 +159,30 @@ class Loads(wiring.Component):
             self.o.p.first.eq(1),
             self.o.p.last.eq(1),
             self.o.p.data.eq(header.as_value()),
-            self.sent.eq(self.o.valid & self.o.ready),
-            self.sending.eq(number),
+            self.sent.valid.eq(self.o.valid & self.o.ready),
+            self.sent.payload.eq(number),
             ask.valid.eq(self.walking & own & loaded & ~self.whole),
             ask.p.number.eq(number),
             ask.p.block.eq(place),
             ask.p.own.eq(1),
-            ask.p.requester.eq(self.node.endpoint),
+            ask.p.requester.eq(self.member.node.endpoint),
             steps.eq(self.walking & (~own | (loaded & (self.whole | asks)))),
             header.offload.eq(1),
             header.kind.eq(Kind.LOAD),
             header.op.eq(Value.cast(self._job.op)),
-            header.region.eq(self.node.region),
-            header.address.eq(address_of(c, self.epoch, number)),
-            header.source.eq(self.node.endpoint),
-            header.count.eq(self.node.members - ~self.whole),
-            header.epoch.eq(self.epoch),
+            header.region.eq(self.member.node.region),
+            header.address.eq(address_of(c, self.member.epoch, number)),
+            header.source.eq(self.member.node.endpoint),
+            header.count.eq(self.member.node.members - ~self.whole),
+            header.epoch.eq(self.member.epoch),
         ]
-        with m.If(self.sent):
+        with m.If(self.sent.valid):
             m.d.sync += loaded.eq(1)
         with m.If(steps):
             m.d.sync += [contract.eq(0), loaded.eq(0)]
             with m.If(~contract):
                 m.d.sync += place.eq(place + c.links)
-        with m.If(self.begin):
+        with m.If(self.begun.valid):
             m.d.sync += [contract.eq(1), place.eq(self._link)]
         with m.If(self._flush):
             m.d.sync += loaded.eq(0)
@@ -201,7 +192,7 @@ class Loads(wiring.Component):
             with m.Elif(steps & (self._row == k)):
                 m.d.sync += [
                     number_k.eq(number + 1),
-                    turn_k.eq(Mux(turn + 1 == self.node.members, 0, turn + 1)),
+                    turn_k.eq(Mux(turn + 1 == self.member.node.members, 0, turn + 1)),
                 ]
 
     def _hear(self, m: Module, ask: stream.Interface) -> Signal:
@@ -213,12 +204,12 @@ class Loads(wiring.Component):
         ahead = Signal(c.number_bits)  # of the next block to be begun; negative: behind it
         place = Signal(32)
         sound, early, ends = Signal(), Signal(), Signal()
-        ours: Any = load.region == self.node.region if c.regions > 1 else C(1, 1)
-        full = load.count == self.node.members
-        others = load.count + 1 == self.node.members
+        ours: Any = load.region == self.member.node.region if c.regions > 1 else C(1, 1)
+        full = load.count == self.member.node.members
+        others = load.count + 1 == self.member.node.members
         m.d.comb += [
             self.i.ready.eq(~held),
-            self.asked.eq(number),
+            self.answer.number.eq(number),
             ahead.eq(number - self.number),
             place.eq(self.block + ahead.as_signed() * c.links),
             sound.eq(
@@ -226,15 +217,15 @@ class Loads(wiring.Component):
                 & (full | others) & (place < self._job.blocks)
             ),
             early.eq(sound & (ahead[exact_log2(c.slots) :] == 0)),
-            self.stale.eq(held & ours & (load.epoch != self.epoch)),
-            ask.valid.eq(held & ~self.stale & sound & ~early & self.due),
+            self.stale.eq(held & ours & (load.epoch != self.member.epoch)),
+            ask.valid.eq(held & ~self.stale & sound & ~early & self.answer.due),
             ask.p.number.eq(number),
             ask.p.block.eq(place),
             ask.p.requester.eq(load.source),
             ask.p.tag.eq(load.tag),
-            self.answered.eq(ask.valid & ask.ready),
-            self.unknown.eq(held & ~self.stale & ~(sound & (early | self.due))),
-            ends.eq(self.answered | self.stale | self.unknown),
+            self.answer.answered.eq(ask.valid & ask.ready),
+            self.unknown.eq(held & ~self.stale & ~(sound & (early | self.answer.due))),
+            ends.eq(self.answer.answered | self.stale | self.unknown),
         ]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [held.eq(1), Value.cast(load).eq(self.i.p.data)]

@@ -16,6 +16,7 @@ from hw.switch.packet import (
     notice_fields,
 )
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.interfaces import MemberSignature, RegionSignature, StateSignature
 from hw.switch_dma.layouts import NODE, heard_layout
 
 __all__ = ["Membership"]
@@ -53,33 +54,20 @@ class Membership(wiring.Component):
         Join the region, anew if need be.
     leave : ``In(1)``
         Be no member until the next `join`.
-    give_up, disagreed, overflow, stalled : ``In(1)``
-        Reasons to begin a new epoch.
-    outstanding : ``In(1)``
-        There are all-reduces to be given up.
+    give_up, stalled : ``In(1)``
+        Reasons to begin a new epoch, beside those of links.
     heard : ``In(stream.Signature(heard_layout(config), always_ready=True))``
         What another endpoint tells.
     o : ``Out(stream.Signature(FLIT)).array(links)``
         Notices as packets without checksum; one that waits is the latest, or withdrawn if untrue.
-    busy : ``In(1)``
-        Something of the epoch before may still leave, or be taken.
-    unanswered : ``In(1)``
-        Memory has still to answer something of the epoch before.
     epoch : ``Out(32)``
-        Present epoch.
-    rank : ``Out(range(endpoints))``
-        Members with lower numbers, once `ready`.
-    flush : ``Out(1)``
-        Forget everything.
-    joined : ``Out(1)``
-        `join` was given.
-    open : ``Out(links)``
-        All others have come to this epoch, and said so by this link.
-    ready : ``Out(1)``
-        All others have heard from all.
-    aborted : ``Out(1)``
-        High for one cycle when an epoch ends in which this endpoint had commands, or was ready and
-        does not end it by `join` or `leave`.
+        Present epoch; always valid.
+    member : ``Out(MemberSignature())``, rank : ``Out(range(endpoints))``
+        Who this is; members with lower numbers, valid while `state.ready`.
+    lanes : ``Out(RegionSignature()).array(links)``
+        The region on each link; open when all others have told the present epoch by it.
+    state : ``Out(StateSignature())``
+        Of the region.
     cause : ``Out(AbortCause)``, origin : ``Out(...)``
         Why the last epoch ended, and which endpoint ended it.
     """
@@ -88,41 +76,30 @@ class Membership(wiring.Component):
     join: Signal
     leave: Signal
     give_up: Signal
-    disagreed: Signal
-    overflow: Signal
     stalled: Signal
-    outstanding: Signal
+    epoch: Signal
+    member: Any
+    rank: Signal
+    lanes: Any
+    state: Any
     heard: stream.Interface
     o: Any
-    busy: Signal
-    unanswered: Signal
-    epoch: Signal
-    rank: Signal
-    flush: Signal
-    joined: Signal
-    open: Signal
-    ready: Signal
-    aborted: Signal
     cause: Any
     origin: Signal
 
     def __init__(self, config: SwitchDmaConfig) -> None:
         c = self._config = config
-        inputs = ("join", "leave", "give_up", "disagreed", "overflow", "stalled", "outstanding",
-                  "busy", "unanswered")
         super().__init__(
             {
                 "node": In(NODE),
-                **dict.fromkeys(inputs, In(1)),
+                **dict.fromkeys(("join", "leave", "give_up", "stalled"), In(1)),
                 "heard": In(stream.Signature(heard_layout(c), always_ready=True)),
                 "o": Out(stream.Signature(FLIT)).array(c.links),
                 "epoch": Out(EPOCH_BITS),
+                "member": Out(MemberSignature()),
                 "rank": Out(range(c.endpoints)),
-                "flush": Out(1),
-                "joined": Out(1),
-                "open": Out(c.links),
-                "ready": Out(1),
-                "aborted": Out(1),
+                "lanes": Out(RegionSignature()).array(c.links),
+                "state": Out(StateSignature()),
                 "cause": Out(AbortCause),
                 "origin": Out(HEADER["source"].width),
             }
@@ -131,6 +108,17 @@ class Membership(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
+        state = self.state
+        opened = Cat(lane.open for lane in self.lanes)
+        m.d.comb += [
+            self.member.node.eq(self.node),
+            self.member.epoch.eq(self.epoch),
+            *(lane.flush.eq(state.flush) for lane in self.lanes),
+        ]
+        disagreed, overflow, busy, unanswered = (
+            Cat(getattr(lane, name) for lane in self.lanes).any()
+            for name in ("disagreed", "overflow", "busy", "unanswered")
+        )
         self._settles, self._first = Signal(name="settles"), Signal(name="first")
         call: Any = Signal(heard_layout(c))
         called, own = Signal(), Signal()
@@ -143,15 +131,15 @@ class Membership(wiring.Component):
         caller = call.source[: len(Signal(range(c.endpoints)))]
         here = [Signal(name=f"by_{k}") for k in range(c.links)]
         m.d.comb += [each.eq(call.link == k) for k, each in enumerate(here)]
-        listens = called & self.joined
+        listens = called & state.joined
         later = told.epoch > self.epoch
         reasons = [
             (self.give_up, AbortCause.SOFTWARE),
-            (self.disagreed, AbortCause.DISAGREEMENT),
-            (self.overflow, AbortCause.OVERFLOW),
+            (disagreed, AbortCause.DISAGREEMENT),
+            (overflow, AbortCause.OVERFLOW),
             (self.stalled, AbortCause.WATCHDOG),
         ]
-        there = self.joined & ~self.flush
+        there = state.joined & ~state.flush
         follows, starts, hears = Signal(), Signal(), Signal()  # one of them, or none
         # What is to be sent by each link, in this order.
         fresh, tell, say = Signal(c.links), Signal(c.links), Signal(c.links)
@@ -165,11 +153,11 @@ class Membership(wiring.Component):
         come = self._count(m, "come", hears, changes, follows, caller, here)
         settled = self._count(m, "settled", hears & told.settled, changes, follows, caller, here)
         m.d.comb += [
-            self.open.eq(Mux(there & ~asks.any(), come, 0)),
-            self.ready.eq(self._settles & settled.all() & ~self.unanswered),
+            opened.eq(Mux(there & ~asks.any(), come, 0)),
+            state.ready.eq(self._settles & settled.all() & ~unanswered),
         ]
         settles, said = self._settles, Signal()
-        m.d.comb += settles.eq(self.open.all() & ~tell.any())
+        m.d.comb += settles.eq(opened.all() & ~tell.any())
         taken = Signal(c.links)
         m.d.comb += taken.eq(
             Cat(each.valid for each in self.o) & Cat(each.ready for each in self.o)
@@ -199,19 +187,19 @@ class Membership(wiring.Component):
         with m.If(self.join | self.leave):
             every = self.join.replicate(c.links)
             m.d.sync += [
-                self.joined.eq(self.join), asks.eq(every), fresh.eq(every), tell.eq(every),
+                state.joined.eq(self.join), asks.eq(every), fresh.eq(every), tell.eq(every),
             ]
         # Who joins or leaves knows it, so that alone is no reason to tell software.
-        m.d.comb += self.aborted.eq(
-            ((follows | starts) & self.ready) | (changes & self.outstanding)
+        m.d.comb += state.aborted.eq(
+            ((follows | starts) & state.ready) | (changes & state.outstanding)
         )
         wait = Signal(range(FLUSH_CYCLES + 1))
         with m.If(changes):
-            m.d.sync += [self.flush.eq(1), wait.eq(FLUSH_CYCLES)]
+            m.d.sync += [state.flush.eq(1), wait.eq(FLUSH_CYCLES)]
         with m.Elif(wait != 0):
             m.d.sync += wait.eq(wait - 1)
-        with m.Elif(~self.busy):
-            m.d.sync += self.flush.eq(0)
+        with m.Elif(~busy):
+            m.d.sync += state.flush.eq(0)
         speaks = fresh | Mux(asks.any(), 0, tell | say)
         self._send(m, Mux(there, speaks, 0), fresh, ~fresh & ~tell)
         return m

@@ -15,8 +15,8 @@ from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch.recode import CompressPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FloatToFixed, reach
+from hw.switch_dma.interfaces import BeginSignature, MemberSignature
 from hw.switch_dma.layouts import (
-    NODE,
     Part,
     address_of,
     contract_flits,
@@ -68,12 +68,12 @@ class Operands(wiring.Component):
     -------
     job : ``In(stream.Signature(job_layout(config)))``
         Taken when the one before has been sent as a whole.
-    node : ``In(NODE)``, epoch : ``In(...)``, window : ``In(window_layout())``
+    member : ``In(MemberSignature())``, window : ``In(window_layout())``
         What packets say. The window is that of the contract: 0 for push.
-    first : ``Out(1)``, ready : ``In(1)``, take : ``Out(1)``, number : ``In(number_bits)``
-        The other side of `WaveControl`.
+    begin : ``Out(BeginSignature(config))``
+        Blocks as they are begun.
     block : ``Out(32)``
-        Place in the vector of the next block to be begun, but for contracts.
+        Place in the vector of the next block that is no contract; valid while `active`.
     agreed : ``In(1)``
         The job's contract has come back.
     ask : ``In(stream.Signature(read_layout(config)))``
@@ -100,13 +100,9 @@ class Operands(wiring.Component):
     """
 
     job: stream.Interface
-    node: Any
-    epoch: Signal
+    member: Any
     window: Any
-    first: Signal
-    ready: Signal
-    take: Signal
-    number: Signal
+    begin: Any
     block: Signal
     agreed: Signal
     ask: stream.Interface
@@ -139,13 +135,9 @@ class Operands(wiring.Component):
         super().__init__(
             {
                 "job": In(stream.Signature(job_layout(c))),
-                "node": In(NODE),
-                "epoch": In(HEADER["epoch"].width),
+                "member": In(MemberSignature()),
                 "window": In(window_layout()),
-                "first": Out(1),
-                "ready": In(1),
-                "take": Out(1),
-                "number": In(c.number_bits),
+                "begin": Out(BeginSignature(c)),
                 "block": Out(32),
                 "agreed": In(1),
                 "ask": In(stream.Signature(read_layout(c))),
@@ -210,7 +202,7 @@ class Operands(wiring.Component):
         begins = Signal()
         asked = self.ask.p
         use = Mux(pushes, Use.PUSH, Mux(asked.own, Use.OWN, Use.ANSWER))
-        there = Mux(pushes, wanted & self.ready, self.ask.valid & ~self.flush)
+        there = Mux(pushes, wanted & self.begin.ready, self.ask.valid & ~self.flush)
         reads = ~(pushes & contract)
         if c.parts:
             absent = (job.part == Part.SEND) & ~in_part(job, place)
@@ -218,21 +210,22 @@ class Operands(wiring.Component):
             reads = reads & ~absent
         m.d.comb += [
             self.job.ready.eq(~self.active & ~items.o.valid & ~self.flush),
-            self.first.eq(contract),
+            self.begin.first.eq(contract),
             # Blocks are pushed, or loads ask for them; never both at a time.
             pushes.eq(self.active & (contract | ~job.pull)),
             place.eq(Mux(pushes, block, asked.block)),
             begins.eq(
-                wanted & self.ready & (~pushes | (items.i.ready & (~reads | reader.cmd.ready)))
+                wanted & self.begin.ready
+                & (~pushes | (items.i.ready & (~reads | reader.cmd.ready)))
             ),
-            self.take.eq(begins),
-            self.waits.eq(wanted & ~self.ready),
+            self.begin.take.eq(begins),
+            self.waits.eq(wanted & ~self.begin.ready),
             self.barrier.eq(self.active & ~contract & job.pull & ~self.agreed),
             self.ask.ready.eq(
                 ~pushes & items.i.ready & (~reads | reader.cmd.ready) & ~self.flush
             ),
             items.i.valid.eq(there & (reader.cmd.ready | ~reads)),
-            items.i.p.number.eq(Mux(pushes, self.number, asked.number)),
+            items.i.p.number.eq(Mux(pushes, self.begin.number, asked.number)),
             items.i.p.contract.eq(pushes & contract),
             items.i.p.tail.eq(tail),
             items.i.p.use.eq(use),
@@ -276,7 +269,7 @@ class Operands(wiring.Component):
         m.d.comb += [
             converter.fixed.eq(self._job.fixed),
             converter.unit.eq(self._job.unit),
-            converter.reach.eq(reach(self.node.members)),
+            converter.reach.eq(reach(self.member.node.members)),
             converter.i.valid.eq(reader.data.valid),
             converter.i.p.data.eq(reader.data.p.data),
             converter.i.p.error.eq(reader.data.p.error),
@@ -312,7 +305,7 @@ class Operands(wiring.Component):
                     for lane, used in enumerate(halves)),
                 words,
             )
-        contract = Array([*contract_flits(job, self.node.members, self.window),
+        contract = Array([*contract_flits(job, self.member.node.members, self.window),
                           *[0] * (c.payload_flits - 2)])
         there = items.o.valid & (~present | beats.valid) & (~final | headers.i.ready)
         moves = there & payload.i.ready
@@ -352,29 +345,23 @@ class Operands(wiring.Component):
         about = headers.o.p
         kept, use = Signal(Use), Signal(Use)
         ways = {Use.PUSH: self.o, Use.ANSWER: self.answers, Use.OWN: self.own}
-        valid, ready = Signal(name="shown"), Signal(name="taken")
-        flit: Any = Signal(FLIT)
+        shown: Any = stream.Signature(FLIT).create(path=("shown",))
         leaves: Value = sending
         leaves_for: Value = Value.cast(use)
-        held: tuple[Any, Any, Any] = (valid, ready, flit)
+        held = shown
         if c.bfp:
             m.submodules.compress = compress = CompressPackets(
                 payload_flits=c.payload_flits, half=False, bfp=True, aside=len(leaves_for)
             )
-            m.d.comb += [
-                compress.i.valid.eq(valid),
-                compress.i.payload.eq(flit),
-                compress.beside.eq(use),
-                ready.eq(compress.i.ready),
-            ]
-            leaves, leaves_for = sending | ~compress.empty, compress.along
-            held = (compress.o.valid, compress.o.ready, compress.o.p)
+            connect(m, shown, compress.i)
+            m.d.comb += compress.beside.eq(use)
+            leaves, leaves_for, held = sending | ~compress.empty, compress.along, compress.o
         for each, way in ways.items():
             chosen = leaves_for == each.value
-            m.d.comb += [way.valid.eq(held[0] & chosen), way.payload.eq(held[2])]
+            m.d.comb += [way.valid.eq(held.valid & chosen), way.payload.eq(held.payload)]
             with m.If(chosen):
-                m.d.comb += held[1].eq(way.ready)
-        moves = valid & ready
+                m.d.comb += held.ready.eq(way.ready)
+        moves = shown.valid & shown.ready
         m.d.comb += [
             sending.eq(left != 0),
             header.offload.eq(1),
@@ -383,18 +370,18 @@ class Operands(wiring.Component):
             header.op.eq(
                 Mux(about.contract, ReduceOp.MAX_F32.value, Value.cast(self._job.op))
             ),
-            header.region.eq(self.node.region),
-            header.address.eq(address_of(c, self.epoch, about.number)),
+            header.region.eq(self.member.node.region),
+            header.address.eq(address_of(c, self.member.epoch, about.number)),
             header.tag.eq(about.tag),
-            header.source.eq(self.node.endpoint),
+            header.source.eq(self.member.node.endpoint),
             header.destination.eq(Mux(use == Use.PUSH, 0, about.requester)),
             header.count.eq(1),
-            header.epoch.eq(self.epoch),
+            header.epoch.eq(self.member.epoch),
             header.poison.eq(about.poison),
-            flit.first.eq(~sending),
-            flit.last.eq(left == 1),
-            flit.data.eq(Mux(sending, payload.o.payload, header.as_value())),
-            valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self.flush)),
+            shown.p.first.eq(~sending),
+            shown.p.last.eq(left == 1),
+            shown.p.data.eq(Mux(sending, payload.o.payload, header.as_value())),
+            shown.valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self.flush)),
             headers.o.ready.eq(moves & ~sending),
             payload.o.ready.eq(moves & sending),
         ]

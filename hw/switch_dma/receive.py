@@ -11,7 +11,7 @@ from hw.common.params import require_int
 from hw.link.packet import checksum_of
 from hw.switch.formats import known as has_format
 from hw.switch.formats import length_code, rest_of
-from hw.switch.layouts import LINK_FLIT
+from hw.switch.layouts import LINK_FLIT, AskedSignature
 from hw.switch.packet import (
     CLASSES,
     FLIT,
@@ -66,7 +66,7 @@ class Receive(wiring.Component):
         High for one cycle for each packet dropped: damaged, truncated, region, overflow.
     stale : ``Out(1)``
         High for one cycle per packet dropped of a region that is not, or no longer, open.
-    count, counted : ``Out(1)``, nonce : ``Out(8)``, both : ``Out(1)``, mute, regrant : ``In(1)``
+    asked : ``Out(AskedSignature())``
         The receiver's side of a `Recount`.
     idle : ``Out(1)``
         No packet is held, and all credits are with the sender.
@@ -80,12 +80,7 @@ class Receive(wiring.Component):
     heard: stream.Interface
     dropped: Signal
     stale: Signal
-    count: Signal
-    counted: Signal
-    nonce: Signal
-    both: Signal
-    mute: Signal
-    regrant: Signal
+    asked: Any
     idle: Signal
 
     def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
@@ -100,9 +95,8 @@ class Receive(wiring.Component):
                 "o": Out(stream.Signature(FLIT)).array(CLASSES),
                 "heard": Out(stream.Signature(heard_layout(c))),
                 "dropped": Out(4),
-                **dict.fromkeys(("stale", "count", "counted", "both"), Out(1)),
-                "nonce": Out(HEADER["tag"].shape),
-                **dict.fromkeys(("mute", "regrant"), In(1)),
+                "stale": Out(1),
+                "asked": Out(AskedSignature()),
                 "idle": Out(1),
             }
         )
@@ -139,8 +133,8 @@ class Receive(wiring.Component):
                 queue.i.payload.eq(buffer.flit),
             ]
         due = give_credits(
-            m, refunds, freed=buffer.freed, credit=self.credit, mute=self.mute,
-            regrant=self.regrant, most=c.buffer_packets,
+            m, refunds, freed=buffer.freed, credit=self.credit, mute=self.asked.mute,
+            regrant=self.asked.regrant, most=c.buffer_packets,
         )
         m.d.comb += self.idle.eq(
             quiet & buffer.empty & ~buffer.valid & ~due & ~self.credit.any()
@@ -244,8 +238,8 @@ class Receive(wiring.Component):
                 m.d.comb += [damaged.eq(1), unknown.eq(1)]
             with m.Elif(traffic == LINK_CLASS):
                 m.d.comb += [
-                    self.count.eq(head.kind == Kind.COUNT),
-                    self.counted.eq(head.kind == Kind.COUNTED),
+                    self.asked.count.eq(head.kind == Kind.COUNT),
+                    self.asked.counted.eq(head.kind == Kind.COUNTED),
                 ]
             with m.Elif(foreign):
                 m.d.comb += region.eq(1)
@@ -278,8 +272,8 @@ class Receive(wiring.Component):
             told.p.source.eq(head.source),
             told.p.region.eq(head.region),
             told.p.link.eq(self._link),
-            self.nonce.eq(head.tag),
-            self.both.eq(head.poison),
+            self.asked.nonce.eq(head.tag),
+            self.asked.both.eq(head.poison),
         ]
         m.d.sync += self.dropped.eq(Cat(damaged, truncated, region, overflow))
         # Nothing was paid for what is damaged, has no class, or was sent without a credit.

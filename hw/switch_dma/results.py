@@ -16,8 +16,8 @@ from hw.switch.packet import FLIT, HEADER, Format
 from hw.switch.recode import ExpandPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FixedToFloat
+from hw.switch_dma.interfaces import MemberSignature, WaitedSignature
 from hw.switch_dma.layouts import (
-    NODE,
     Part,
     contract_flits,
     halved,
@@ -55,14 +55,14 @@ class Results(wiring.Component):
 
     Members
     -------
-    begin : ``In(1)``, job : ``In(job_layout(config))``
-        A job begins.
-    node : ``In(NODE)``, epoch : ``In(...)``, window : ``In(window_layout())``
+    begun : ``In(stream.Signature(job_layout(config), always_ready=True))``
+        High for one cycle when a job begins.
+    member : ``In(MemberSignature())``, window : ``In(window_layout())``
         Of the region whose all-reduce runs; results of others are dropped.
     i : ``In(stream.Signature(FLIT)).array(SOURCES)``
         RESULT packets from the link and from the home store.
-    asked : ``Out(number_bits)``, known : ``In(1)``, position : ``In(32)``, done : ``Out(1)``
-        The other side of `WaveControl`.
+    waited : ``Out(WaitedSignature(config))``
+        The block that a result is of.
     flush : ``In(1)``
         Drop everything, whatever memory does; writes that were begun get zeros for what is missing.
         Hold until `holds` is low, and begin no job while `writing`.
@@ -86,16 +86,11 @@ class Results(wiring.Component):
         High for one cycle per beat written, and per write that memory refused.
     """
 
-    begin: Signal
-    job: Any
-    node: Any
-    epoch: Signal
+    begun: stream.Interface
+    member: Any
     window: Any
     i: Any
-    asked: Signal
-    known: Signal
-    position: Signal
-    done: Signal
+    waited: Any
     flush: Signal
     bus: Any
     holds: Signal
@@ -115,16 +110,11 @@ class Results(wiring.Component):
         names = ("disagreed", "stored", "stale", "unknown", "written", "error")
         super().__init__(
             {
-                "begin": In(1),
-                "job": In(job_layout(c)),
-                "node": In(NODE),
-                "epoch": In(HEADER["epoch"].width),
+                "begun": In(stream.Signature(job_layout(c), always_ready=True)),
+                "member": In(MemberSignature()),
                 "window": In(window_layout()),
                 "i": In(stream.Signature(FLIT)).array(SOURCES),
-                "asked": Out(c.number_bits),
-                "known": In(1),
-                "position": In(32),
-                "done": Out(1),
+                "waited": Out(WaitedSignature(c)),
                 "flush": In(1),
                 "bus": Out(c.memory_bus.write),
                 "holds": Out(1),
@@ -139,50 +129,54 @@ class Results(wiring.Component):
         m = Module()
         c = self._config
         self._job: Any = Signal(job_layout(c))
-        with m.If(self.begin):
+        with m.If(self.begun.valid):
             m.d.sync += [
-                self._job.eq(self.job),
+                self._job.eq(self.begun.payload),
                 self.outcome.as_value().eq(0),
             ]
-        flit, valid, ready, under_way = self._merge(m)
+        source, under_way = self._merge(m)
+        flit = source.p
         header: Any = Signal(HEADER)
         place = Signal(range(c.payload_flits))
         within = Signal()
         writes, compares = Signal(), Signal()
         number = number_of(c, header.address)
-        head = valid & flit.first
-        current = header.epoch == self.epoch
+        head, moves = source.valid & flit.first, source.valid & source.ready
+        begins = head & source.ready
+        current = header.epoch == self.member.epoch
         if c.regions > 1:  # results of others are not waited for, whatever epoch they are of
-            ours = header.region == self.node.region
+            ours = header.region == self.member.node.region
         else:
             ours = C(1, 1)
         takes = ours & current & ~self.flush
-        wanted = takes & self.known & (header.count == self.node.members)
-        contract = self.position == 0
+        wanted = takes & self.waited.known & (header.count == self.member.node.members)
+        contract = self.waited.position == 0
         if c.lengths:
             wanted = wanted & (
                 header.format == Mux(contract, Format.WORDS.value, Value.cast(self._job.format))
             )
         kept = ~contract
         if c.parts:
-            block = ((self.position - 1)[:32] * c.links + self._link)[:32]
+            block = ((self.waited.position - 1)[:32] * c.links + self._link)[:32]
             kept = kept & ((self._job.part != Part.STORE) | in_part(self._job, block))
         writes_to = self._write(m)
         needed = writes & (~writes_to.tail | (place <= self._job.tail_beats))
-        body = valid & ~flit.first & ~self.flush
+        body = source.valid & ~flit.first & ~self.flush
         m.d.comb += [
             Value.cast(header).eq(flit.data),
-            self.asked.eq(number),
-            self.done.eq(head & ready & wanted),
-            self.stored.eq(self.done & kept),
-            self.stale.eq(head & ready & ours & ~takes),
-            self.unknown.eq(head & ready & ~(ours & ~takes) & ~wanted),
-            ready.eq(self.flush | Mux(flit.first, writes_to.room, ~needed | writes_to.ready)),
+            self.waited.number.eq(number),
+            self.waited.done.eq(begins & wanted),
+            self.stored.eq(self.waited.done & kept),
+            self.stale.eq(begins & ours & ~takes),
+            self.unknown.eq(begins & ~(ours & ~takes) & ~wanted),
+            source.ready.eq(
+                self.flush | Mux(flit.first, writes_to.room, ~needed | writes_to.beats.ready)
+            ),
         ]
-        with m.If(valid & ready):
+        with m.If(moves):
             m.d.sync += [within.eq(~flit.last), place.eq(Mux(flit.first, 0, place + 1))]
         self._complete(m, writes_to, flit, body & needed, within & needed, place)
-        with m.If(head & ready):
+        with m.If(begins):
             m.d.sync += [
                 writes.eq(wanted & kept),
                 compares.eq(wanted & contract),
@@ -191,15 +185,15 @@ class Results(wiring.Component):
                 m.d.sync += self.outcome.read.eq(1)
         with m.If(self.flush):
             m.d.sync += [writes.eq(0), compares.eq(0)]
-        agreed = Array([*contract_flits(self._job, self.node.members, self.window),
+        agreed = Array([*contract_flits(self._job, self.member.node.members, self.window),
                         *[0] * (c.payload_flits - 2)])[place]
-        compared = body & ready & compares
+        compared = body & source.ready & compares
         differs = Signal()
-        with m.If(head & ready):
+        with m.If(begins):
             m.d.sync += differs.eq(0)
         with m.Elif(self.disagreed):
             m.d.sync += differs.eq(1)
-        with m.If(self.begin):
+        with m.If(self.begun.valid):
             m.d.sync += self.agreed.eq(0)
         with m.Elif(compared & flit.last):
             m.d.sync += self.agreed.eq(~differs & ~self.disagreed)
@@ -211,7 +205,7 @@ class Results(wiring.Component):
         return m
 
     def _complete(
-        self, m: Module, writes_to: Any, flit: Any, comes: Value, waits: Value, place: Signal
+        self, m: Module, writes_to: "_Writes", flit: Any, comes: Value, waits: Value, place: Signal
     ) -> None:
         """Give the writes their data: flits that *come*, and zeros from *place* on for the rest of
         a packet that was cut off by `flush`."""
@@ -223,58 +217,52 @@ class Results(wiring.Component):
             full = Mux(halved(self._job), c.payload_flits // 2 - 1, full)
         with m.If(self.flush & waits):
             m.d.sync += [fills.eq(1), spot.eq(place)]
-        with m.Elif(fills & writes_to.ready):
+        with m.Elif(fills & writes_to.beats.ready):
             m.d.sync += spot.eq(spot + 1)
             with m.If(spot == Mux(writes_to.tail, self._job.tail_beats, full)):
                 m.d.sync += fills.eq(0)
         m.d.comb += [
-            writes_to.valid.eq(comes | fills),
-            writes_to.data.eq(Mux(fills, 0, flit.data)),
+            writes_to.beats.valid.eq(comes | fills),
+            writes_to.beats.payload.eq(Mux(fills, 0, flit.data)),
         ]
 
-    def _merge(self, m: Module) -> tuple[Any, Any, Any, Value]:
+    def _merge(self, m: Module) -> tuple[Any, Value]:
         """Merge the packets of both sources; also returns whether any are being expanded."""
         m.submodules.turns = turns = RoundRobinArbiter(SOURCES)
         within = Signal()
         owner, chosen = Signal(SOURCES), Signal(SOURCES)
-        flit: Any = Signal(FLIT)
-        valid, ready = Signal(name="valid"), Signal(name="ready")
+        merged: Any = stream.Signature(FLIT).create(path=("flit",))
+        moves = merged.valid & merged.ready
         m.d.comb += [
             turns.requests.eq(Cat(each.valid for each in self.i)),
-            turns.advance.eq(valid & ready & ~within),
+            turns.advance.eq(moves & ~within),
             chosen.eq(Mux(within, owner, turns.grant)),
         ]
         for k, each in enumerate(self.i):
-            m.d.comb += each.ready.eq(chosen[k] & ready)
+            m.d.comb += each.ready.eq(chosen[k] & merged.ready)
             with m.If(chosen[k]):
-                m.d.comb += [
-                    valid.eq(each.valid), Value.cast(flit).eq(Value.cast(each.payload))
-                ]
-        with m.If(valid & ready):
-            m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
+                m.d.comb += [merged.valid.eq(each.valid), merged.payload.eq(each.payload)]
+        with m.If(moves):
+            m.d.sync += [within.eq(~merged.p.last), owner.eq(chosen)]
         if not self._config.bfp:
-            return flit, valid, ready, Const(0)
+            return merged, Const(0)
         m.submodules.expand = expand = ExpandPackets(
             payload_flits=self._config.payload_flits, half=False, bfp=True
         )
-        m.d.comb += [
-            expand.i.valid.eq(valid),
-            expand.i.payload.eq(flit),
-            ready.eq(expand.i.ready),
-        ]
-        return expand.o.p, expand.o.valid, expand.o.ready, ~expand.empty
+        connect(m, merged, expand.i)
+        return expand.o, ~expand.empty
 
-    def _write(self, m: Module) -> Any:
+    def _write(self, m: Module) -> "_Writes":
         """Write to memory: addresses, data and answers."""
         c = self._config
         job = self._job
-        ends = _Writes()
         beats_width = len(Signal(range(c.payload_flits + 1)))
         m.submodules.writer = writer = AXI4Writer(**c.memory_master, beats_width=beats_width)
         connect(m, writer.bus, flipped(self.bus))
         command = data.StructLayout({"block": 32, "tail": 1})
         m.submodules.commands = commands = StreamFIFO(command, 4, memory=False)
         m.submodules.beats = beats = StreamFIFO(FLIT_BITS, 2 * c.payload_flits)
+        ends = _Writes(beats.i)
         if c.fixed_point:
             m.submodules.converter = converter = FixedToFloat(c.lanes)
             connect(m, beats.o, converter.i)
@@ -287,7 +275,7 @@ class Results(wiring.Component):
         looked, which = Signal(), Signal(32)
         m.d.sync += looked.eq(self.stored)
         with m.If(self.stored):
-            m.d.sync += which.eq((self.position - 1)[:32] * c.links + self._link)
+            m.d.sync += which.eq((self.waited.position - 1)[:32] * c.links + self._link)
         m.d.comb += [
             ends.tail.eq(which + 1 == job.blocks),
             commands.i.valid.eq(looked),
@@ -321,11 +309,7 @@ class Results(wiring.Component):
         m.d.sync += under_way.eq(under_way + self.stored - writer.done.valid)
         with m.If(self.error):
             m.d.sync += self.outcome.write.eq(1)
-        # ---- Data.
         m.d.comb += [
-            beats.i.valid.eq(ends.valid),
-            beats.i.payload.eq(ends.data),
-            ends.ready.eq(beats.i.ready),
             ends.room.eq((commands.level < 2) & (under_way < _WRITES)),
             ends.busy.eq(under_way != 0),
             self.written.eq(writer.data.valid & writer.data.ready),
@@ -336,10 +320,8 @@ class Results(wiring.Component):
 class _Writes:
     """Signals between the packets and the writes."""
 
-    def __init__(self) -> None:
-        self.valid = Signal(name="beat_valid")  # a flit for memory ...
-        self.data = Signal(FLIT_BITS, name="beat_data")
-        self.ready = Signal(name="beat_ready")  # ... has a place
+    def __init__(self, beats: stream.Interface) -> None:
+        self.beats = beats  # flits for memory
         self.tail = Signal(name="tail")  # the packet is the vector's last block
         self.room = Signal(name="write_room")  # for another packet
         self.busy = Signal(name="write_busy")

@@ -5,22 +5,21 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.link.packet import FLIT_BITS
-from hw.switch.layouts import LINK_FLIT
+from hw.switch.layouts import LINK_FLIT, AskedSignature
 from hw.switch.output_port import OutputPort, count_anew, to_wire
-from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic
+from hw.switch.packet import CLASSES, FLIT, Traffic
 from hw.switch.recount import Recount
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.interfaces import CreditsSignature
 
 __all__ = ["Transmit"]
 
 SEND_PACKETS = 3
-
-_ASKED = ("start", "count", "counted", "nonce", "both")
 
 
 class Transmit(wiring.Component):
@@ -59,14 +58,10 @@ class Transmit(wiring.Component):
         Forget what is held of these regions. Hold until `holds` is low.
     holds : ``Out(regions)``
         A packet that is no notice is held, until its last flit has been read.
-    start : ``In(1)``
-        Have the credits of the link counted anew, in both directions.
-    count, counted : ``In(1)``, nonce : ``In(8)``, both : ``In(1)``, mute, regrant : ``Out(1)``
+    credits : ``In(CreditsSignature())``
+        Those of the link, counted anew.
+    asked : ``In(AskedSignature())``
         The receiver's side of that, see `Recount`.
-    counting : ``Out(1)``
-        They are being counted.
-    home : ``Out(1)``
-        All credits are here.
     empty : ``Out(1)``
         Nothing is held or on its way.
     """
@@ -80,15 +75,8 @@ class Transmit(wiring.Component):
     discard: Signal
     kill: Signal
     holds: Signal
-    start: Signal
-    count: Signal
-    counted: Signal
-    nonce: Signal
-    both: Signal
-    mute: Signal
-    regrant: Signal
-    counting: Signal
-    home: Signal
+    credits: Any
+    asked: Any
     empty: Signal
 
     def __init__(
@@ -102,16 +90,14 @@ class Transmit(wiring.Component):
                 "i": In(stream.Signature(FLIT)).array(len(classes)),
                 "tx": Out(stream.Signature(LINK_FLIT, always_ready=True)),
                 "credit": In(CLASSES),
-                "sent": Out(1),
+                **dict.fromkeys(("sent", "empty"), Out(1)),
                 "starved": Out(CLASSES),
                 "row": In(range(max(2, config.regions))),
                 "discard": In(1),
                 "kill": In(config.regions),
                 "holds": Out(config.regions),
-                **dict.fromkeys(("start", "count", "counted", "both"), In(1)),
-                "nonce": In(HEADER["tag"].shape),
-                **dict.fromkeys(("mute", "regrant", "counting", "home"), Out(1)),
-                "empty": Out(1),
+                "credits": In(CreditsSignature()),
+                "asked": In(AskedSignature()),
             }
         )
 
@@ -127,6 +113,7 @@ class Transmit(wiring.Component):
             short=c.short, recounts=True,
         )
         m.submodules.recount = recount = Recount()
+        connect(m, flipped(self.asked), recount.asked)
         within = self._fill(m, buffer)
         for number in range(CLASSES):
             m.d.comb += buffer.available[number].eq(output.available[number])
@@ -137,10 +124,9 @@ class Transmit(wiring.Component):
             buffer.grant.eq(output.grant),
             buffer.hold.eq(0),
             self.empty.eq(buffer.empty & output.empty & ~self.tx.valid & ~within),
-            self.home.eq(output.home),
-            self.counting.eq(recount.counting),
-            *(getattr(recount, name).eq(getattr(self, name)) for name in _ASKED),
-            *(getattr(self, name).eq(getattr(recount, name)) for name in ("mute", "regrant")),
+            recount.start.eq(self.credits.resync),
+            self.credits.counting.eq(recount.counting),
+            self.credits.home.eq(output.home),
         ]
         bits = Signal(FLIT_BITS)
         m.d.sync += bits.eq(Mux(output.listens, buffer.flit.data, 0))

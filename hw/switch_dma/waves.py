@@ -3,11 +3,17 @@
 from typing import Any
 
 from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.interfaces import (
+    AnswerSignature,
+    BeginSignature,
+    PartSignature,
+    WaitedSignature,
+)
 from hw.switch_dma.layouts import pick
 
 __all__ = ["WaveControl"]
@@ -24,7 +30,7 @@ class WaveControl(wiring.Component):
     Every region has numbers of its own. The counters are those of the region whose all-reduce runs,
     one at a time; of the others no block is under way.
 
-    `ready` and `known` depend on the inputs of the same cycle; counters follow a cycle later.
+    Answers depend on the inputs of the same cycle; counters follow a cycle later.
 
     Parameters
     ----------
@@ -37,67 +43,30 @@ class WaveControl(wiring.Component):
     size_log2 : ``In(...)``, outstanding : ``In(...)``
         Blocks of a wave as a power of two, at most ``wave_blocks``; waves under way, at least 1.
         Change only while idle.
-    first : ``In(1)``
-        The next block is the first of an all-reduce.
-    ready : ``Out(1)``
-        The next block may be begun.
-    take : ``In(1)``
-        It is; only with `ready`.
-    number : ``Out(number_bits)``
-        Number of the next block.
-    asked : ``In(number_bits)``
-        A block's number ...
-    known : ``Out(1)``
-        ... and whether it is under way.
-    done : ``In(1)``
-        Block `asked` is done; only with `known`.
-    position : ``Out(32)``
-        Its place in its all-reduce; the first block's is 0.
-    loaded : ``In(number_bits)``
-        A block's number in a load ...
-    due : ``Out(1)``
-        ... and whether it is under way and was not answered yet.
-    answered : ``In(1)``
-        The load of block `loaded` is answered; only with `due`.
-    sent : ``In(1)``, sending : ``In(number_bits)``
-        The load of a block that is under way goes out.
-    part : ``In(number_bits)``
-        A block's number in a part of its sum ...
-    part_row : ``In(range(regions))``, only with several
-        ... of this region ...
-    ahead : ``Out(1)``
-        ... whether it is still to be begun here, while others may have begun it ...
-    near : ``Out(1)``
-        ... whether it is under way, or less than ``config.slots`` blocks ahead ...
-    asked_for : ``Out(1)``
-        ... and whether it is under way and its load went out.
+    begin : ``In(BeginSignature(config))``
+        Blocks as they are begun.
+    waited : ``In(WaitedSignature(config))``
+        Blocks that are done.
+    sent : ``In(stream.Signature(number_bits, always_ready=True))``
+        High for one cycle when the load of a block that is under way goes out, with its number.
+    answer : ``In(AnswerSignature(config))``
+        Blocks that others load.
+    part : ``In(PartSignature(config))``
+        Blocks of which parts of sums come.
     clear : ``In(regions)``
         Forget all of a region, and number from 0.
     idle : ``Out(1)``
-        No block is under way.
+        No block is under way; always valid.
     """
 
     row: Signal
     size_log2: Signal
     outstanding: Signal
-    first: Signal
-    ready: Signal
-    take: Signal
-    number: Signal
-    asked: Signal
-    known: Signal
-    done: Signal
-    position: Signal
-    loaded: Signal
-    due: Signal
-    answered: Signal
-    sent: Signal
-    sending: Signal
-    part: Signal
-    part_row: Signal
-    ahead: Signal
-    near: Signal
-    asked_for: Signal
+    begin: Any
+    waited: Any
+    sent: stream.Interface
+    answer: Any
+    part: Any
     clear: Signal
     idle: Signal
 
@@ -107,24 +76,13 @@ class WaveControl(wiring.Component):
             {
                 "size_log2": In(range(exact_log2(c.wave_blocks) + 1)),
                 "outstanding": In(range(c.waves + 1)),
-                "first": In(1),
-                "ready": Out(1),
-                "take": In(1),
-                "number": Out(c.number_bits),
-                "asked": In(c.number_bits),
-                "known": Out(1),
-                "done": In(1),
-                "position": Out(32),
-                "loaded": In(c.number_bits),
-                "due": Out(1),
-                "answered": In(1),
-                "sent": In(1),
-                "sending": In(c.number_bits),
-                "part": In(c.number_bits),
-                **dict.fromkeys(("ahead", "near", "asked_for"), Out(1)),
+                "begin": In(BeginSignature(c)),
+                "waited": In(WaitedSignature(c)),
+                "sent": In(stream.Signature(c.number_bits, always_ready=True)),
+                "answer": In(AnswerSignature(c)),
+                "part": In(PartSignature(c)),
                 "clear": In(c.regions),
-                **(dict.fromkeys(("row", "part_row"), In(range(c.regions)))
-                   if c.regions > 1 else {}),
+                **({"row": In(range(c.regions))} if c.regions > 1 else {}),
                 "idle": Out(1),
             }
         )
@@ -132,17 +90,18 @@ class WaveControl(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
+        begin, waited, answer, part = self.begin, self.waited, self.answer, self.part
         sizes = range(exact_log2(c.wave_blocks) + 1)
         wave_bits, slot_bits = exact_log2(c.waves), exact_log2(c.slots)
         numbers = [Signal(c.number_bits, name=f"number_{k}") for k in range(c.regions)]
         row: Value = C(0, 1)
-        next_part: Value = self.number  # the next block of the region that a part is of
+        next_part: Value = begin.number  # the next block of the region that a part is of
         same_row: Value = C(1, 1)
         if c.regions > 1:
-            row, next_part = self.row, pick(numbers, self.part_row)
-            same_row = self.part_row == self.row
+            row, next_part = self.row, pick(numbers, part.row)
+            same_row = part.row == self.row
         clear = self.clear.bit_select(row, 1)
-        m.d.comb += self.number.eq(pick(numbers, row))
+        m.d.comb += begin.number.eq(pick(numbers, row))
 
         def wave_of(number: Signal, name: str) -> Signal:
             wave = Signal(range(max(2, c.waves)), name=name)
@@ -152,28 +111,28 @@ class WaveControl(wiring.Component):
                 )
             return wave
 
-        next_wave = wave_of(self.number, "next_wave")
-        asked_wave = wave_of(self.asked, "asked_wave")
+        next_wave = wave_of(begin.number, "next_wave")
+        asked_wave = wave_of(waited.number, "asked_wave")
         counts = [Signal(range(c.wave_blocks + 1), name=f"count_{k}") for k in range(c.waves)]
         busy = Cat(count != 0 for count in counts)
         begins = Signal()
         under_way = Signal(range(c.waves + 1))  # waves
-        boundary = Array((self.number[:k] == 0) if k else 1 for k in sizes)[self.size_log2]
+        boundary = Array((begin.number[:k] == 0) if k else 1 for k in sizes)[self.size_log2]
         m.d.comb += [
-            begins.eq(self.first | boundary),
-            self.ready.eq(
+            begins.eq(begin.first | boundary),
+            begin.ready.eq(
                 ~begins | (~busy.bit_select(next_wave, 1) & (under_way < self.outstanding))
             ),
             self.idle.eq(under_way == 0),
         ]
         # The first block of a wave that is not under way, the last of one that is.
-        rises = self.take & ~busy.bit_select(next_wave, 1)
-        same = self.take & (next_wave == asked_wave)
-        falls = self.done & (Array(counts)[asked_wave] == 1) & ~same
+        rises = begin.take & ~busy.bit_select(next_wave, 1)
+        same = begin.take & (next_wave == asked_wave)
+        falls = waited.done & (Array(counts)[asked_wave] == 1) & ~same
         m.d.sync += under_way.eq(Mux(clear, 0, under_way + rises - falls))
         for k, count in enumerate(counts):
-            up = self.take & (next_wave == k)
-            down = self.done & (asked_wave == k)
+            up = begin.take & (next_wave == k)
+            down = waited.done & (asked_wave == k)
             m.d.sync += count.eq(Mux(clear, 0, count + up - down))
 
         pending = Signal(c.slots)
@@ -181,48 +140,48 @@ class WaveControl(wiring.Component):
         age = Signal(c.number_bits)  # blocks begun since the one asked for
         begun = Signal(32)  # blocks of the all-reduce
         m.d.comb += [
-            self.position.eq(begun - 1 - age),
-            age.eq(self.number - self.asked - 1),
-            self.known.eq(
-                (age < c.slots) & pending.bit_select(self.asked[:slot_bits], 1)
+            waited.position.eq(begun - 1 - age),
+            age.eq(begin.number - waited.number - 1),
+            waited.known.eq(
+                (age < c.slots) & pending.bit_select(waited.number[:slot_bits], 1)
             ),
         ]
         since = Signal(c.number_bits)
         m.d.comb += [
-            since.eq(self.number - self.loaded - 1),
-            self.due.eq((since < c.slots) & open_.bit_select(self.loaded[:slot_bits], 1)),
+            since.eq(begin.number - answer.number - 1),
+            answer.due.eq((since < c.slots) & open_.bit_select(answer.number[:slot_bits], 1)),
         ]
         loading = Signal(c.slots)  # under way, and its load went out
         lead, past = Signal(c.number_bits), Signal(c.number_bits)
-        there = self.part[:slot_bits]
+        there = part.number[:slot_bits]
         begun_here = Signal()
         m.d.comb += [
-            lead.eq(self.part - next_part),
-            past.eq(next_part - self.part - 1),
-            self.ahead.eq(~lead[-1]),
+            lead.eq(part.number - next_part),
+            past.eq(next_part - part.number - 1),
+            part.ahead.eq(~lead[-1]),
             begun_here.eq(same_row & (past < c.slots) & pending.bit_select(there, 1)),
-            self.near.eq(Mux(self.ahead, lead < c.slots, begun_here)),
-            self.asked_for.eq(~self.ahead & self.near & loading.bit_select(there, 1)),
+            part.near.eq(Mux(part.ahead, lead < c.slots, begun_here)),
+            part.asked_for.eq(~part.ahead & part.near & loading.bit_select(there, 1)),
         ]
-        with m.If(self.sent):
-            m.d.sync += loading.bit_select(self.sending[:slot_bits], 1).eq(1)
-        with m.If(self.done):
+        with m.If(self.sent.valid):
+            m.d.sync += loading.bit_select(self.sent.payload[:slot_bits], 1).eq(1)
+        with m.If(waited.done):
             m.d.sync += [
-                each.bit_select(self.asked[:slot_bits], 1).eq(0)
+                each.bit_select(waited.number[:slot_bits], 1).eq(0)
                 for each in (pending, open_, loading)
             ]
-        with m.If(self.answered):
-            m.d.sync += open_.bit_select(self.loaded[:slot_bits], 1).eq(0)
-        with m.If(self.take):
+        with m.If(answer.answered):
+            m.d.sync += open_.bit_select(answer.number[:slot_bits], 1).eq(0)
+        with m.If(begin.take):
             m.d.sync += [
-                pending.bit_select(self.number[:slot_bits], 1).eq(1),
-                open_.bit_select(self.number[:slot_bits], 1).eq(1),
-                begun.eq(Mux(self.first, 1, begun + 1)),
+                pending.bit_select(begin.number[:slot_bits], 1).eq(1),
+                open_.bit_select(begin.number[:slot_bits], 1).eq(1),
+                begun.eq(Mux(begin.first, 1, begun + 1)),
             ]
         for k, number in enumerate(numbers):
             with m.If(self.clear[k]):
                 m.d.sync += number.eq(0)
-            with m.Elif(self.take & (row == k)):
+            with m.Elif(begin.take & (row == k)):
                 m.d.sync += number.eq(number + 1)
         with m.If(clear):
             m.d.sync += [pending.eq(0), open_.eq(0), loading.eq(0)]

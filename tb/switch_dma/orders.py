@@ -99,9 +99,9 @@ class Adds(wiring.Component):
             self.lost.eq(self.valid & ~waiting.i.ready),
             unit.timeout.eq(self.timeout),
             unit.request.ready.eq(1),
-            home.node.members.eq(self.orders.members),
-            home.ahead.eq(1),  # no sum is done before it is made
-            home.near.eq(1),
+            home.member.node.members.eq(self.orders.members),
+            home.part.ahead.eq(1),  # no sum is done before it is made
+            home.part.near.eq(1),
             self.evicted.eq(unit.evicted),
             self.expired.eq(unit.expired),
         ]

@@ -30,16 +30,16 @@ def test_both_ends_that_ask_at_once_come_to_an_end(latency, apart):
             for k, end in enumerate(ends):
                 ctx.set(end.start, cycle == (5, 5 + apart)[k])
                 came = wires[1 - k].popleft()
-                ctx.set(end.count, came is not None and came[0] == Kind.COUNT.value)
-                ctx.set(end.counted, came is not None and came[0] == Kind.COUNTED.value)
-                ctx.set(end.nonce, 0 if came is None else came[1])
-                ctx.set(end.both, 0 if came is None else came[2])
+                ctx.set(end.asked.count, came is not None and came[0] == Kind.COUNT.value)
+                ctx.set(end.asked.counted, came is not None and came[0] == Kind.COUNTED.value)
+                ctx.set(end.asked.nonce, 0 if came is None else came[1])
+                ctx.set(end.asked.both, 0 if came is None else came[2])
             for k, end in enumerate(ends):
                 header = HEADER.from_bits(ctx.get(end.header.as_value()))
                 sent = (header.kind.value, header.tag, header.poison)
                 wires[k].append(sent if ctx.get(end.valid) else None)
                 asked[k] += ctx.get(end.valid) and header.kind is Kind.COUNT
-                regrants[k] += ctx.get(end.regrant)
+                regrants[k] += ctx.get(end.asked.regrant)
             await ctx.tick()
         assert not any(ctx.get(end.counting) for end in ends)
 

@@ -42,18 +42,18 @@ class LinkHarness(wiring.Component):
         sends = Signal()
         # What is on the wires: whether there is a packet, and a header of the link's control.
         there = [Signal(name=f"there_{k}") for k in range(self.packets)]
-        asks = [Signal(1 + len(s.nonce), name=f"asks_{k}") for k in range(self.packets)]
-        answers = [Signal(1 + len(s.nonce), name=f"answers_{k}") for k in range(self.packets)]
+        asks = [Signal(1 + len(s.asked.nonce), name=f"asks_{k}") for k in range(self.packets)]
+        answers = [Signal(1 + len(s.asked.nonce), name=f"answers_{k}") for k in range(self.packets)]
         paid = [Signal(name=f"paid_{k}") for k in range(self.credits)]
         m.d.comb += [
             s.start.eq(self.start),
             s.quiet.eq(1),
             sends.eq(self.send & (credits != 0) & ~s.hold),
             r.quiet.eq(1),
-            r.count.eq(asks[-1][0]),
-            r.nonce.eq(asks[-1][1:]),
-            s.counted.eq(answers[-1][0]),
-            s.nonce.eq(answers[-1][1:]),
+            r.asked.count.eq(asks[-1][0]),
+            r.asked.nonce.eq(asks[-1][1:]),
+            s.asked.counted.eq(answers[-1][0]),
+            s.asked.nonce.eq(answers[-1][1:]),
         ]
         asking = s.valid & (s.header.kind == Kind.COUNT)
         answering = r.valid & (r.header.kind == Kind.COUNTED)
@@ -71,7 +71,7 @@ class LinkHarness(wiring.Component):
         given = Signal(1)
         due = give_credits(
             m, [Refunds(begun=arrives, dropped=Const(0), cut_off=Const(0))], freed=Cat(goes),
-            credit=given, mute=r.mute, regrant=r.regrant, most=MOST,
+            credit=given, mute=r.asked.mute, regrant=r.asked.regrant, most=MOST,
         )
         m.d.sync += [
             paid[0].eq(given & ~self.lose_credit),
@@ -87,7 +87,7 @@ class LinkHarness(wiring.Component):
             m.d.sync += was_lost.eq(1)
         # What is due is not seen from here: without any, and when nothing is given, there is none.
         sum_of = credits + occupied + sum(there) + sum(paid) + given
-        settled = clean & ~s.counting & ~r.mute & ~due
+        settled = clean & ~s.counting & ~r.asked.mute & ~due
         m.d.comb += [
             self.bad.eq((arrives & (occupied == MOST) & ~goes) | (settled & (sum_of != MOST))),
             self.cover_again.eq(again & settled & (occupied != 0)),
@@ -102,9 +102,9 @@ class _AtOnce(Recount):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        m.d.comb += self.regrant.eq(self.valid)
+        m.d.comb += self.asked.regrant.eq(self.valid)
         with m.If(self.valid):
-            m.d.sync += self.mute.eq(0)
+            m.d.sync += self.asked.mute.eq(0)
         return m
 
 

@@ -8,7 +8,7 @@ Numbers of blocks have few bits here, so they wrap around.
 import pytest
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect
 
 from hw.switch.packet import HEADER, Kind, header_of
 from hw.switch_dma import home
@@ -78,7 +78,7 @@ class WaveHarness(wiring.Component):
         def of(bits, where):
             return bits.bit_select(where, 1)
 
-        take = started & self.take & control.ready
+        take = started & self.take & control.begin.ready
         first = self.first & ~live.any()
         done = self.done & of(live, self.asked) & ~(self.sent & (self.sending == self.asked))
         sent = self.sent & of(live, self.sending)
@@ -86,15 +86,15 @@ class WaveHarness(wiring.Component):
         m.d.comb += [
             control.size_log2.eq(size),
             control.outstanding.eq(most),
-            control.first.eq(first),
-            control.take.eq(take),
-            control.asked.eq(self.asked),
-            control.done.eq(done),
-            control.loaded.eq(self.loaded),
-            control.answered.eq(answer),
-            control.sent.eq(sent),
-            control.sending.eq(self.sending),
-            control.part.eq(self.part),
+            control.begin.first.eq(first),
+            control.begin.take.eq(take),
+            control.waited.number.eq(self.asked),
+            control.waited.done.eq(done),
+            control.answer.number.eq(self.loaded),
+            control.answer.answered.eq(answer),
+            control.sent.valid.eq(sent),
+            control.sent.payload.eq(self.sending),
+            control.part.number.eq(self.part),
             control.clear.eq(self.clear),
         ]
         with m.If(sent):
@@ -114,12 +114,12 @@ class WaveHarness(wiring.Component):
         behind = Signal(BITS)
         m.d.comb += behind.eq(number - self.asked)
         m.d.comb += self.bad.eq(started & Cat(
-            control.number != number,
-            control.known != of(live, self.asked),
-            control.due != (of(live, self.loaded) & ~of(answered, self.loaded)),
-            control.ahead != ahead,
-            control.near != Mux(ahead, lead < c.slots, of(live, self.part)),
-            control.asked_for != (~ahead & of(live, self.part) & of(went, self.part)),
+            control.begin.number != number,
+            control.waited.known != of(live, self.asked),
+            control.answer.due != (of(live, self.loaded) & ~of(answered, self.loaded)),
+            control.part.ahead != ahead,
+            control.part.near != Mux(ahead, lead < c.slots, of(live, self.part)),
+            control.part.asked_for != (~ahead & of(live, self.part) & of(went, self.part)),
             control.idle != ~live.any(),
             of(live, self.asked) & (behind > (c.waves << size)),
             take & of(live, number),
@@ -139,7 +139,7 @@ class Unbounded(WaveControl):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        m.d.comb += self.ready.eq(1)
+        m.d.comb += self.begin.ready.eq(1)
         return m
 
 
@@ -148,7 +148,9 @@ class Twice(WaveControl):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        m.d.comb += self.due.eq(self.known & (self.asked == self.loaded))
+        m.d.comb += self.answer.due.eq(
+            self.waited.known & (self.waited.number == self.answer.number)
+        )
         return m
 
 
@@ -209,18 +211,16 @@ class StoreHarness(wiring.Component):
         finished = Signal(1 << BITS)
         out, out_number = Signal(HEADER), Signal(BITS)
         place, number, source = Signal(range(FLITS + 1)), Signal(BITS), Signal()
+        connect(m, store.part, waves.part)
         head = store.o.valid & store.o.p.first
         leaves = head & store.o.ready
         m.d.comb += [
             out.eq(store.o.p.data), out_number.eq(number_of(c, out.address)),
             waves.size_log2.eq(0), waves.outstanding.eq(c.waves),
-            waves.take.eq(self.take & waves.ready),
-            waves.asked.eq(out_number),
-            waves.done.eq(leaves & waves.known),
-            waves.part.eq(store.part),
-            store.ahead.eq(waves.ahead), store.near.eq(waves.near),
-            store.asked_for.eq(waves.asked_for),
-            store.node.endpoint.eq(0), store.node.members.eq(2),
+            waves.begin.take.eq(self.take & waves.begin.ready),
+            waves.waited.number.eq(out_number),
+            waves.waited.done.eq(leaves & waves.waited.known),
+            store.member.node.endpoint.eq(0), store.member.node.members.eq(2),
             store.o.ready.eq(self.ready),
         ]
         with m.If(leaves):
@@ -229,7 +229,7 @@ class StoreHarness(wiring.Component):
         behind = Signal(BITS)
         m.d.comb += behind.eq(sent[1] - c.slots)
         may = [
-            sent[0] != waves.number,
+            sent[0] != waves.begin.number,
             (sent[1] < c.slots) | finished.bit_select(behind, 1),
         ]
         offers, begun = Signal(), Signal()
@@ -280,7 +280,7 @@ class StoreHarness(wiring.Component):
         m.d.comb += self.bad.eq(Cat(
             store.stale, store.misled, store.unknown, store.excess,
             store.mismatch.any(), store.overflow.any(),
-            leaves & ((out.count != 2) | ~waves.known),
+            leaves & ((out.count != 2) | ~waves.waited.known),
             leaves & finished.bit_select(out_number, 1),
             marked & (~inside | (out_block != of_block)),
             inside & (quiet == QUIET),

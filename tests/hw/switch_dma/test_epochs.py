@@ -291,8 +291,8 @@ class Receiver:
         dut = self.dut
         if ctx.get(dut.heard.valid) and ctx.get(dut.heard.ready):
             self.heard.append(ctx.get(dut.heard.p.notice.epoch))
-        if ctx.get(dut.count):
-            self.counted.append(ctx.get(dut.nonce))
+        if ctx.get(dut.asked.count):
+            self.counted.append(ctx.get(dut.asked.nonce))
         self.stale += ctx.get(dut.stale)
         for k, o in enumerate(dut.o):
             self.credits[k] += ctx.get(dut.credit) >> k & 1

@@ -40,10 +40,9 @@ def drive(*groups, gaps=0.0, blocked=lambda cycle: False, forget=None, cycles=60
     names = ("added", "finished", "stale", "misled", "unknown", "excess", "mismatch", "overflow")
 
     async def bench(ctx):
-        for row, (node, epoch) in enumerate(zip(each_region(config, dut.node),
-                                                each_region(config, dut.epoch))):
-            ctx.set(node, {"endpoint": OWN, "members": MEMBERS, "region": 1 + row})
-            ctx.set(epoch, EPOCH - row)
+        for row, member in enumerate(each_region(config, dut.member)):
+            ctx.set(member.node, {"endpoint": OWN, "members": MEMBERS, "region": 1 + row})
+            ctx.set(member.epoch, EPOCH - row)
         later = deque(groups)
         flits = deque()
         leaving = []
@@ -56,8 +55,10 @@ def drive(*groups, gaps=0.0, blocked=lambda cycle: False, forget=None, cycles=60
                 data, first, last = flits[0]
                 ctx.set(dut.i.p, {"data": data, "first": first, "last": last})
             ctx.set(dut.i.valid, offers)
-            for name, value in zip(("ahead", "near", "asked_for"), blocks(ctx.get(dut.part))):
-                ctx.set(getattr(dut, name), value)
+            part = dut.part
+            answers = (part.ahead, part.near, part.asked_for)
+            for answer, value in zip(answers, blocks(ctx.get(part.number))):
+                ctx.set(answer, value)
             ctx.set(dut.o.ready, not blocked(cycle))
             forgets = forget is not None and cycle in forget
             ctx.set(dut.forget, forgets << config.regions - 1)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 from amaranth.hdl import Elaboratable, Module
+from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
 from hw.fp.ops import ReduceOp
@@ -27,12 +28,10 @@ class Pair(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         m.submodules.loads, m.submodules.waves = loads, waves = self.loads, self.waves
+        connect(m, loads.answer, waves.answer)
         m.d.comb += [
-            waves.loaded.eq(loads.asked),
-            waves.answered.eq(loads.answered),
-            loads.due.eq(waves.due),
-            loads.number.eq(waves.number),
-            loads.first.eq(waves.first),
+            loads.number.eq(waves.begin.number),
+            loads.first.eq(waves.begin.first),
             waves.clear.eq(loads.flush),
         ]
         return m
@@ -61,22 +60,22 @@ class Rig:
                        "count": self.members - (number % 3 > 0), **fields})
 
     async def start(self, ctx, loads):
-        ctx.set(loads.node, {"endpoint": OWN, "members": self.members, "region": 1})
+        ctx.set(loads.member.node, {"endpoint": OWN, "members": self.members, "region": 1})
         ctx.set(loads.rank, self.rank)
         ctx.set(loads.whole, self.whole)
-        ctx.set(loads.epoch, EPOCH)
+        ctx.set(loads.member.epoch, EPOCH)
 
     async def begin(self, ctx, pair, blocks):
         """A job with *blocks* blocks on this link."""
         size = CONFIG.links * blocks + (LINK if self.rng.random() < 0.5 else LINK - 1)
         size = max(size, LINK)
         own = len(range(LINK, size, CONFIG.links))
-        ctx.set(pair.loads.job, {"blocks": size, "op": OP, "pull": self.pull})
-        ctx.set(pair.loads.begin, 1)
-        ctx.set(pair.waves.first, 1)
+        ctx.set(pair.loads.begun.p, {"blocks": size, "op": OP, "pull": self.pull})
+        ctx.set(pair.loads.begun.valid, 1)
+        ctx.set(pair.waves.begin.first, 1)
         ctx.set(pair.loads.block, LINK)
         await ctx.tick()
-        ctx.set(pair.loads.begin, 0)
+        ctx.set(pair.loads.begun.valid, 0)
         self.job = (self.number, own)
 
     async def cycle(self, ctx, pair, *, take=False, done=None, ready=0.7):
@@ -86,13 +85,13 @@ class Rig:
         assert self.cycles < 5000, "no end"
         contract, blocks = self.job
         more = self.number < contract + 1 + blocks
-        ctx.set(waves.take, 0)
-        takes = take and more and ctx.get(waves.ready)
-        ctx.set(waves.take, int(takes))
+        ctx.set(waves.begin.take, 0)
+        takes = take and more and ctx.get(waves.begin.ready)
+        ctx.set(waves.begin.take, int(takes))
         if done is not None:
-            ctx.set(waves.asked, done % (1 << BITS))
-            assert ctx.get(waves.known)
-        ctx.set(waves.done, int(done is not None))
+            ctx.set(waves.waited.number, done % (1 << BITS))
+            assert ctx.get(waves.waited.known)
+        ctx.set(waves.waited.done, int(done is not None))
         ctx.set(loads.i.valid, int(bool(self.arriving)))
         if self.arriving:
             ctx.set(loads.i.p, {"data": self.arriving[0], "first": 1, "last": 1})
@@ -113,14 +112,14 @@ class Rig:
         await ctx.tick()
         if taken:
             self.arriving.pop(0)
-        ctx.set(waves.done, 0)
-        ctx.set(waves.take, 0)
+        ctx.set(waves.waited.done, 0)
+        ctx.set(waves.begin.take, 0)
         if done is not None:
             self.under_way.discard(done)
         if takes:
             self.under_way.add(self.number)
             self.number += 1
-            ctx.set(waves.first, 0)
+            ctx.set(waves.begin.first, 0)
             place = self.number - contract - 1
             ctx.set(loads.block, LINK + CONFIG.links * place)
 

@@ -24,6 +24,7 @@ LAST = (1 << BITS) - 1
 MEMBERS = 3
 FLUSH = 2
 REASONS = ("give_up", "disagreed", "overflow", "stalled")
+OF_LANES = ("disagreed", "overflow", "busy", "unanswered")
 CAUSES = (AbortCause.SOFTWARE, AbortCause.DISAGREEMENT, AbortCause.OVERFLOW, AbortCause.WATCHDOG)
 NOTICE_FIELDS = ("address", "tag", "destination", "count")
 """Of a header, those that hold a notice."""
@@ -79,7 +80,13 @@ class MemberHarness(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.member = member = self.member
+        state = member.state
         links = self.links
+        said_by = {name: Cat(getattr(lane, name) for lane in member.lanes).any()
+                   for name in OF_LANES}
+        reasons_now = Cat(member.give_up, said_by["disagreed"], said_by["overflow"],
+                          member.stalled)
+        opened = Cat(lane.open for lane in member.lanes)
         started, number = Signal(), Signal(2)
         m.d.sync += started.eq(1)
         with m.If(~started):
@@ -93,8 +100,12 @@ class MemberHarness(wiring.Component):
             member.join.eq(started & self.join),
             member.leave.eq(started & self.leave & ~self.join),
             exits.eq(member.join | member.leave),
-            *(getattr(member, name).eq(started & getattr(self, name))
-              for name in (*REASONS, "outstanding", "busy", "unanswered")),
+            member.give_up.eq(started & self.give_up),
+            member.stalled.eq(started & self.stalled),
+            state.outstanding.eq(started & self.outstanding),
+            # On one of the links.
+            *(getattr(lane, name).eq(started & getattr(self, name) & (self.by == k))
+              for k, lane in enumerate(member.lanes) for name in OF_LANES),
             member.heard.valid.eq(valid),
             member.heard.p.notice.epoch.eq(self.epoch),
             member.heard.p.notice.cause.eq(self.cause),
@@ -115,10 +126,10 @@ class MemberHarness(wiring.Component):
         )
         m.d.sync += [came.eq(valid), told.eq(self.epoch), who.eq(self.source),
                      settled.eq(self.settled), link.eq(self.by)]
-        listens = came & member.joined & (who < MEMBERS)
+        listens = came & state.joined & (who < MEMBERS)
         waiting = Signal(links)  # for the answer to its question
         asked = Signal(links)
-        answered = member.joined & ~waiting.any()
+        answered = state.joined & ~waiting.any()
         opens, knows, tells, says, untrue, silent = [], [], [], [], [], []
         for k, o in enumerate(member.o):
             here = listens & (link == k)
@@ -158,23 +169,23 @@ class MemberHarness(wiring.Component):
             opens.append(Cat(come).all())
             tells.append((has_told.bit_select(member.epoch, 1), Cat(all_settled).all()))
             untrue.append(o.valid & Cat(
-                ~member.joined | member.flush,
+                ~state.joined | state.flush,
                 notice.epoch != member.epoch,
                 header.source != number,
                 header.kind != Kind.SYNC,
                 notice.fresh & (asked[k] | notice.settled),
                 ~notice.fresh & ~answered,
-                notice.settled & ~(tells[k][0] & member.open.all()),
+                notice.settled & ~(tells[k][0] & opened.all()),
                 ~notice.fresh & ~notice.settled & tells[k][0],
                 ~o.p.first | ~o.p.last,
             ).any())
             due = Mux(answered, ~tells[k][0], ~asked[k])
-            silent.append(member.joined & ~member.flush & due & ~o.valid)
+            silent.append(state.joined & ~state.flush & due & ~o.valid)
             says.append(has_said.bit_select(member.epoch, 1))
-        there = answered & ~member.flush
+        there = answered & ~state.flush
         settles = Signal()
         m.d.comb += settles.eq(there & Cat(opens).all() & Cat(each for each, _ in tells).all())
-        ready = settles & Cat(each for _, each in tells).all() & ~member.unanswered
+        ready = settles & Cat(each for _, each in tells).all() & ~said_by["unanswered"]
         rank = sum(knows)
         settled_long = Signal(2)
         m.d.sync += settled_long.eq(Mux(settles, Cat(1, settled_long[0]), 0))
@@ -189,17 +200,17 @@ class MemberHarness(wiring.Component):
         later = listens & (told > member.epoch)
         m.d.sync += earlier.eq(member.epoch)
         m.d.sync += [
-            before["reason"].eq(Cat(getattr(member, name) for name in REASONS).any()
-                                & member.joined & ~member.flush),
+            before["reason"].eq(reasons_now.any() & state.joined & ~state.flush),
             before["exits"].eq(exits), before["later"].eq(later),
-            *(before[name].eq(getattr(member, name))
-              for name in ("ready", "outstanding", "flush", "busy", "aborted")),
+            before["busy"].eq(said_by["busy"]),
+            *(before[name].eq(getattr(state, name))
+              for name in ("ready", "outstanding", "flush", "aborted")),
         ]
         seen = [Signal.like(member.heard.payload, name=f"seen_{k}") for k in range(2)]
         reasons = Signal(len(REASONS))
         m.d.sync += [
             seen[0].eq(member.heard.payload), seen[1].eq(seen[0]),
-            reasons.eq(Cat(getattr(member, name) for name in REASONS)),
+            reasons.eq(reasons_now),
         ]
         last = seen[1].notice
         changed = member.epoch != earlier
@@ -214,26 +225,26 @@ class MemberHarness(wiring.Component):
         m.d.sync += since.eq(Mux(ends, 0, Mux(since == FLUSH, FLUSH, since + 1)))
         tells_of_it = (changed & before["ready"]) | (ends & before["outstanding"])
         m.d.comb += self.bad.eq(started & ~used_up & Cat(
-            *(member.open[k] != (there & each) for k, each in enumerate(opens)),
-            member.ready != ready,
-            member.ready & (member.rank != rank),
+            *(opened[k] != (there & each) for k, each in enumerate(opens)),
+            state.ready != ready,
+            state.ready & (member.rank != rank),
             changed & ~follows & ~starts,
             (before["later"] | before["reason"]) & ~changed,
-            ends & ~member.flush,
-            before["flush"] & ~member.flush & (before["busy"] | (since < FLUSH)),
+            ends & ~state.flush,
+            before["flush"] & ~state.flush & (before["busy"] | (since < FLUSH)),
             before["aborted"] != tells_of_it,
             *untrue,
             *silent,
         ).any())
         m.d.comb += [
             self.cover_ready_in_the_third_epoch.eq(
-                started & ~used_up & member.ready & (member.epoch == 2)
+                started & ~used_up & state.ready & (member.epoch == 2)
             ),
             self.cover_ready_again_after_it_left.eq(
-                started & ~used_up & member.ready & ever(m, member.ready & member.leave)
+                started & ~used_up & state.ready & ever(m, state.ready & member.leave)
             ),
             self.cover_a_command_is_given_up_before_all_are_ready.eq(
-                started & ~used_up & member.aborted & ~member.ready & ~exits
+                started & ~used_up & state.aborted & ~state.ready & ~exits
             ),
         ]
         return m
@@ -259,21 +270,21 @@ PLANTED = {
     "it takes an old notice of its own for the answer": ("(Cat(here) & ~fresh)", "Cat(here)"),
     "it follows who does not exist": (" & (self.heard.p.source < c.endpoints)", ""),
     "it is settled when it is open to one link": (
-        "self.open.all() & ~tell", "self.open.any() & ~tell"),
-    "it is settled before it has told": ("self.open.all() & ~tell.any()", "self.open.all()"),
+        "opened.all() & ~tell", "opened.any() & ~tell"),
+    "it is settled before it has told": ("opened.all() & ~tell.any()", "opened.all()"),
     "it tells before it is answered": ("Mux(asks.any(), 0, tell | say)", "(tell | say)"),
     "it does not tell of an epoch": ("[tell.eq(~0), say.eq(0)", "[say.eq(0)"),
     "it does not say that it is settled": (
         "| (settles & ~said).replicate(c.links)", "& (settles & ~said).replicate(c.links)"),
-    "it speaks while it forgets": ("Mux(there, speaks, 0)", "Mux(self.joined, speaks, 0)"),
+    "it speaks while it forgets": ("Mux(there, speaks, 0)", "Mux(state.joined, speaks, 0)"),
     "its rank is that of the epoch before": ("Mux(changes, 0, self.rank)", "self.rank"),
-    "commands are given up without a word": (" | (changes & self.outstanding)", ""),
+    "commands are given up without a word": (" | (changes & state.outstanding)", ""),
     "an epoch of all ends without a word": (
-        "((follows | starts) & self.ready) | (changes", "(changes"),
-    "a flush does not wait": ("with m.Elif(~self.busy):", "with m.Else():"),
+        "((follows | starts) & state.ready) | (changes", "(changes"),
+    "a flush does not wait": ("with m.Elif(~busy):", "with m.Else():"),
     "a flush is short": ("wait.eq(FLUSH_CYCLES)", "wait.eq(0)"),
     "it gives up for itself what another began": (" & ~follows)", ")"),
-    "it works while memory is to answer": (" & ~self.unanswered", ""),
+    "it works while memory is to answer": (" & ~unanswered", ""),
 }
 """Bugs, as changes of the text."""
 

@@ -34,43 +34,43 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
             wave = number >> size_log2
             begins = first or number % (1 << size_log2) == 0
             free = all(each % waves != wave % waves for each in busy)
-            ctx.set(dut.first, first)
+            ctx.set(dut.begin.first, first)
             asked = rng.choice([*under_way, number - 1 - rng.randrange(2 * config.slots), number])
             asked %= 1 << config.number_bits
-            ctx.set(dut.asked, asked)
+            ctx.set(dut.waited.number, asked)
             loaded = rng.choice([*under_way, number - 1 - rng.randrange(2 * config.slots), number])
             loaded %= 1 << config.number_bits
-            ctx.set(dut.loaded, loaded)
+            ctx.set(dut.answer.number, loaded)
             due = loaded in under_way and loaded not in answered
-            assert ctx.get(dut.due) == due, cycle
+            assert ctx.get(dut.answer.due) == due, cycle
             answers = due and rng.random() < 0.5
-            ctx.set(dut.answered, answers)
+            ctx.set(dut.answer.answered, answers)
             ahead = rng.random() < 0.5
             part = number + rng.randrange(2 * config.slots) if ahead else loaded
             part %= 1 << config.number_bits
             ahead = part - number & 1 << config.number_bits - 1 == 0
             near = part - number < config.slots if part >= number else part in under_way
-            ctx.set(dut.part, part)
-            shown = [ctx.get(each) for each in (dut.ahead, dut.near, dut.asked_for)]
+            ctx.set(dut.part.number, part)
+            shown = [ctx.get(each) for each in (dut.part.ahead, dut.part.near, dut.part.asked_for)]
             if part - number < 1 << config.number_bits - 1:  # else it wraps around
                 assert shown == [ahead, near, part in loaded_here], cycle
                 seen.add(tuple(shown))
             sending = rng.choice([*under_way, None])
             sends = sending is not None and rng.random() < 0.3
-            ctx.set(dut.sent, sends)
-            ctx.set(dut.sending, sending or 0)
+            ctx.set(dut.sent.valid, sends)
+            ctx.set(dut.sent.payload, sending or 0)
             ready = not begins or (free and len(busy) < outstanding)
-            assert ctx.get(dut.ready) == ready, cycle
-            assert ctx.get(dut.number) == number
-            assert ctx.get(dut.known) == (asked in under_way)
+            assert ctx.get(dut.begin.ready) == ready, cycle
+            assert ctx.get(dut.begin.number) == number
+            assert ctx.get(dut.waited.known) == (asked in under_way)
             assert ctx.get(dut.idle) == (not under_way)
             if asked in under_way:
-                assert ctx.get(dut.position) == under_way[asked]
+                assert ctx.get(dut.waited.position) == under_way[asked]
             take = ready and rng.random() < lively
             done = asked in under_way and not sends and rng.random() > lively
             clear = rng.random() < 0.002
-            ctx.set(dut.take, take)
-            ctx.set(dut.done, done)
+            ctx.set(dut.begin.take, take)
+            ctx.set(dut.waited.done, done)
             ctx.set(dut.clear, clear)
             await ctx.tick()
             if answers:
@@ -116,28 +116,29 @@ def test_every_region_has_numbers_of_its_own():
             ctx.set(dut.row, row)
             begun = []
             for k in range(blocks):
-                ctx.set(dut.first, int(k == 0))
-                assert ctx.get(dut.ready) and ctx.get(dut.number) == numbers[row]
-                ctx.set(dut.take, 1)
+                ctx.set(dut.begin.first, int(k == 0))
+                assert ctx.get(dut.begin.ready) and ctx.get(dut.begin.number) == numbers[row]
+                ctx.set(dut.begin.take, 1)
                 await ctx.tick()
                 begun.append(numbers[row])
                 numbers[row] += 1
-            ctx.set(dut.take, 0)
+            ctx.set(dut.begin.take, 0)
             for other in range(3):  # a part of each region's next block, and of one under way
-                ctx.set(dut.part_row, other)
+                ctx.set(dut.part.row, other)
                 for back in (0, 1):
                     number = numbers[other] - back
-                    ctx.set(dut.part, number % (1 << config.number_bits))
+                    ctx.set(dut.part.number, number % (1 << config.number_bits))
                     ahead = back == 0
                     near = ahead or (other == row and number in begun)
-                    shown = ctx.get(dut.ahead), ctx.get(dut.near), ctx.get(dut.asked_for)
-                    assert shown == (ahead, near, 0), (row, other, back)
+                    part = dut.part
+                    shown = [ctx.get(each) for each in (part.ahead, part.near, part.asked_for)]
+                    assert tuple(shown) == (ahead, near, 0), (row, other, back)
             for k, number in enumerate(begun if finish else ()):
-                ctx.set(dut.asked, number)
-                assert ctx.get(dut.known) and ctx.get(dut.position) == k
-                ctx.set(dut.done, 1)
+                ctx.set(dut.waited.number, number)
+                assert ctx.get(dut.waited.known) and ctx.get(dut.waited.position) == k
+                ctx.set(dut.waited.done, 1)
                 await ctx.tick()
-                ctx.set(dut.done, 0)
+                ctx.set(dut.waited.done, 0)
             assert ctx.get(dut.idle) == finish
 
         async def forget(row):
@@ -153,7 +154,7 @@ def test_every_region_has_numbers_of_its_own():
         await run(0, 3)
         await run(1, 4, finish=False)
         await forget(2)  # that of another region goes on
-        assert not ctx.get(dut.idle) and ctx.get(dut.number) == numbers[1]
+        assert not ctx.get(dut.idle) and ctx.get(dut.begin.number) == numbers[1]
         await forget(1)
         assert ctx.get(dut.idle)
         for row in range(3):
