@@ -5,7 +5,6 @@ take turns, so that the first N draws are a fair sample for any N. Constants of 
 fitted to draws with even numbers; the others are held out.
 """
 
-import math
 import random
 import statistics
 from collections.abc import Iterator, Sequence
@@ -16,22 +15,19 @@ from typing import Any
 
 from bench._cases import outcomes
 from bench._kept import Kept
+from bench._levels_cases import KIB, EngineLevels, log_uniform
+from bench.records.registered import modules
 from bench.sources import digest
 from sim.run import run
 
 __all__ = ["GROUPS", "SMALL_BYTES", "Draw", "Judged", "compare", "draw", "judge"]
 
-KIB = 1 << 10
 SMALL_BYTES = 16 * KIB
 """Sizes up to this one are judged separately."""
-GROUPS = ("ace", "smartnic", "push", "pull")
-ACE_CLOCK_HZ, NIC_CLOCK_HZ, SWITCH_CLOCK_HZ = 1.245e9, 200e6, 25e9 / 16
-_ACE_BUS = {"test": 16, "duo": 16, "ring": 64, "wide": 64}
-_NIC_BUS = {"test": 32, "40g": 32, "100g": 64, "400g": 256}
-_SWITCH_PORTS = {"test": 4, "8-port": 8, "16-port": 16}
-_SWITCH_MOST_BYTES = 1 << 20
-"""Largest size with switches, whose model simulates every cycle of every part."""
-
+ENGINES: dict[str, EngineLevels] = {
+    group: each.LEVELS for each in modules("levels").values() for group in each.LEVELS.groups
+}
+GROUPS = tuple(ENGINES)
 _SOURCES = (
     "hw", "sim/cycles", "sim/collectives/fsm_program.py", "sim/collectives/partition.py",
     "sim/engines/switches.py", "sim/endpoint/switch_hardware.py", "sim/endpoint/latencies.json",
@@ -63,10 +59,10 @@ def draw(seed: int, number: int) -> Draw:
     """Draw the description with this number."""
     rng = random.Random(f"levels {seed} {number}")
     group = GROUPS[number // 2 % len(GROUPS)]
-    most = 4 << 20 if group in ("ace", "smartnic") else _SWITCH_MOST_BYTES
-    size = 4 * round(_log_uniform(rng, KIB, most) / 4)
-    made = {"ace": _ace, "smartnic": _nic}.get(group, _switch)(rng, group)
-    words = [group, *_words(made)]
+    engine = ENGINES[group]
+    size = 4 * round(log_uniform(rng, KIB, engine.most_bytes) / 4)
+    made = engine.drawn(rng, group)
+    words = [group, *_words(made, engine.clock_hz)]
     workload = made.setdefault("workload", {"collective": "all_reduce"})
     workload["size_bytes"] = size
     made["run"] = {"passes": 1}
@@ -75,11 +71,8 @@ def draw(seed: int, number: int) -> Draw:
     )
 
 
-def _words(made: dict[str, Any]) -> Iterator[str]:
+def _words(made: dict[str, Any], clock: float) -> Iterator[str]:
     """Words that summarise what was drawn."""
-    clock = {"ace": ACE_CLOCK_HZ, "smartnic": NIC_CLOCK_HZ}.get(
-        made["endpoint"]["kind"], SWITCH_CLOCK_HZ
-    )
     topology = made["topology"]
     yield f"{topology['kind']} {topology['shape'][0]}"
     yield f"link {topology['latency_s'] * clock:.0f}"
@@ -89,89 +82,6 @@ def _words(made: dict[str, Any]) -> Iterator[str]:
         for key, value in made.get(table, {}).items():
             if key not in ("kind", "mode", "max_nodes", "program_words", "regions", "clock_hz"):
                 yield f"{key}={value}" if key != "preset" else str(value)
-
-
-def _log_uniform(rng: random.Random, low: float, high: float) -> float:
-    return math.exp(rng.uniform(math.log(low), math.log(high)))
-
-
-def _cycles(rng: random.Random) -> int:
-    return round(_log_uniform(rng, 10, 1000))
-
-
-def _memory(rng: random.Random, clock_hz: float) -> dict[str, float]:
-    return {
-        "read_latency_s": _cycles(rng) / clock_hz, "write_latency_s": _cycles(rng) / clock_hz,
-    }
-
-
-def _ace(rng: random.Random, group: str) -> dict[str, Any]:
-    preset = rng.choice(list(_ACE_BUS))
-    nodes = rng.randint(2, 16)
-    endpoint: dict[str, Any] = {"kind": "ace", "preset": preset}
-    if nodes > 8:
-        endpoint |= {"max_nodes": 16, "program_words": 512}
-    if rng.random() < 0.4:
-        endpoint["rx_packets"] = rng.choice((8, 32, 128, 256))
-    pace = rng.choice((0.3, 0.5, 0.8)) if rng.random() < 0.3 else 1.0
-    made: dict[str, Any] = {
-        "topology": {
-            "kind": "ring", "shape": [nodes],
-            "bandwidth_bytes_per_s": pace * _ACE_BUS[preset] * ACE_CLOCK_HZ,
-            "latency_s": _cycles(rng) / ACE_CLOCK_HZ,
-        },
-        "endpoint": endpoint,
-        "memory": _memory(rng, ACE_CLOCK_HZ),
-    }
-    if rng.random() < 0.3:
-        made["workload"] = {"collective": rng.choice(("reduce_scatter", "all_gather"))}
-    return made
-
-
-def _nic(rng: random.Random, group: str) -> dict[str, Any]:
-    preset = rng.choice(list(_NIC_BUS))
-    pace = rng.choice((0.3, 0.5, 0.8)) if rng.random() < 0.3 else 1.0
-    return {
-        "topology": {
-            "kind": "switch", "shape": [rng.randint(2, 16)],
-            "bandwidth_bytes_per_s": pace * _NIC_BUS[preset] * NIC_CLOCK_HZ,
-            "latency_s": _cycles(rng) / 2 / NIC_CLOCK_HZ,
-        },
-        "endpoint": {"kind": "smartnic", "preset": preset, "compress": rng.random() < 0.5},
-        "memory": _memory(rng, NIC_CLOCK_HZ),
-    }
-
-
-def _switch(rng: random.Random, mode: str) -> dict[str, Any]:
-    nodes = rng.randint(2, 16)
-    fits = [name for name, ports in _SWITCH_PORTS.items() if ports >= nodes]
-    preset = rng.choice(fits)
-    buffer = round(_log_uniform(rng, 2, 64))
-    switch: dict[str, Any] = {
-        "preset": preset, "mode": mode, "clock_hz": SWITCH_CLOCK_HZ,
-        "entries": 2 ** rng.randint(0, 5), "buffer_packets": buffer, "credits": buffer,
-    }
-    tree = nodes % 2 == 0 and nodes >= 4 and rng.random() < 0.25
-    topology: dict[str, Any] = {
-        "kind": "fat_tree" if tree else "switch", "shape": [nodes],
-        "bandwidth_bytes_per_s": 16 * SWITCH_CLOCK_HZ, "latency_s": _cycles(rng) / SWITCH_CLOCK_HZ,
-    }
-    made: dict[str, Any] = {
-        "topology": topology,
-        "endpoint": {
-            "kind": "in_switch", "read_ahead": 2 ** rng.randint(0, 6),
-            "waves": 2 ** rng.randint(1, 5),
-        },
-        "switch": switch,
-        "memory": _memory(rng, SWITCH_CLOCK_HZ),
-    }
-    if tree:
-        switch |= {"preset": "16-port", "regions": 8}
-        made["dimension"] = [{
-            "group": nodes // 2, "lanes": 1, "router_latency_s": 0.0,
-            "trunk_bandwidth_bytes_per_s": nodes // 2 * 16 * SWITCH_CLOCK_HZ,
-        }]
-    return made
 
 
 def _at(description: dict[str, Any], level: str) -> float:

@@ -66,9 +66,9 @@ def _replay(name: str) -> tuple[int, int]:
     """Number of cycles recorded of a preset, and of those in which its text differs."""
     recording = OF_PRESETS[name]
     kept = Verdicts(default_cache_dir() / "replays")
-    sources = digest(ROOT, ("hw", "gen", "sim", "tb"))
-    own = Path(__file__).with_name("_recordings.py").read_bytes()
-    key = hashlib.sha256(repr((name, sources, own, Verilator.version())).encode()).hexdigest()[:24]
+    own = ("bench/records", "bench/_recording.py", "bench/_recordings.py")
+    sources = digest(ROOT, ("hw", "gen", "sim", "tb", *own))
+    key = hashlib.sha256(repr((name, sources, Verilator.version())).encode()).hexdigest()[:24]
     if known := kept.get(key):
         return known["cycles"], known["wrong"]
     text = emit(recording.component(), name="ace").text
@@ -129,7 +129,7 @@ def _key(*what: object) -> str:
 @cache
 def _sources() -> tuple[str, ...]:
     """Versions of everything that a text and its proof depend on."""
-    files = ("parts.py", "_proofs.py", "text_mutants.py")
+    files = ("parts.py", "records", "_proofs.py", "text_mutants.py")
     own = digest(ROOT, ("hw", "gen", "foldwire", *(f"bench/{file}" for file in files)))
     return own, yosys_version(), metadata.version("amaranth")
 

@@ -14,14 +14,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench._kept import Kept
+from bench._levels_cases import Case, EngineLevels, RingLevels, collective, stalls
 from bench._levels_drawn import GROUPS, compare, draw, judge
-from bench._levels_switch import has_rtl, switch_descriptions
 from bench.options import bench_parser, whole
+from bench.records.registered import modules
 from bench.result import result
 from bench.sources import digest
 from sim.run import Run, run
@@ -33,9 +33,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET_MEDIAN_PCT = 1.0
 TARGET_WORST_PCT = 5.0
 EVENTS_MEDIAN_PCT, EVENTS_WORST_PCT, PULL_WORST_PCT, SMALL_WORST_PCT = 3.0, 10.0, 15.0, 20.0
-ACE_CLOCK_HZ, NIC_CLOCK_HZ = 1.245e9, 200e6
-LARGE = 256 << 10
-"""Bytes a node of the cells that show the steady state."""
+ENGINES: list[EngineLevels] = [each.LEVELS for each in modules("levels").values()]
+RINGS = [each for each in ENGINES if isinstance(each, RingLevels)]
 
 JOB = """DATA
 3
@@ -45,140 +44,19 @@ back -1 1000 NONE 0 1500 NONE 0 500 ALLREDUCE {2} 100
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A description, the nodes that are RTL in its mixed run (none: there is no such run), and
-    whether it has level rtl at all."""
-
-    name: str
-    description: dict[str, Any]
-    mixed: tuple[int, ...] = ()
-    rtl: bool = True
-
-
-def ring(
-    engine: str, nodes: int, *, preset: str = "test", latency_s: float | None = None, **config: Any
-) -> dict[str, Any]:
-    """A ring of engines with links of one bus beat per cycle."""
-    clock, bus = (ACE_CLOCK_HZ, 16) if engine == "ace" else (NIC_CLOCK_HZ, 32)
-    kind = "ring" if engine == "ace" else "switch"
-    hops = 1 if engine == "ace" else 2
-    return {
-        "topology": {
-            "kind": kind,
-            "shape": [nodes],
-            "bandwidth_bytes_per_s": bus * clock,
-            "latency_s": (20 / clock if latency_s is None else latency_s) / hops,
-        },
-        "endpoint": {"kind": engine, "preset": preset, **config},
-        "run": {"passes": 1},
-    }
-
-
-def collective(
-    base: dict[str, Any], size_bytes: int, kind: str = "all_reduce", **tables: Any
-) -> dict[str, Any]:
-    """*base* with one collective."""
-    return {**base, "workload": {"collective": kind, "size_bytes": size_bytes}, **tables}
-
-
-def stalls(share: float, seed: int) -> dict[str, Any]:
-    """Random stalls of links and memories."""
-    return {
-        "network": {"stall_probability": share},
-        "memory": {"stall_probability": share},
-        "run": {"passes": 1, "seed": seed},
-    }
-
-
-def fixed(job: str) -> Iterator[Case]:
-    """Sixteen descriptions; *job* is the path of a training workload."""
-    big: dict[str, Any] = {"max_nodes": 64, "program_words": 512, "sram_bytes": 65536}
-    duo: dict[str, Any] = {"preset": "duo"}
-    yield Case(name="ace ring of 2", description=collective(ring("ace", 2), 20_000))
-    yield Case(
-        name="ace ring of 4, mixed", description=collective(ring("ace", 4), 50_000), mixed=(1,)
-    )
-    yield Case(
-        name="ace duo, 256 KiB, mixed",
-        description=collective(ring("ace", 4, **duo), LARGE),
-        mixed=(0, 2),
-    )
-    yield Case(
-        name="ace, 256 KiB, long links",
-        description=collective(ring("ace", 3, latency_s=80e-9, rx_packets=32, **duo), LARGE),
-    )
-    yield Case(
-        name="ace, 512 KiB, 2 nodes", description=collective(ring("ace", 2, **duo), 2 * LARGE)
-    )
-    yield Case(
-        name="ace reduce-scatter, stalls",
-        description=collective(ring("ace", 4, **duo), 30_000, "reduce_scatter", **stalls(0.1, 2)),
-    )
-    yield Case(
-        name="ace all-gather, stalls",
-        description=collective(ring("ace", 4), 8_000, "all_gather", **stalls(0.05, 3)),
-    )
-    yield Case(
-        name="ace, stalls, mixed",
-        description=collective(ring("ace", 4, **duo), 40_000, **stalls(0.1, 4)),
-        mixed=(3,),
-    )
-    yield Case(
-        name="ace ring of 16", description=collective(ring("ace", 16, **big), 30_000)
-    )
-    training = ring("ace", 4, **duo)
-    yield Case(
-        name="ace training",
-        description={**training, "workload": {"file": job}, "host": {"wait": "all"}},
-    )
-    nics = ring("smartnic", 4)
-    yield Case(
-        name="nic training",
-        description={**nics, "workload": {"file": job}, "host": {"wait": "each"}},
-    )
-    yield Case(
-        name="nic training, bfp16",
-        description={
-            **ring("smartnic", 3, compress=True),
-            "workload": {"file": job},
-            "host": {"wait": "all"},
-        },
-    )
-    yield Case(
-        name="nic ring of 4, mixed", description=collective(nics, 60_000), mixed=(0,)
-    )
-    yield Case(
-        name="nic, 256 KiB", description=collective(ring("smartnic", 3), LARGE)
-    )
-    yield Case(
-        name="nic, 256 KiB, bfp16",
-        description=collective(ring("smartnic", 4, compress=True), LARGE),
-    )
-    yield Case(
-        name="nic, 512 KiB, stalls",
-        description=collective(ring("smartnic", 2), 2 * LARGE, **stalls(0.05, 5)),
-    )
-
-
 def drawn(rng: random.Random, count: int) -> Iterator[Case]:
-    """Random descriptions, half of either engine, every third with stalls."""
+    """Random rings, of the engines in turn, every third with stalls."""
     for number in range(count):
-        engine = ("ace", "smartnic")[number % 2]
+        engine = RINGS[number % len(RINGS)]
         nodes = rng.randint(2, 6)
-        clock = ACE_CLOCK_HZ if engine == "ace" else NIC_CLOCK_HZ
-        config: dict[str, Any] = (
-            {"preset": rng.choice(("test", "duo"))}
-            if engine == "ace"
-            else {"compress": rng.random() < 0.5}
-        )
-        base = ring(engine, nodes, latency_s=rng.choice((5, 20, 60)) / clock, **config)
+        config = engine.keys(rng)
+        base = engine.ring(nodes, latency_s=rng.choice((5, 20, 60)) / engine.clock_hz, **config)
         if rng.random() < 0.4:
             base["topology"]["bandwidth_bytes_per_s"] *= rng.choice((0.5, 0.8))
         size = 4 * round(2 ** rng.uniform(8, 15))
         more = stalls(rng.choice((0.05, 0.1)), rng.randint(1, 999)) if number % 3 == 0 else {}
         yield Case(
-            name=f"drawn {number}: {engine}, {nodes} nodes",
+            name=f"drawn {number}: {engine.groups[0]}, {nodes} nodes",
             description=collective(base, size, **more),
             mixed=(rng.randrange(nodes),) if number % 4 == 1 else (),
         )
@@ -247,10 +125,10 @@ def with_rtl(seed: int, count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.txt"
         job.write_text(JOB.format(24_576, 8_192, 4_096), encoding="utf-8")
-        cases = [*fixed(str(job)), *drawn(random.Random(seed), count)]
+        cases = [case for each in RINGS for case in each.cases(str(job))]
+        cases += drawn(random.Random(seed), count)
         cases += [
-            Case(name=name, description=each, rtl=has_rtl(each))
-            for name, each in switch_descriptions()
+            case for each in ENGINES if each not in RINGS for case in each.cases(str(job))
         ]
         print(
             f"{'description':30} {'RTL':>10} {'cycles':>10} {'error':>7} {'events':>10} "

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from bench.records.registered import modules
 from sim.engines import registry
 
 __all__ = [
@@ -33,7 +34,13 @@ ENGINES = tuple(registry.names())
 LONGEST_SIGNATURE = 12
 RECORDS = "sim/engines/"
 """Holds a file for each engine, which may say its name."""
-_OWN = re.compile(r"(?:^|[/_.])(?:ace|nic|smartnic|switch|switches|switch_dma|bfp)(?=$|[/_.])")
+_NAMES = modules("names")
+WORDS = {name: _NAMES[name].WORDS if name in _NAMES else (name,) for name in ENGINES}
+"""Engine -> words in the paths of its files and modules."""
+_OWN = re.compile(
+    rf"(?:^|[/_.])(?:{'|'.join([*(word for each in WORDS.values() for word in each), 'bfp'])})"
+    r"(?=$|[/_.])"
+)
 """In the path of a file or module that belongs to an engine."""
 _ASKED = ("sim/", "foldwire/")
 _PUBLIC = {"sim/events/simulate.py": {"simulate"}}
@@ -130,11 +137,7 @@ def _engine_classes(tree: ast.Module) -> dict[str, str]:
 
 
 def _engine_of(module: str) -> str | None:
-    for engine, words in (
-        ("ace", ("ace",)),
-        ("smartnic", ("nic", "smartnic")),
-        ("in_switch", ("switch", "switch_dma", "switches", "in_switch")),
-    ):
+    for engine, words in WORDS.items():
         if any(re.search(rf"(?:^|[._]){word}(?:$|[._])", module) for word in words):
             return engine
     return None

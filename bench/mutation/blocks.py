@@ -1,9 +1,10 @@
 """Blocks of files of hw/: the tests that cover them, and the designs in which changes show."""
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench.records.registered import files
 
 __all__ = ["BLOCKS", "ENDPOINTS", "GROUPS", "Block", "block_of"]
 
@@ -19,7 +20,7 @@ class Block:
     files:
         Paths below ``hw/``, without ``.py``; ``ace/*`` is all of a folder that no other block has.
     designs:
-        Key of `bench.mutation.designs.DESIGNS`.
+        A name for `bench.mutation.designs.designs`.
     tests:
         Paths below ``tests/hw/``, without ``test_`` and ``.py``, the quickest first.
     """
@@ -38,24 +39,24 @@ class Block:
 _TESTS = Path("tests", "hw")
 
 
-def _read() -> dict[str, Block]:
-    with Path(__file__).with_suffix(".toml").open("rb") as file:
-        tables = tomllib.load(file)
-    sets = tables.pop("sets")
-    return {name: Block(
+_FILES = (Path(__file__).with_suffix(".toml"), *files("blocks.toml").values())
+_READ = [tomllib.loads(path.read_text(encoding="utf-8")) for path in _FILES]
+
+ENDPOINTS = tuple(group for tables in _READ for group in tables.pop("syntax", ()))
+"""Groups of the engines beside NPUs, in the order in which they are run."""
+_SETS = {name: tests for tables in _READ for name, tests in tables.pop("sets", {}).items()}
+
+BLOCKS = {
+    name: Block(
         group=table["group"],
         files=tuple(table["files"]),
         designs=table["designs"],
-        tests=tuple(each for test in table["tests"] for each in sets.get(test, [test])),
-    ) for name, table in tables.items()}
-
-
-BLOCKS: Mapping[str, Block] = _read()
+        tests=tuple(each for test in table["tests"] for each in _SETS.get(test, [test])),
+    )
+    for tables in _READ for name, table in tables.items()
+}
 """All files of hw/ that make hardware, by block."""
-
-ENDPOINTS = ("fp+bfp", "link+common", "ace", "smartnic")
-"""Groups of the engines beside NPUs, in the order in which they are run."""
-GROUPS = (*ENDPOINTS, "switch", "switch_dma", "retry")
+GROUPS = tuple(dict.fromkeys([*ENDPOINTS, *(block.group for block in BLOCKS.values())]))
 
 
 def block_of(path: str) -> Block | None:

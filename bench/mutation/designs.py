@@ -4,18 +4,15 @@ Writes the RTLIL of every design of a block, to be compared with that of the unc
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from amaranth.hdl import Const, Module, Value, unsigned
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In
+from amaranth.hdl import unsigned
+from amaranth.lib import data
 
+from bench.mutation.plain import Components, Plain
+from bench.records.registered import modules
 from gen.rtlil import MacroPlatform, to_rtlil
-from hw.ace.config import preset as ace_preset
-from hw.ace.engine import AceEngine
 from hw.bfp.codec import Compressor, Decompressor
 from hw.bfp.format import PRESETS, BlockFormat
 from hw.bfp.gearbox import Gearbox, Packer, Unpacker
@@ -37,21 +34,10 @@ from hw.link.receive import ReceiveBuffer
 from hw.link.retry_beats import BeatRetry
 from hw.link.retry_frame import RetryConfig
 from hw.link.transmit import TransmitPort
-from hw.smartnic.config import preset as nic_preset
-from hw.smartnic.nic import SmartNic
-from hw.switch.config import preset as switch_preset
-from hw.switch.reduction_unit import ReductionUnit
-from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
-from hw.switch.switch import Switch
-from hw.switch_dma.config import preset as switch_dma_preset
-from hw.switch_dma.dma import SwitchDma
-from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
-from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 
-__all__ = ["DESIGNS", "TOP", "emit"]
+__all__ = ["TOP", "designs", "emit"]
 
 TOP = "design"
-Components = Iterator[wiring.Component]
 
 
 def _adder() -> Components:
@@ -87,35 +73,12 @@ def _gearbox() -> Components:
     yield Unpacker(PRESETS["bfp16x8"], lanes=16, bus_bits=128)
 
 
-class _Plain(wiring.Component):
-    """Wraps a component without those of its ports that are constants."""
-
-    def __init__(self, inner: wiring.Component) -> None:
-        self._inner = inner
-        self._inside = {
-            "_".join(map(str, path)): (member.flow, Value.cast(value))
-            for path, member, value in inner.signature.flatten(inner)
-            if not isinstance(value, Const)
-        }
-        super().__init__(
-            {name: flow(len(value)) for name, (flow, value) in self._inside.items()}
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        m.submodules.inner = self._inner
-        for name, (flow, value) in self._inside.items():
-            port = getattr(self, name)
-            m.d.comb += value.eq(port) if flow is In else port.eq(value)
-        return m
-
-
 def _link() -> Components:
     for bus_bytes in (16, 64):
         fmt = PacketFormat(payload_bytes=64)
-        yield _Plain(LinkPacker(bus_bytes // 16))
-        yield _Plain(ReceiveBuffer(fmt, bus_bytes=bus_bytes, packets=4))
-        yield _Plain(TransmitPort(fmt, bus_bytes=bus_bytes, packets=2, credits=4))
+        yield Plain(LinkPacker(bus_bytes // 16))
+        yield Plain(ReceiveBuffer(fmt, bus_bytes=bus_bytes, packets=4))
+        yield Plain(TransmitPort(fmt, bus_bytes=bus_bytes, packets=2, credits=4))
 
 
 # Little memory: it costs proofs time.
@@ -123,8 +86,7 @@ _RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2)
 
 
 def _retry() -> Components:
-    yield _Plain(PacketRetry(payload_flits=2, credits=1, config=_RETRY))
-    yield _Plain(BeatRetry(1, _RETRY))
+    yield Plain(BeatRetry(1, _RETRY))
 
 
 def _arbiter() -> Components:
@@ -152,70 +114,18 @@ def _sram() -> Components:
             yield SRAMBank(depth=6, width=16, ports=ports, granularity=granularity)
 
 
-def _ace() -> Components:
-    # Two of everything with the least memory, which costs proofs time.
-    yield AceEngine(replace(ace_preset("duo"), contexts=2, sram_bytes=1 << 10, rx_packets=2))
-
-
-def _smartnic() -> Components:
-    yield SmartNic(nic_preset("test"))
-
-
-def _reduction_unit() -> Components:
-    yield ReductionUnit(entries=2, payload_flits=2, alu_stages=1, queue_packets=2, timeout_bits=4)
-    yield ReductionUnit(entries=3, payload_flits=4, alu_stages=0, queue_packets=1, timeout_bits=4)
-
-
-# Little memory and few ports: both cost proofs time.
-_SWITCH = replace(
-    switch_preset("test"), entries=1, payload_flits=2, alu_stages=0, buffer_packets=1, credits=1,
-    homes=1, endpoints=4, timeout_bits=4,
-)
-
-
-def _switch() -> Components:
-    yield Switch(_SWITCH)
-    yield Switch(replace(_SWITCH, half=True, bfp=True, payload_flits=8))
-
-
-def _switch_dma() -> Components:
-    yield SwitchDma(switch_dma_preset("test"))
-
-
-def _switch_dma_options() -> Components:
-    yield from _switch_dma()
-    yield SwitchDma(
-        replace(switch_dma_preset("test"), fixed_point=True, parts=True, half=True, bfp=True)
-    )
-    yield SwitchDma(replace(switch_dma_preset("test"), regions=2))
-
-
 def _conversion() -> Components:
     for fmt in (BINARY16, BFLOAT16):
         yield FPWiden(fmt)
         yield FPNarrow(fmt)
 
 
-def _fixed_point() -> Components:
-    yield _Plain(FloatToFixed(1))
-    yield _Plain(FixedToFloat(1))
-    yield SwitchDma(replace(switch_dma_preset("test"), fixed_point=True))
-
-
-def _retry_packets() -> Components:
-    yield _Plain(PacketRetry(payload_flits=2, credits=1, config=_RETRY))
-    yield RetrySwitch(RetrySwitchConfig(switch=_SWITCH, retry=_RETRY))
-    yield RetrySwitchDma(RetrySwitchDmaConfig(dma=switch_dma_preset("test"), retry=_RETRY))
-
-
-def _all_reduce() -> Components:
+def _watchdogs() -> Components:
     yield Watchdog(3)
     yield Watchdog(3, tries_bits=2)
-    yield from _smartnic()
-    yield from _switch_dma()
 
 
-DESIGNS: Mapping[str, Callable[[], Components]] = {
+_SHARED: Mapping[str, Callable[[], Components]] = {
     "adder": _adder,
     "alu": _alu,
     "codec": _codec,
@@ -225,18 +135,26 @@ DESIGNS: Mapping[str, Callable[[], Components]] = {
     "arbiter": _arbiter,
     "memory bus": _memory_bus,
     "queues": _queues,
-    "registers": _smartnic,
-    "all-reduce": _all_reduce,
+    "all-reduce": _watchdogs,
     "sram": _sram,
-    "ace": _ace,
-    "smartnic": _smartnic,
-    "reduction unit": _reduction_unit,
-    "switch": _switch,
-    "switch dma": _switch_dma_options,
     "conversion": _conversion,
-    "fixed point": _fixed_point,
-    "retry of packets": _retry_packets,
 }
+
+
+def designs(name: str) -> Components:
+    """The designs of a name, of engines as well; of one that several have, those of all.
+
+    Raises
+    ------
+    KeyError
+        There are none.
+    """
+    tables = [_SHARED, *(each.DESIGNS for each in modules("designs").values())]
+    found = [each[name] for each in tables if name in each]
+    if not found:
+        raise KeyError(name)
+    for make in found:
+        yield from make()
 
 
 def emit(name: str, folder: Path) -> None:
@@ -245,12 +163,12 @@ def emit(name: str, folder: Path) -> None:
     SRAM banks by themselves are also written as the memories that simulation has.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for number, component in enumerate(DESIGNS[name]()):
+    for number, component in enumerate(designs(name)):
         platform = MacroPlatform()
         (folder / f"{number}.il").write_text(to_rtlil(component, name=TOP, platform=platform))
         (folder / f"{number}.v").write_text("".join(platform.sram_macros.values()))
     if name == "sram":
-        for number, component in enumerate(DESIGNS[name]()):
+        for number, component in enumerate(designs(name)):
             (folder / f"memory_{number}.il").write_text(to_rtlil(component, name=TOP))
             (folder / f"memory_{number}.v").write_text("")
 

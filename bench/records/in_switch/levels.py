@@ -1,11 +1,14 @@
-"""Descriptions of switches that reduce, for `bench.levels`: by push and by pull."""
+"""Descriptions of switches that reduce, for `bench levels`: by push and by pull."""
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["has_rtl", "switch_descriptions"]
+from bench._levels_cases import KIB, Case, EngineLevels, log_uniform
 
-KIB = 1 << 10
+__all__ = ["LEVELS"]
+
+PORTS = {"test": 4, "8-port": 8, "16-port": 16}
 RATE = 25e9
 NEAR_S, FAR_S = 6.4e-9, 100e-9
 DEEP = {"buffer_packets": 40, "credits": 40}
@@ -50,7 +53,7 @@ def _case(
     }
 
 
-def has_rtl(description: dict[str, Any]) -> bool:
+def _has_rtl(description: dict[str, Any]) -> bool:
     """True if level rtl exists, too: up to 8 endpoints and 4 switches, one link between two."""
     from sim.describe.build import build
     from sim.describe.reader import ConfigError
@@ -65,7 +68,7 @@ def has_rtl(description: dict[str, Any]) -> bool:
     return True
 
 
-def switch_descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
+def _descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names and descriptions, each of at least 256 KiB per node."""
     dgx_2 = {"topology": {"kind": "dgx2"}}
     for mode in ("push", "pull"):
@@ -83,3 +86,48 @@ def switch_descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
     small = {"preset": "test", "regions": 2}
     few = {"waves": 4, "wave_blocks": 2}
     yield "push, 4, small tables", _case(_flat(4), 256, "push", small, few)
+
+
+class _SwitchLevels(EngineLevels):
+    groups = ("push", "pull")
+    clock_hz = RATE / 16
+    most_bytes = 1 << 20  # the model simulates every cycle of every part
+
+    def cases(self, job: str) -> Iterator[Case]:
+        for name, each in _descriptions():
+            yield Case(name=name, description=each, rtl=_has_rtl(each))
+
+    def drawn(self, rng: random.Random, group: str) -> dict[str, Any]:
+        nodes = rng.randint(2, 16)
+        fits = [name for name, ports in PORTS.items() if ports >= nodes]
+        preset = rng.choice(fits)
+        buffer = round(log_uniform(rng, 2, 64))
+        switch: dict[str, Any] = {
+            "preset": preset, "mode": group, "clock_hz": self.clock_hz,
+            "entries": 2 ** rng.randint(0, 5), "buffer_packets": buffer, "credits": buffer,
+        }
+        tree = nodes % 2 == 0 and nodes >= 4 and rng.random() < 0.25
+        topology: dict[str, Any] = {
+            "kind": "fat_tree" if tree else "switch", "shape": [nodes],
+            "bandwidth_bytes_per_s": 16 * self.clock_hz,
+            "latency_s": self.cycles(rng) / self.clock_hz,
+        }
+        made: dict[str, Any] = {
+            "topology": topology,
+            "endpoint": {
+                "kind": "in_switch", "read_ahead": 2 ** rng.randint(0, 6),
+                "waves": 2 ** rng.randint(1, 5),
+            },
+            "switch": switch,
+            "memory": self.memory(rng),
+        }
+        if tree:
+            switch |= {"preset": "16-port", "regions": 8}
+            made["dimension"] = [{
+                "group": nodes // 2, "lanes": 1, "router_latency_s": 0.0,
+                "trunk_bandwidth_bytes_per_s": nodes // 2 * 16 * self.clock_hz,
+            }]
+        return made
+
+
+LEVELS = _SwitchLevels()

@@ -1,0 +1,5 @@
+"""Words in paths of files and modules of ACE."""
+
+__all__ = ["WORDS"]
+
+WORDS = ("ace",)

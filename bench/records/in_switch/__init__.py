@@ -1,0 +1,1 @@
+"""Parts of benches and reports that belong to switches that reduce and their endpoints."""

@@ -1,0 +1,5 @@
+"""Words in paths of files and modules of switches that reduce."""
+
+__all__ = ["WORDS"]
+
+WORDS = ("switch", "switch_dma", "switches", "in_switch")

@@ -1,0 +1,1 @@
+"""Parts of benches and reports that belong to the smart NIC."""

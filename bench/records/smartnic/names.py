@@ -1,0 +1,5 @@
+"""Words in paths of files and modules of the smart NIC."""
+
+__all__ = ["WORDS"]
+
+WORDS = ("nic", "smartnic")
