@@ -10,6 +10,7 @@ import numpy as np
 from amaranth.lib import wiring
 
 from bench._replay import Trace, record
+from sim.engines.engine import engine_named
 from sim.hosts.surroundings import Surroundings
 
 __all__ = ["Recording", "of_ring"]
@@ -37,8 +38,10 @@ class Recording:
     title: str = ""
 
 
-def of_ring(driver: Any, config: Any, elements: int, title: str = "") -> Recording:
-    """An engine in a ring of four, under its *driver*, that all-reduces random arrays."""
+def of_ring(engine: str, preset: str, elements: int, title: str = "") -> Recording:
+    """An engine in a ring of four that all-reduces random arrays."""
+    config = engine_named(engine).presets[preset]
+    driver: Any = engine_named(engine).kind.driver
 
     def run() -> None:
         ring = driver(config, Surroundings(nodes=4, latency_cycles=16), skip_idle=False)

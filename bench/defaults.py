@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench._cases import outcomes
+from bench._endpoints import in_network, limits
 from bench._kept import Kept
 from bench._reference import collective
 from bench.options import whole
@@ -31,7 +32,7 @@ from bench.sources import digest
 from foldwire.console import print_table
 from gen.table import Column, Table
 from sim.collectives.plan import AlgorithmChoice, plan_collective
-from sim.endpoint.kinds import IdealEndpoint, endpoint
+from sim.endpoint.kinds import KINDS, IdealEndpoint, endpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.limits.network import call_bound
@@ -50,7 +51,7 @@ DECIDE = ("collectives", "endpoint", "events", "native", "network")
 CHUNKS = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 PLACES = (8, 32, 128)
 BEFORE = {"scheduler.chunk_bytes": 65536, "scheduler.concurrency": 8}
-KINDS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL)
+COLLECTIVES = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL)
 SIZES = (1, 16, 256, 1024)
 LEAST_MESSAGE = 4096
 """Bytes of a message of the endpoint."""
@@ -58,10 +59,7 @@ MESSAGES = 1024
 """Messages of a run that does not fold are at least its size divided by this."""
 MOST_RATIO, MOST_SLOWER_PCT, NAMED_PCT = 1.05, 2.0, 90.0
 RING_PCT, TORUS_PCT = 99.0, 98.0
-ENDPOINTS = (
-    "ace", "ace_v1", "baseline", "baseline_plus_plus", "baseline_comm_opt", "baseline_comp_opt",
-    "baseline_no_overlap", "smartnic", "smartnic_bfp",
-)
+ENDPOINTS = [kind for kind in sorted(KINDS) if kind != "ideal" and not in_network(kind)]
 ENDPOINT_SIZES = (1 << 16, 1 << 20, 16 << 20, 64 << 20)
 EVENTS = "events"
 
@@ -109,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench defaults", description=__doc__)
     parser.add_argument("--topologies", default="", help="whose names have this text in them")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="MB")
-    kinds = [each.value for each in KINDS]
+    kinds = [each.value for each in COLLECTIVES]
     parser.add_argument("--kinds", nargs="*", default=kinds, choices=kinds)
     parser.add_argument("--all", action="store_true", help="the grid also near the bound")
     parser.add_argument("--beside", action="store_true", help="endpoints and examples alone")
@@ -301,10 +299,10 @@ def _of_endpoints() -> Iterator[Beside]:
     for size_bytes in ENDPOINT_SIZES:
         for name, which in shapes.items():
             for kind in ENDPOINTS:
-                nic = kind.startswith("smartnic")
-                if nic and which != "all":
+                few = limits(kind)
+                if few is not None and which != "all":
                     continue
-                for what in (CollectiveKind.ALL_REDUCE,) if nic else KINDS:
+                for what in COLLECTIVES if few is None else few.COLLECTIVES:
                     yield Beside(
                         name=name, endpoint=kind, kind=what.value, size_bytes=size_bytes
                     )
@@ -316,8 +314,8 @@ def _of_examples() -> Iterator[Beside]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         levels = {document.get(name, {}).get("level", EVENTS) for name in ("endpoint", "switch")}
         engine = "preset" in document.get("endpoint", {}) or "switch" in document
-        in_switch = document.get("endpoint", {}).get("kind") == "in_switch"
-        if levels == {EVENTS} and not engine and not in_switch and "astra" not in document:
+        reduces = in_network(document.get("endpoint", {}).get("kind"))
+        if levels == {EVENTS} and not engine and not reduces and "astra" not in document:
             yield Beside(name=path.name)
 
 
@@ -343,14 +341,12 @@ def _endpoint(what: Beside, *, before: bool) -> float:
     size_bytes = what.size_bytes
     if kind is CollectiveKind.ALL_GATHER:
         size_bytes = max(4, size_bytes // network.nodes)
-    algorithms = None
-    if what.endpoint.startswith("smartnic"):
-        algorithms = AlgorithmChoice(style="baseline", reductions=("ring",), rings=1)
+    few = limits(what.endpoint)
     record = simulate(
         network,
         collective(size_bytes, kind),
         endpoint=endpoint(what.endpoint),
-        algorithms=algorithms,
+        algorithms=None if few is None else few.ALGORITHM,
         scheduler=Scheduler(chunk_bytes=65536, concurrency=8) if before else Scheduler(),
     )
     return record.end_fs / FS_PER_S

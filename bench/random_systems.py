@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bench._endpoints import in_network, limits
 from bench._groups import group_violations, with_groups
 from bench.options import bench_parser
 from bench.result import result
@@ -113,8 +114,8 @@ def draw(seed: int, number: int, *, most_bytes: int = MOST_BYTES) -> Description
             "batch": 1 << rng.randint(0, 6),
         }
     else:
-        collectives = [each.value for each in CollectiveKind]
-        collective = "all_reduce" if kind.startswith("smartnic") else rng.choice(collectives)
+        few = limits(kind)
+        collective = (rng.choice(list(CollectiveKind)) if few is None else few.COLLECTIVES[0]).value
         if collective == "all_gather":
             most //= nodes
         size = 4 * nodes * max(1, _size(rng, LEAST_BYTES, max(most, LEAST_BYTES)) // (4 * nodes))
@@ -149,8 +150,8 @@ def _topology(rng: random.Random) -> tuple[Description, list[int]]:
 
 def _endpoint(rng: random.Random, packets: bool, switches: bool) -> str:
     """The name of an endpoint that descriptions accept on such a network."""
-    kinds = [each for each in KINDS if not (packets and each == "smartnic_bfp")]
-    while (kind := rng.choice(kinds)) == "in_switch" and (packets or not switches):
+    kinds = [each for each in KINDS if not (packets and getattr(KINDS[each], "format", None))]
+    while in_network(kind := rng.choice(kinds)) and (packets or not switches):
         pass
     return kind
 
@@ -235,9 +236,9 @@ def _ideal(base: Run) -> Description:
     endpoint = base.description.endpoint
     # Without overlap the loop fuses the collectives of the weight gradients.
     same: Description = {"overlaps": endpoint.overlaps}
-    if base.description.kind == "in_switch":
+    if in_network(base.description.kind):
         # Switches that reduce are another algorithm: the ideal has no memory latency.
-        return {"endpoint": {"kind": "in_switch", "memory_latency_s": 0.0, **same}}
+        return {"endpoint": {"kind": base.description.kind, "memory_latency_s": 0.0, **same}}
     if hasattr(endpoint, "message_bytes"):
         # Keep the size of messages: finer ones are not always faster.
         same["message_bytes"] = endpoint.message_bytes

@@ -10,21 +10,16 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.random_rtl.ring_engine import RingEngine
 from bench.random_rtl.trial import CLEAN, FAULTS, Attempt, Finding, Kind, Trial, run_trial
-from hw.ace.config import AceConfig
-from hw.ace.config import preset as ace_preset
+from bench.records.registered import modules
 from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
-from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.config import preset as nic_preset
-from hw.smartnic.layouts import HeaderLayout
 from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
-from sim.rtl.ace.ring import AceRing
 from sim.rtl.driver import EngineDriver
 from sim.rtl.harness.specs import Fault, HeaderFault, PacketFault
 from sim.rtl.harness.system import CosimError, CycleLimitError
-from sim.rtl.smartnic.ring import NicRing
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["CLASSES", "RINGS", "Case", "RingTrial", "draw_engines", "run_case"]
@@ -35,6 +30,7 @@ LIMIT = 1_000_000
 OPERATIONS = (ReduceOp.SUM_F32, ReduceOp.MIN_F32, ReduceOp.MAX_F32, ReduceOp.SUM_I32)
 
 CLASSES = (CLEAN, *FAULTS, "formats differ")
+ENGINES: list[RingEngine] = [each.RINGS for each in modules("rings").values()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +53,7 @@ class Case:
         Seed of the data, and of the place and time of the fault.
     """
 
-    engine: AceConfig | SmartNicConfig
+    engine: Any
     ring: Surroundings
     fault: str
     command: Command
@@ -65,22 +61,26 @@ class Case:
     seed: int
 
     def __str__(self) -> str:
-        kind = "ace" if isinstance(self.engine, AceConfig) else "smartnic"
         command = self.command
         return (
-            f"{kind} x{self.ring.nodes} {command.collective.name.lower()} "
+            f"{_kind(self.engine).name} x{self.ring.nodes} {command.collective.name.lower()} "
             f"{command.op.name.lower()} {command.elements}{' compressed' * command.compress} "
             f"latency {self.ring.latency_cycles} stalls {self.ring.link_stalls:g} "
             f"{self.ring.memory_stalls:g} seed {self.seed}"
         )
 
 
-def draw_engines(rng: random.Random, count: int) -> list[AceConfig | SmartNicConfig]:
-    """*count* different configurations, ACE and NIC in turn, small enough to run fast."""
-    found: list[AceConfig | SmartNicConfig] = []
+def _kind(engine: Any) -> RingEngine:
+    """The engine with this configuration."""
+    return next(each for each in ENGINES if isinstance(engine, each.config))
+
+
+def draw_engines(rng: random.Random, count: int) -> list[Any]:
+    """*count* different configurations, of the engines in turn, small enough to run fast."""
+    found: list[Any] = []
     while len(found) < count:
         try:
-            drawn = _ace(rng) if len(found) % 2 == 0 else _nic(rng)
+            drawn = ENGINES[len(found) % len(ENGINES)].draw(rng)
         except ValueError:
             continue  # an invalid combination
         if drawn not in found:
@@ -88,39 +88,8 @@ def draw_engines(rng: random.Random, count: int) -> list[AceConfig | SmartNicCon
     return found
 
 
-def _ace(rng: random.Random) -> AceConfig:
-    bus_bytes, fsms, contexts = rng.choice((16, 16, 32)), rng.choice((1, 2)), rng.choice((2, 4))
-    return replace(
-        ace_preset("test"),
-        bus_bytes=bus_bytes,
-        packet_bytes=rng.choice((64, 128)),
-        fsms=fsms,
-        contexts=contexts,
-        banks=rng.choice((1, 2)),
-        alus=rng.choice((1, fsms)),
-        sram_bytes=fsms * contexts * rng.choice((2 << 10, 4 << 10)),
-        memory_ports=rng.choice((1, fsms)),
-        rx_packets=rng.choice((8, 16)),
-        tx_packets=rng.choice((2, 4)),
-    )
-
-
-def _nic(rng: random.Random) -> SmartNicConfig:
-    return replace(
-        nic_preset("test"),
-        engines=rng.choice((1, 1, 2)),
-        block_beats=rng.choice((4, 8, 16)),
-        frame_beats=rng.choice((2, 4)),
-        compressed_frame_beats=rng.choice((1, 2)),
-        receive_beats=rng.choice((24, 32)),
-        credit_beats=rng.choice((2, 4)),
-        ethernet=rng.random() < 0.7,
-        codec=rng.choice(("bfp16", "mxint8", "bfp13", "none")),
-    )
-
-
 def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
-    ace = isinstance(engine, AceConfig)
+    kind = _kind(engine)
     stalls = rng.choice((0.0, 0.1, 0.3))
     ring = Surroundings(
         nodes=rng.randint(3 if "several" in fault else 2, 5),
@@ -133,16 +102,16 @@ def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
         bidirectional=rng.random() < 0.7,
         seed=rng.getrandbits(32),
     )
-    gathers = ace and fault == CLEAN and rng.random() < 0.2
+    gathers = kind.scatters and fault == CLEAN and rng.random() < 0.2
     collective = CollectiveKind.ALL_GATHER if gathers else CollectiveKind.ALL_REDUCE
-    if ace and not gathers and rng.random() < 0.2:
+    if kind.scatters and not gathers and rng.random() < 0.2:
         collective = CollectiveKind.REDUCE_SCATTER
     op = rng.choice(OPERATIONS)
     compress = (
-        not ace and engine.codec_format is not None and op is ReduceOp.SUM_F32
+        kind.formats and engine.codec_format is not None and op is ReduceOp.SUM_F32
         and rng.random() < 0.5
     )
-    if fault == "formats differ" and not ace:
+    if fault == "formats differ" and kind.formats:
         if engine.codec_format is None:
             return None
         op = ReduceOp.SUM_F32
@@ -157,21 +126,11 @@ def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
         skew=rng.choice((0, 50, 500)), seed=rng.getrandbits(32),
     )
     try:
-        _driver(case).check(engine, ring)
-        _driver(case).check_command(engine, ring, command)
+        kind.driver.check(engine, ring)
+        kind.driver.check_command(engine, ring, command)
     except ValueError:
         return None  # more blocks than its SRAM has room for, and the like
     return case
-
-
-def _driver(case: Case) -> type[EngineDriver]:
-    return AceRing if isinstance(case.engine, AceConfig) else NicRing
-
-
-def _ring(case: Case) -> AceRing | NicRing:
-    if isinstance(case.engine, AceConfig):
-        return AceRing(case.engine, case.ring)
-    return NicRing(case.engine, case.ring)
 
 
 class RingTrial(Trial):
@@ -180,7 +139,7 @@ class RingTrial(Trial):
     def __init__(self, case: Case) -> None:
         self.case = case
         self.rng = random.Random(case.seed)
-        self.ring = _ring(case)
+        self.ring = _kind(case.engine).driver(case.engine, case.ring)
         command = case.command
         self.command = replace(command, source=0, destination=aligned(4 * command.elements))
         self.inputs = self._inputs()
@@ -190,15 +149,15 @@ class RingTrial(Trial):
 
     @property
     def cycle(self) -> int:
-        return self.ring.system.cycle
+        return int(self.ring.system.cycle)
 
     def _inputs(self) -> list[NDArray[Any]]:
         data = np.random.default_rng(self.case.seed)
         command, ranks = self.command, range(self.case.ring.nodes)
         sizes = [command.elements] * len(ranks)
         if command.collective is CollectiveKind.ALL_GATHER:
-            driver, case = _driver(self.case), self.case
-            shards = [driver.shard(case.engine, case.ring, command, r) for r in ranks]
+            engine, ring = self.case.engine, self.case.ring
+            shards = [self.ring.shard(engine, ring, command, r) for r in ranks]
             sizes = [place.stop - place.start for place in shards]
         if command.op is ReduceOp.SUM_I32:
             return [data.integers(0, 2**32, size, np.uint32) for size in sizes]
@@ -338,7 +297,7 @@ def _differing(trial: RingTrial) -> list[Command]:
     if fault == "lengths differ":
         fewer = max(1, command.elements - rng.choice((1, 4, 16, command.elements // 2)))
         other = replace(command, elements=fewer if fewer < command.elements else 2)
-    elif fault == "formats differ" and isinstance(trial.case.engine, SmartNicConfig):
+    elif fault == "formats differ" and _kind(trial.case.engine).formats:
         other = replace(command, compress=not command.compress)
     elif fault == "formats differ":
         integers = command.op is ReduceOp.SUM_I32
@@ -367,24 +326,18 @@ def _break_memory(trial: RingTrial) -> Any:
 def _place(trial: RingTrial, sent: Mapping[tuple[int, int], int]) -> Fault:
     """Draw a packet of the collective, and the fault that it meets."""
     rng, fault = trial.rng, trial.case.fault
-    engine = trial.case.engine
-    packets = 1 if isinstance(engine, AceConfig) else 2  # in a frame
+    engine = _kind(trial.case.engine)
     # A packet is repeated before the next one, which must belong to the same collective.
-    spared = packets if fault == "packet repeated" else 0
-    node, port = rng.choice([end for end, count in sent.items() if count >= packets + spared])
-    number = packets * rng.randrange((sent[node, port] - spared) // packets)
+    spared = engine.packets if fault == "packet repeated" else 0
+    least = engine.packets + spared
+    node, port = rng.choice([end for end, count in sent.items() if count >= least])
+    number = engine.packets * rng.randrange((sent[node, port] - spared) // engine.packets)
     number += _headers(trial.ring.system)[node, port]
-    if isinstance(engine, AceConfig):
-        bits: tuple[int, ...] = tuple(rng.sample(range(128), rng.choice((1, 1, 2))))
-    else:
-        names = ["version", "ethertype"] if engine.ethernet else ["version"]
-        fields = dict(HeaderLayout.as_shape())  # type: ignore[no-untyped-call]  # of Amaranth
-        place = fields[rng.choice(names)]
-        bits = (place.offset + rng.randrange(place.width),)
+    bits = engine.header_bits(rng, trial.case.engine)
     if fault == "packet damaged":
         return HeaderFault(node=node, port=port, packet=number, bits=bits)
     repeat = fault == "packet repeated"
-    return PacketFault(node=node, port=port, packet=number, packets=packets, repeat=repeat)
+    return PacketFault(node=node, port=port, packet=number, packets=engine.packets, repeat=repeat)
 
 
 RINGS = Kind(
@@ -392,4 +345,4 @@ RINGS = Kind(
     draw_engines=draw_engines, draw_case=_draw_case,
     collective=lambda case: case.command.collective.name.lower().replace("_", "-"), run=run_case,
 )
-"""Rings of ACE and of smart NICs."""
+"""Rings of engines."""
