@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
+from bench.records.registered import modules
 from bench.sources import digest
 from experiments.figure import Context
 from experiments.reproduce import assumptions_table, counts, grounds, rows_table
@@ -17,50 +18,22 @@ from gen.cache import announce
 from gen.synth import largest_blocks
 from gen.table import Cell, Column, Table
 from gen.verilog import emit
-from hw.ace.config import PRESETS as ACE
-from hw.smartnic.config import PRESETS as NIC
 from hw.switch.config import PRESETS as SWITCH
 from hw.switch.formats import LANES
-from hw.switch_dma.config import PRESETS as SWITCH_DMA
+from sim.engines.engine import engine_named
 
 __all__ = ["PAPERS", "PARTS", "SWITCH_RATES", "SWITCH_UNITS", "Part", "provenance"]
 
 Tables = Mapping[str, Table]
 
 TARGET = "xcup"
-SYNTHESIZED = (
-    ("ace", "test"), ("ace", "duo"), ("smartnic", "test"), *(("switch", name) for name in SWITCH),
-    *(("switch-dma", name) for name in SWITCH_DMA),
-)
-# Design -> title, presets, and the parameters that the table of its presets shows.
+_ENGINES = modules("report")
+SYNTHESIZED = tuple(each for engine in _ENGINES.values() for each in engine.SYNTHESIZED)
 DESIGNS: dict[str, tuple[str, Mapping[str, object], tuple[Column, ...]]] = {
-    "ace": (
-        "ACE", ACE,
-        (
-            Column("ports"), Column("bus_bytes", "bus", "B"), Column("fsms", "FSMs"),
-            Column("contexts"), Column("alus", "ALUs"), Column("sram_bytes", "SRAM", "B"),
-            Column("banks"),
-        ),
-    ),
-    "smartnic": (
-        "Smart NIC", NIC,
-        (Column("bus_bytes", "bus", "B"), Column("engines"), Column("lanes"), Column("codec")),
-    ),
-    "switch": (
-        "Switch", SWITCH,
-        (
-            Column("ports"), Column("entries", "entries per port"),
-            Column("payload_bytes", "payload", "B"), Column("buffer_packets", "packets per buffer"),
-        ),
-    ),
-    "switch-dma": (
-        "Endpoint of switches", SWITCH_DMA,
-        (
-            Column("links"), Column("payload_bytes", "payload", "B"), Column("waves"),
-            Column("wave_blocks", "packets per wave"),
-        ),
-    ),
+    design: (title, engine_named(name).blueprints[design].presets, columns)
+    for name, engine in _ENGINES.items() for design, (title, columns) in engine.DESIGNS.items()
 }
+"""Design -> title, presets, and the parameters that the table of its presets shows."""
 LARGEST_BLOCKS = 20
 RATE_MEMBERS = 4
 SWITCH_RATES = (

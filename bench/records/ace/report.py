@@ -1,0 +1,17 @@
+"""Presets of ACE in reports."""
+
+from gen.table import Column
+
+__all__ = ["DESIGNS", "SYNTHESIZED"]
+
+DESIGNS = {
+    "ace": (
+        "ACE",
+        (
+            Column("ports"), Column("bus_bytes", "bus", "B"), Column("fsms", "FSMs"),
+            Column("contexts"), Column("alus", "ALUs"), Column("sram_bytes", "SRAM", "B"),
+            Column("banks"),
+        ),
+    ),
+}
+SYNTHESIZED = (("ace", "test"), ("ace", "duo"))

@@ -1,0 +1,13 @@
+"""Presets of the smart NIC in reports."""
+
+from gen.table import Column
+
+__all__ = ["DESIGNS", "SYNTHESIZED"]
+
+DESIGNS = {
+    "smartnic": (
+        "Smart NIC",
+        (Column("bus_bytes", "bus", "B"), Column("engines"), Column("lanes"), Column("codec")),
+    ),
+}
+SYNTHESIZED = (("smartnic", "test"),)
