@@ -8,73 +8,40 @@ each algorithm must send.
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bench._compared import INJECTION, RANKS, RING, TWICE, Case, switch
+from bench._endpoints import in_network
+from bench.records.registered import modules
 from bench.result import result
 from foldwire.console import print_table, step
 from gen.table import Column, Table
 from sim.run import Run, run
 from sim.units import GB
 
-__all__ = ["CASES", "Case", "description", "main", "memory_share", "sent_share"]
+__all__ = ["CASES", "description", "main", "memory_share", "sent_share"]
 
-RANKS, INJECTION, SHARE = 16, 150 * GB, 0.8
+SHARE = 0.8
 IDEAL_MARGIN, BYTES_MARGIN = 1.01, 1.005
-HOP_S = 300e-9
-"""Latency from NPU to NPU, through a switch or over a link of a ring."""
-NIC: dict[str, Any] = {"lanes": 64, "clock_hz": 600e6, "host_bytes_per_s": INJECTION}
-"""A smart NIC wide enough for a link of this rate."""
-MEMORY = {"ace": ("TX DMA", "RX DMA"), "smartnic": ("host read", "host write")}
-SOFTWARE_MEMORY = ("memory read", "memory write")
-IDLE: dict[str, Any] = {"lost_memory_bytes_per_s": 0.0, "memory_latency_s": 0.0}
-
-
-@dataclass(frozen=True)
-class Case:
-    """An engine; ``sent``: expected bytes sent by a rank over the bytes of the vector."""
-
-    name: str
-    topology: dict[str, Any]
-    endpoint: dict[str, Any]
-    algorithm: dict[str, Any]
-    sent: float
-
-
-def _switch(planes: int = 6) -> dict[str, Any]:
-    rate = INJECTION / planes
-    return {"kind": "switch", "size": RANKS, "lanes": planes, "bandwidth_bytes_per_s": rate,
-            "latency_s": HOP_S / 2}
-
-
-def _ring(ways: int) -> dict[str, Any]:
-    return {"kind": "ring", "size": RANKS, "bandwidth_bytes_per_s": INJECTION / ways,
-            "latency_s": HOP_S, "bidirectional": ways == 2}
-
-
-RING = {"reductions": ["ring"]}
-TWICE = 2 * (RANKS - 1) / RANKS
-CASES = (
-    Case("ideal", _switch(), {"kind": "in_switch", "mode": "push", **IDLE}, {}, 1.0),
-    Case("push", _switch(), {"kind": "in_switch", "mode": "push"}, {}, 1.0),
-    Case("pull", _switch(), {"kind": "in_switch", "mode": "pull"}, {}, 1.0),
-    Case("ideal, ring", _switch(), {"kind": "ideal"}, RING, TWICE),
-    Case("NCCL-like ring", _switch(), {"kind": "baseline_comm_opt"}, RING, TWICE),
-    Case("NCCL-like double tree", _switch(planes=1), {"kind": "baseline_comm_opt"},
+SOFTWARE = [
+    Case("ideal, ring", switch(), {"kind": "ideal"}, RING, TWICE),
+    Case("NCCL-like ring", switch(), {"kind": "baseline_comm_opt"}, RING, TWICE),
+    Case("NCCL-like double tree", switch(planes=1), {"kind": "baseline_comm_opt"},
          {"reductions": ["tree"]}, TWICE),
-    Case("BaselineCompOpt", _switch(), {"kind": "baseline_comp_opt"}, RING, TWICE),
-    Case("BaselineNoOverlap", _switch(), {"kind": "baseline_no_overlap"}, RING, TWICE),
-    Case("ACE", _ring(2), {"kind": "ace"}, RING, TWICE),
-    Case("smart NIC", _ring(1), {"kind": "smartnic", **NIC}, {**RING, "rings": 1}, TWICE),
-)
+    Case("BaselineCompOpt", switch(), {"kind": "baseline_comp_opt"}, RING, TWICE),
+    Case("BaselineNoOverlap", switch(), {"kind": "baseline_no_overlap"}, RING, TWICE),
+]
+_ENGINES = [case for each in modules("comparison").values() for case in each.CASES]
+CASES: list[Case] = sorted([*SOFTWARE, *_ENGINES], key=lambda case: case.sent)
+"""Those that send least come first."""
 
 
 def description(case: Case, workload: dict[str, Any]) -> dict[str, Any]:
     """Description of a case; all have the payload share of 144 B packets with acknowledgements."""
     dimension = dict(case.topology)
-    if case.endpoint["kind"] != "in_switch":
+    if not in_network(case.endpoint["kind"]):
         dimension["efficiency"] = SHARE
     return {
         "dimension": [dimension],
@@ -109,11 +76,10 @@ def memory_share(case: Case, done: Run) -> tuple[float, float]:
     From counters of the endpoint's units; bytes read are bytes written times the ratio of the busy
     times. Push and pull read every operand once and write every result once (tables keep all sums).
     """
-    kind = case.endpoint["kind"]
-    if kind == "in_switch":
+    if not case.memory:
         return 1.0, 1.0
     record = done.record
-    read, write = map(record.unit_names.index, MEMORY.get(kind, SOFTWARE_MEMORY))
+    read, write = map(record.unit_names.index, case.memory)
     written = float(record.unit_bytes[write].sum()) / _ranks(done) / _vector(done)
     busy = record.unit_busy_fs.sum(axis=1)
     return written * float(busy[read] / busy[write]), written

@@ -4,30 +4,19 @@ import argparse
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
-import numpy as np
-
+from bench._bad_wires import LATENCY
+from bench.records.registered import modules
 from bench.result import result
-from hw.ace.config import preset as ace_preset
-from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.link.retry_beats import beat_format
-from hw.link.retry_frame import RetryConfig
-from hw.smartnic.config import preset as nic_preset
-from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Kind
-from hw.switch_dma.config import preset as dma_preset
-from sim.hosts.surroundings import Surroundings
-from sim.rtl.ace.ring import AceRing
-from sim.rtl.smartnic.ring import NicRing
-from tb.link.lossy import Faults, bad_wires
+from tb.link.lossy import Faults
 from tb.link.retry import BeatEnd, Link, PacketEnd, numbered_packet, retry_config
-from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 
-LATENCY, FAR = 90, 500
+FAR = 500
 PROBABILITIES = (1e-4, 1e-3, 1e-2)
 TARGETS = {1e-4: 3.0, 1e-2: 25.0}
 CYCLES = 60_000
@@ -56,10 +45,11 @@ def main(argv: Sequence[str]) -> int:
             lost[p] = max(lost.get(p, 0.0), row["lost"])
     print("\nall-reduces, every wire with these faults; results bit for bit those of good wires")
     print("  system                                   faults  struck  exact")
-    for name, probability, struck, right in (*_rings(options.seed), *_switches(options.seed)):
-        runs += 1
-        correct += right
-        print(f"  {name:40} {probability:7g} {struck:7}  {'yes' if right else 'NO'}")
+    for engine in modules("wires").values():
+        for name, probability, struck, right in engine.over_bad_wires(options.seed, PROBABILITIES):
+            runs += 1
+            correct += right
+            print(f"  {name:40} {probability:7g} {struck:7}  {'yes' if right else 'NO'}")
     met = correct == runs and all(lost[p] <= target for p, target in TARGETS.items())
     result(
         "link_retry",
@@ -225,57 +215,3 @@ def _beats(latency: int, rng: random.Random) -> tuple[BeatEnd, _Check]:
 
     end.source = source
     return end, check
-
-
-# ---- Collectives.
-
-
-def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
-    retry = RetryConfig(slots=16, timeout_cycles=280, tries=40)
-    kinds: tuple[tuple[str, type[AceRing] | type[NicRing], Any], ...] = (
-        ("ACE engines", AceRing, ace_preset("test")), ("smart NICs", NicRing, nic_preset("test"))
-    )
-    for kind, driver, config in kinds:
-        for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
-            for probability in PROBABILITIES:
-                for drawn in range(seed, seed + 3):
-                    settings = Surroundings(
-                        nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=drawn,
-                        retry=retry, **bad_wires(probability),
-                    )
-                    struck, right = _ring(driver(config, settings), drawn)
-                    yield f"{nodes} {kind}, links of {latency}", probability, struck, right
-
-
-def _ring(ring: AceRing | NicRing, seed: int) -> tuple[int, bool]:
-    """Number of frames hit in one all-reduce; True if its result is exact."""
-    nodes = ring.settings.nodes
-    data = np.random.default_rng(seed)
-    inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]
-    golden = ring.golden(inputs).tobytes()
-    right = all(each.tobytes() == golden for each in ring.all_reduce(inputs))
-    struck = sum(ring.system.struck(rank, port) for rank in range(nodes) for port in (0, 1))
-    return struck, right
-
-
-def _switches(seed: int) -> Iterator[tuple[str, float, int, bool]]:
-    switch = replace(switch_preset("test"), trace=True)
-    dma = replace(dma_preset("test"), trace=True)
-    retry = RetryConfig(slots=8, timeout_cycles=100, tries=40)
-    systems = ((flat, 4, 1500, "4 endpoints, a switch"),
-               (two_levels, 8, 300, "8 endpoints, two levels"))
-    for make, members, elements, name in systems:
-        for probability in PROBABILITIES:
-            for number in range(2):
-                system = join(make(switch, dma, members, seed=seed + number, stalls=0.1,
-                                   retry=retry, faults=probability))
-                job = AllReduce(system, ReduceOp.SUM_F32, elements, seed=seed + number)
-                job.start()
-                system.settle(quiet=700)
-                try:
-                    job.check()
-                except AssertionError:
-                    right = False
-                else:
-                    right = not any(system.links("failed"))
-                yield name, probability, sum(system.met().values()), right

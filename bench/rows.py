@@ -16,7 +16,7 @@ from bench._kept import Kept
 from bench.result import result
 from bench.sources import digest
 from experiments.figure import Context, Figure
-from experiments.report.parts import PAPERS
+from experiments.reproduce import PAPERS
 from foldwire.console import print_table, say, step
 from gen.table import Column, Table
 

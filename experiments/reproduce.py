@@ -15,8 +15,12 @@ from foldwire.console import print_table, say, step
 from gen.extras import require_extra
 from gen.table import Column, Table
 
-__all__ = ["Paper", "assumptions_table", "counts", "grounds", "reproduce", "rows_table"]
+__all__ = [
+    "PAPERS", "Paper", "assumptions_table", "counts", "grounds", "reproduce", "rows_table",
+]
 
+PAPERS = ("ace-v1", "ace-isca21", "smartnic", "astra-sim", "klenk")
+"""In the order of reports."""
 COLUMNS = (
     Column("setting"),
     Column("ours", digits=3),

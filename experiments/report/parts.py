@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.records.registered import modules
 from bench.sources import digest
 from experiments.figure import Context
-from experiments.reproduce import assumptions_table, counts, grounds, rows_table
+from experiments.reproduce import PAPERS, assumptions_table, counts, grounds, rows_table
 from foldwire.catalog import build
 from foldwire.emission import synthesis_table
 from gen.cache import announce
@@ -22,7 +22,7 @@ from hw.switch.config import PRESETS as SWITCH
 from hw.switch.formats import LANES
 from sim.engines.engine import engine_named
 
-__all__ = ["PAPERS", "PARTS", "SWITCH_RATES", "SWITCH_UNITS", "Part", "provenance"]
+__all__ = ["PARTS", "SWITCH_RATES", "SWITCH_UNITS", "Part", "provenance"]
 
 Tables = Mapping[str, Table]
 
@@ -41,7 +41,6 @@ SWITCH_RATES = (
     *(Column(f"lanes_{lanes}", f"{lanes} lanes", "cycles") for lanes in LANES),
 )
 SWITCH_UNITS = (Column("formats"), Column("lanes"), Column("lut", "LUT"), Column("ff", "FF"))
-PAPERS = ("ace-v1", "ace-isca21", "smartnic", "astra-sim", "klenk")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,9 @@ import bench.__main__ as runner
 from bench import _noise, rtl_speed
 from bench._lanes import block_hertz
 from bench._noise import Noise
+from bench.records.registered import files, modules
 from bench.result import format_result
+from sim.engines import registry
 
 
 def test_result_line_has_plain_numbers_and_ends_with_the_verdict():
@@ -202,3 +204,11 @@ def test_blocks_are_measured_alone_and_in_lanes(monkeypatch, tmp_path):
     monkeypatch.setenv("FOLDWIRE_CXXFLAGS", "-O0")
     alone, lanes = block_hertz("fifo", 2, 4, True, 1)
     assert alone > 0 and lanes > 0
+
+
+def test_engines_without_a_part_are_not_in_the_benches_that_ask_for_it(monkeypatch):
+    monkeypatch.setitem(registry._added, "led_nic", object())
+
+    assert list(modules("levels")) == ["ace", "smartnic", "in_switch"]
+    assert list(modules("rings")) == list(files("rings.py")) == ["ace", "smartnic"]
+    assert modules("nothing") == {}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.engines import CASES, INJECTION, description, memory_share, sent_share
+from bench._compared import INJECTION
+from bench.engines import CASES, description, memory_share, sent_share
 from sim.run import run
 
 WORKLOAD = {"collective": "all_reduce", "size_bytes": 16 * 6 * 8192}
