@@ -1,11 +1,18 @@
 """The engines by name: their named configurations, and their components."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from amaranth.lib import wiring
 
 from sim.engines import registry
+
+if TYPE_CHECKING:
+    from hw.ace.config import AceConfig
+    from hw.smartnic.config import SmartNicConfig
+    from hw.switch.config import SwitchConfig
+    from hw.switch_dma.config import SwitchDmaConfig
+    from sim.endpoint.switch_system import SwitchSystem
 
 __all__ = ["engine", "preset", "presets"]
 
@@ -16,6 +23,18 @@ def presets(kind: str) -> list[str]:
     return list(_of(kind))
 
 
+@overload
+def preset(kind: Literal["ace"], name: str) -> "AceConfig": ...
+@overload
+def preset(kind: Literal["smartnic"], name: str) -> "SmartNicConfig": ...
+@overload
+def preset(kind: Literal["in_switch"], name: str) -> "SwitchSystem": ...
+@overload
+def preset(kind: Literal["switch"], name: str) -> "SwitchConfig": ...
+@overload
+def preset(kind: Literal["switch-dma"], name: str) -> "SwitchDmaConfig": ...
+@overload
+def preset(kind: str, name: str) -> Any: ...
 def preset(kind: str, name: str) -> Any:
     """The configuration *name* of an engine or design: an AceConfig, SmartNicConfig, SwitchConfig
     or SwitchDmaConfig.

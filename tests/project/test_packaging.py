@@ -39,6 +39,7 @@ def test_wheel_holds_every_file_of_the_packages(wheel):
     }
 
     assert {"sim/results/page.html.j2", "sim/rtl/harness/harness.cpp", "gen/shim.cc"} <= wanted
+    assert {f"{package}/py.typed" for package in ("hw", "gen", "sim", "foldwire")} <= wanted
     assert wanted <= held
 
 
