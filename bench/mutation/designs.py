@@ -16,24 +16,9 @@ from gen.rtlil import MacroPlatform, to_rtlil
 from hw.bfp.codec import Compressor, Decompressor
 from hw.bfp.format import PRESETS, BlockFormat
 from hw.bfp.gearbox import Gearbox, Packer, Unpacker
-from hw.common.arbiter import RoundRobinArbiter, StreamArbiter
-from hw.common.axi_read import AXI4Reader
-from hw.common.axi_write import AXI4Writer
-from hw.common.fifo import StreamFIFO
-from hw.common.skid import SkidBuffer
-from hw.common.sram import SRAMBank
-from hw.common.watchdog import Watchdog
-from hw.fp.adder import FPAdder
-from hw.fp.alu import ReduceALU
-from hw.fp.convert import BFLOAT16, FPNarrow, FPWiden
-from hw.fp.formats import BINARY16, BINARY32
-from hw.fp.minmax import FPMinMax
-from hw.link.packer import LinkPacker
-from hw.link.packet import PacketFormat
-from hw.link.receive import ReceiveBuffer
-from hw.link.retry_beats import BeatRetry
-from hw.link.retry_frame import RetryConfig
-from hw.link.transmit import TransmitPort
+from hw.common import arbiter, axi_read, axi_write, fifo, skid, sram, watchdog
+from hw.fp import adder, alu, convert, formats, minmax
+from hw.link import packer, packet, receive, retry_beats, retry_frame, transmit
 
 __all__ = ["TOP", "designs", "emit"]
 
@@ -41,15 +26,15 @@ TOP = "design"
 
 
 def _adder() -> Components:
-    yield FPAdder(fmt=BINARY16, stages=1)
-    yield FPAdder(fmt=BINARY32, stages=3)
+    yield adder.FPAdder(fmt=formats.BINARY16, stages=1)
+    yield adder.FPAdder(fmt=formats.BINARY32, stages=3)
     yield Compressor(PRESETS["bfp16"], lanes=2, bus_bits=64)
 
 
 def _alu() -> Components:
-    yield ReduceALU(2, stages=3)
-    yield ReduceALU(1, stages=0)
-    yield FPMinMax(fmt=BINARY16)
+    yield alu.ReduceALU(2, stages=3)
+    yield alu.ReduceALU(1, stages=0)
+    yield minmax.FPMinMax(fmt=formats.BINARY16)
 
 
 def _codec() -> Components:
@@ -75,54 +60,54 @@ def _gearbox() -> Components:
 
 def _link() -> Components:
     for bus_bytes in (16, 64):
-        fmt = PacketFormat(payload_bytes=64)
-        yield Plain(LinkPacker(bus_bytes // 16))
-        yield Plain(ReceiveBuffer(fmt, bus_bytes=bus_bytes, packets=4))
-        yield Plain(TransmitPort(fmt, bus_bytes=bus_bytes, packets=2, credits=4))
+        fmt = packet.PacketFormat(payload_bytes=64)
+        yield Plain(packer.LinkPacker(bus_bytes // 16))
+        yield Plain(receive.ReceiveBuffer(fmt, bus_bytes=bus_bytes, packets=4))
+        yield Plain(transmit.TransmitPort(fmt, bus_bytes=bus_bytes, packets=2, credits=4))
 
 
 # Little memory: it costs proofs time.
-_RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2)
+_RETRY = retry_frame.RetryConfig(slots=2, timeout_cycles=16, tries=2)
 
 
 def _retry() -> Components:
-    yield Plain(BeatRetry(1, _RETRY))
+    yield Plain(retry_beats.BeatRetry(1, _RETRY))
 
 
 def _arbiter() -> Components:
-    yield RoundRobinArbiter(3)
+    yield arbiter.RoundRobinArbiter(3)
     beat = data.StructLayout({"data": 4, "last": unsigned(1)})
-    yield StreamArbiter(beat, 3)
-    yield StreamArbiter(beat, 3, last="last")
+    yield arbiter.StreamArbiter(beat, 3)
+    yield arbiter.StreamArbiter(beat, 3, last="last")
 
 
 def _memory_bus() -> Components:
     for outstanding in (1, 4):
-        yield AXI4Reader(addr_width=16, data_width=32, outstanding=outstanding)
-        yield AXI4Writer(addr_width=16, data_width=32, outstanding=outstanding)
+        yield axi_read.AXI4Reader(addr_width=16, data_width=32, outstanding=outstanding)
+        yield axi_write.AXI4Writer(addr_width=16, data_width=32, outstanding=outstanding)
 
 
 def _queues() -> Components:
-    yield SkidBuffer(4)
+    yield skid.SkidBuffer(4)
     for depth, memory in ((1, False), (2, False), (3, False), (3, True), (4, True)):
-        yield StreamFIFO(4, depth, memory=memory)
+        yield fifo.StreamFIFO(4, depth, memory=memory)
 
 
 def _sram() -> Components:
     for ports in ("1r1w", "1rw"):
         for granularity in (None, 8):
-            yield SRAMBank(depth=6, width=16, ports=ports, granularity=granularity)
+            yield sram.SRAMBank(depth=6, width=16, ports=ports, granularity=granularity)
 
 
 def _conversion() -> Components:
-    for fmt in (BINARY16, BFLOAT16):
-        yield FPWiden(fmt)
-        yield FPNarrow(fmt)
+    for fmt in (formats.BINARY16, convert.BFLOAT16):
+        yield convert.FPWiden(fmt)
+        yield convert.FPNarrow(fmt)
 
 
 def _watchdogs() -> Components:
-    yield Watchdog(3)
-    yield Watchdog(3, tries_bits=2)
+    yield watchdog.Watchdog(3)
+    yield watchdog.Watchdog(3, tries_bits=2)
 
 
 _SHARED: Mapping[str, Callable[[], Components]] = {

@@ -1,64 +1,66 @@
 """Parts of ACE in a small configuration."""
 
-from hw.ace.alu_pool import ALUPool
-from hw.ace.command_table import CommandTable
-from hw.ace.completions import CompletionQueue
-from hw.ace.config import preset
-from hw.ace.contexts import ContextTable
-from hw.ace.control import EngineControl
-from hw.ace.dispatcher import Dispatcher
-from hw.ace.dma import BlockWalker, RxDMA, TxDMA
-from hw.ace.engine import AceEngine
-from hw.ace.forward_gate import ForwardGate
-from hw.ace.lookup import LookupPipeline
-from hw.ace.packet_lookup import PacketLookup
-from hw.ace.packet_outcome import PacketOutcome
-from hw.ace.phase_fsm import PhaseFSM
-from hw.ace.port import Port
-from hw.ace.ready_table import ReadyTable
-from hw.ace.receive_unit import ReceiveUnit
-from hw.ace.reduce_path import ReducePath as AceReducePath
-from hw.ace.registers import register_map
-from hw.ace.retry import RetryAce, RetryAceConfig
-from hw.ace.send_generator import SendGenerator
-from hw.ace.send_unit import SendUnit
-from hw.ace.sram import BankedSRAM
+from hw.ace import (
+    alu_pool,
+    command_table,
+    completions,
+    config,
+    contexts,
+    control,
+    dispatcher,
+    dma,
+    engine,
+    forward_gate,
+    lookup,
+    packet_lookup,
+    packet_outcome,
+    phase_fsm,
+    port,
+    ready_table,
+    receive_unit,
+    reduce_path,
+    registers,
+    retry,
+    send_generator,
+    send_unit,
+    sram,
+)
 from hw.common.registers import RegisterFile
 from hw.link.retry_frame import RetryConfig
 
 __all__ = ["PARTS", "WHOLE"]
 
-_ACE = preset("test")
+_ACE = config.preset("test")
 _RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2, keepalive_cycles=16)
 
 PARTS = {
-    "RegisterFile": lambda: RegisterFile(register_map(_ACE)),
-    "BankedSRAM": lambda: BankedSRAM(
+    "RegisterFile": lambda: RegisterFile(registers.register_map(_ACE)),
+    "BankedSRAM": lambda: sram.BankedSRAM(
         depth=8, width=8, banks=2, bank_ports="1r1w", readers=2, writers=2
     ),
-    "SendUnit": lambda: SendUnit(_ACE),
-    "BlockWalker": lambda: BlockWalker(_ACE),
-    "ForwardGate": lambda: ForwardGate(_ACE),
-    "PacketOutcome": lambda: PacketOutcome(_ACE),
-    "CompletionQueue": lambda: CompletionQueue(_ACE),
-    "EngineControl": lambda: EngineControl(_ACE),
-    "CommandTable": lambda: CommandTable(_ACE),
-    "PacketLookup": lambda: PacketLookup(_ACE),
-    "LookupPipeline": lambda: LookupPipeline(_ACE),
-    "ReadyTable": lambda: ReadyTable(_ACE),
-    "ContextTable": lambda: ContextTable(_ACE),
-    "SendGenerator": lambda: SendGenerator(_ACE),
-    "AceReducePath": lambda: AceReducePath(_ACE),
-    "ALUPool": lambda: ALUPool(_ACE),
-    "TxDMA": lambda: TxDMA(_ACE),
-    "RxDMA": lambda: RxDMA(_ACE),
-    "ReceiveUnit": lambda: ReceiveUnit(_ACE),
-    "Dispatcher": lambda: Dispatcher(_ACE),
-    "PhaseFSM": lambda: PhaseFSM(_ACE),
-    "Port": lambda: Port(_ACE),
+    "SendUnit": lambda: send_unit.SendUnit(_ACE),
+    "BlockWalker": lambda: dma.BlockWalker(_ACE),
+    "ForwardGate": lambda: forward_gate.ForwardGate(_ACE),
+    "PacketOutcome": lambda: packet_outcome.PacketOutcome(_ACE),
+    "CompletionQueue": lambda: completions.CompletionQueue(_ACE),
+    "EngineControl": lambda: control.EngineControl(_ACE),
+    "CommandTable": lambda: command_table.CommandTable(_ACE),
+    "PacketLookup": lambda: packet_lookup.PacketLookup(_ACE),
+    "LookupPipeline": lambda: lookup.LookupPipeline(_ACE),
+    "ReadyTable": lambda: ready_table.ReadyTable(_ACE),
+    "ContextTable": lambda: contexts.ContextTable(_ACE),
+    "SendGenerator": lambda: send_generator.SendGenerator(_ACE),
+    "AceReducePath": lambda: reduce_path.ReducePath(_ACE),
+    "ALUPool": lambda: alu_pool.ALUPool(_ACE),
+    "TxDMA": lambda: dma.TxDMA(_ACE),
+    "RxDMA": lambda: dma.RxDMA(_ACE),
+    "ReceiveUnit": lambda: receive_unit.ReceiveUnit(_ACE),
+    "Dispatcher": lambda: dispatcher.Dispatcher(_ACE),
+    "PhaseFSM": lambda: phase_fsm.PhaseFSM(_ACE),
+    "Port": lambda: port.Port(_ACE),
 }
 
 WHOLE = {
-    "AceEngine": lambda: AceEngine(_ACE),
-    "RetryAce": lambda: RetryAce(RetryAceConfig(ace=_ACE, retry=_RETRY)),
+    "AceEngine": lambda: engine.AceEngine(_ACE),
+    "RetryAce": lambda: retry.RetryAce(retry.RetryAceConfig(ace=_ACE, retry=_RETRY)),
 }

@@ -3,43 +3,53 @@
 from dataclasses import replace
 
 from hw.link.retry_frame import RetryConfig
-from hw.switch.config import preset as switch_preset
-from hw.switch.epochs import EpochTracker
-from hw.switch.ingress import Ingress
-from hw.switch.oldest_first import OldestFirst
-from hw.switch.output_port import OutputPort
-from hw.switch.packet import Traffic
-from hw.switch.packet_queue import PacketQueue
-from hw.switch.port_columns import PortColumns
-from hw.switch.recode import CompressPackets, ExpandPackets
-from hw.switch.recount import Recount
-from hw.switch.reduction_port import ReductionPort
-from hw.switch.reduction_unit import ReductionUnit
-from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
-from hw.switch.send_buffer import SendBuffer
-from hw.switch.sharing import Sharing
-from hw.switch.stop_detector import StopDetector
-from hw.switch.switch import Switch
-from hw.switch.tally import Tally
-from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.control import Control as DmaControl
-from hw.switch_dma.dma import SwitchDma
-from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
-from hw.switch_dma.home import HomeStore
-from hw.switch_dma.lane import Lane
-from hw.switch_dma.loads import Loads
-from hw.switch_dma.membership import Membership
-from hw.switch_dma.operands import Operands
-from hw.switch_dma.receive import Receive as DmaReceive
-from hw.switch_dma.results import Results
-from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
-from hw.switch_dma.transmit import Transmit as DmaTransmit
-from hw.switch_dma.waves import WaveControl
+from hw.switch import (
+    config as switch_config,
+)
+from hw.switch import (
+    epochs,
+    ingress,
+    oldest_first,
+    output_port,
+    packet,
+    packet_queue,
+    port_columns,
+    recode,
+    recount,
+    reduction_port,
+    reduction_unit,
+    send_buffer,
+    sharing,
+    stop_detector,
+    switch,
+    tally,
+)
+from hw.switch import (
+    retry as switch_retry,
+)
+from hw.switch_dma import (
+    config,
+    control,
+    dma,
+    fixed_point,
+    home,
+    lane,
+    loads,
+    membership,
+    operands,
+    receive,
+    results,
+    transmit,
+    waves,
+)
+from hw.switch_dma import (
+    retry as dma_retry,
+)
 
 __all__ = ["PARTS", "WHOLE"]
 
-_SWITCH = switch_preset("test")
-_DMA = SwitchDmaConfig(
+_SWITCH = switch_config.preset("test")
+_DMA = config.SwitchDmaConfig(
     payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=2,
     read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24, descriptors=2,
 )
@@ -50,98 +60,106 @@ _FOR_ALL = replace(_DMA, multicast_partials=True)
 _RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2, keepalive_cycles=16)
 
 PARTS = {
-    "PacketQueue": lambda: PacketQueue(packets=2, flits=2),
-    "Sharing": lambda: Sharing(),
-    "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2, passing=(1,)),
-    "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
-    "SendBuffer, ages": lambda: SendBuffer(channels=1, outputs=2, packets=2, flits=2, ages=2),
-    "SendBuffer, unicast": lambda: SendBuffer(
+    "PacketQueue": lambda: packet_queue.PacketQueue(packets=2, flits=2),
+    "Sharing": lambda: sharing.Sharing(),
+    "SendBuffer": lambda: send_buffer.SendBuffer(
+        channels=2, outputs=2, packets=2, flits=2, passing=(1,)
+    ),
+    "OutputPort": lambda: output_port.OutputPort(senders=2, classes=2, credits=2, flits=2),
+    "SendBuffer, ages": lambda: send_buffer.SendBuffer(
+        channels=1, outputs=2, packets=2, flits=2, ages=2
+    ),
+    "SendBuffer, unicast": lambda: send_buffer.SendBuffer(
         channels=2, outputs=3, packets=2, flits=2, passing=(1,), unicast=True
     ),
-    "PortColumns": lambda: PortColumns(ports=2, others=2),
-    "PortColumns, two groups": lambda: PortColumns(ports=18, others=0),
-    "OldestFirst": lambda: OldestFirst(3, most=2),
-    "SendBuffer, three lengths": lambda: SendBuffer(
+    "PortColumns": lambda: port_columns.PortColumns(ports=2, others=2),
+    "PortColumns, two groups": lambda: port_columns.PortColumns(ports=18, others=0),
+    "OldestFirst": lambda: oldest_first.OldestFirst(3, most=2),
+    "SendBuffer, three lengths": lambda: send_buffer.SendBuffer(
         channels=1, outputs=2, packets=2, flits=4, short=(3,)
     ),
-    "OutputPort, three lengths": lambda: OutputPort(
+    "OutputPort, three lengths": lambda: output_port.OutputPort(
         senders=2, classes=1, credits=2, flits=4, short=(3,)
     ),
-    "CompressPackets": lambda: CompressPackets(payload_flits=2, half=True, bfp=False),
-    "CompressPackets, blocks": lambda: CompressPackets(
+    "CompressPackets": lambda: recode.CompressPackets(payload_flits=2, half=True, bfp=False),
+    "CompressPackets, blocks": lambda: recode.CompressPackets(
         payload_flits=4, half=False, bfp=True, aside=2
     ),
-    "CompressPackets, 8 lanes": lambda: CompressPackets(
+    "CompressPackets, 8 lanes": lambda: recode.CompressPackets(
         payload_flits=4, half=True, bfp=False, lanes=8
     ),
-    "ExpandPackets": lambda: ExpandPackets(payload_flits=2, half=True, bfp=False),
-    "ExpandPackets, blocks": lambda: ExpandPackets(payload_flits=4, half=False, bfp=True),
-    "ExpandPackets, 8 lanes": lambda: ExpandPackets(
+    "ExpandPackets": lambda: recode.ExpandPackets(payload_flits=2, half=True, bfp=False),
+    "ExpandPackets, blocks": lambda: recode.ExpandPackets(payload_flits=4, half=False, bfp=True),
+    "ExpandPackets, 8 lanes": lambda: recode.ExpandPackets(
         payload_flits=4, half=True, bfp=False, lanes=8
     ),
-    "EpochTracker": lambda: EpochTracker(_SWITCH),
-    "Recount": lambda: Recount(guard=2, retry=8),
-    "SendBuffer, discards": lambda: SendBuffer(
+    "EpochTracker": lambda: epochs.EpochTracker(_SWITCH),
+    "Recount": lambda: recount.Recount(guard=2, retry=8),
+    "SendBuffer, discards": lambda: send_buffer.SendBuffer(
         channels=2, outputs=2, packets=2, flits=2, passing=(1,), rows=2, kills=True
     ),
-    "StopDetector": lambda: StopDetector(classes=2, patience=8, pause=2),
-    "Tally": lambda: Tally(parts=3, kinds=2),
-    "Ingress": lambda: Ingress(_SWITCH, port=0),
-    "Ingress, formats": lambda: Ingress(replace(_SWITCH, half=True, bfp=True), port=0),
-    "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),
-    "ReductionUnit, formats": lambda: ReductionUnit(
+    "StopDetector": lambda: stop_detector.StopDetector(classes=2, patience=8, pause=2),
+    "Tally": lambda: tally.Tally(parts=3, kinds=2),
+    "Ingress": lambda: ingress.Ingress(_SWITCH, port=0),
+    "Ingress, formats": lambda: ingress.Ingress(replace(_SWITCH, half=True, bfp=True), port=0),
+    "ReductionUnit": lambda: reduction_unit.ReductionUnit(entries=2, payload_flits=2, alu_stages=1),
+    "ReductionUnit, formats": lambda: reduction_unit.ReductionUnit(
         entries=2, payload_flits=2, alu_stages=1, formats=True
     ),
-    "ReductionUnit, 8 lanes": lambda: ReductionUnit(
+    "ReductionUnit, 8 lanes": lambda: reduction_unit.ReductionUnit(
         entries=2, payload_flits=4, alu_stages=3, formats=True, lanes=8
     ),
-    "ReductionUnit, partials for all": lambda: ReductionUnit(
+    "ReductionUnit, partials for all": lambda: reduction_unit.ReductionUnit(
         entries=2, payload_flits=2, alu_stages=1, multicast_partials=True
     ),
-    "Ingress, partials for all": lambda: Ingress(
+    "Ingress, partials for all": lambda: ingress.Ingress(
         replace(_SWITCH, multicast_partials=True), port=0
     ),
-    "WaveControl": lambda: WaveControl(_DMA),
-    "DmaTransmit": lambda: DmaTransmit(
-        _DMA, classes=(Traffic.REQUEST, Traffic.RESULT), lasting=1
+    "WaveControl": lambda: waves.WaveControl(_DMA),
+    "DmaTransmit": lambda: transmit.Transmit(
+        _DMA, classes=(packet.Traffic.REQUEST, packet.Traffic.RESULT), lasting=1
     ),
-    "DmaReceive": lambda: DmaReceive(_DMA, link=0),
-    "HomeStore": lambda: HomeStore(_DMA),
-    "Operands": lambda: Operands(_DMA, link=0),
-    "Results": lambda: Results(_DMA, link=0),
-    "Loads": lambda: Loads(_DMA, link=0),
-    "Membership": lambda: Membership(_DMA),
-    "DmaControl": lambda: DmaControl(_DMA),
-    "FloatToFixed": lambda: FloatToFixed(1),
-    "FixedToFloat": lambda: FixedToFloat(1),
-    "Operands, all modes": lambda: Operands(_MODES, link=0),
-    "Results, all modes": lambda: Results(_MODES, link=0),
-    "DmaControl, all modes": lambda: DmaControl(_MODES),
-    "DmaReceive, formats": lambda: DmaReceive(_FORMATS, link=0),
-    "HomeStore, formats": lambda: HomeStore(_FORMATS),
-    "Operands, formats": lambda: Operands(_FORMATS, link=0),
-    "Results, formats": lambda: Results(_FORMATS, link=0),
-    "DmaControl, formats": lambda: DmaControl(_FORMATS),
-    "DmaReceive, partials for all": lambda: DmaReceive(_FOR_ALL, link=0),
-    "HomeStore, partials for all": lambda: HomeStore(_FOR_ALL),
-    "Results, partials for all": lambda: Results(_FOR_ALL, link=0),
-    "WaveControl, two regions": lambda: WaveControl(_REGIONS),
-    "DmaReceive, two regions": lambda: DmaReceive(_REGIONS, link=0),
-    "HomeStore, two regions": lambda: HomeStore(_REGIONS),
-    "Results, two regions": lambda: Results(_REGIONS, link=0),
-    "Loads, two regions": lambda: Loads(_REGIONS, link=0),
-    "DmaControl, two regions": lambda: DmaControl(_REGIONS),
+    "DmaReceive": lambda: receive.Receive(_DMA, link=0),
+    "HomeStore": lambda: home.HomeStore(_DMA),
+    "Operands": lambda: operands.Operands(_DMA, link=0),
+    "Results": lambda: results.Results(_DMA, link=0),
+    "Loads": lambda: loads.Loads(_DMA, link=0),
+    "Membership": lambda: membership.Membership(_DMA),
+    "DmaControl": lambda: control.Control(_DMA),
+    "FloatToFixed": lambda: fixed_point.FloatToFixed(1),
+    "FixedToFloat": lambda: fixed_point.FixedToFloat(1),
+    "Operands, all modes": lambda: operands.Operands(_MODES, link=0),
+    "Results, all modes": lambda: results.Results(_MODES, link=0),
+    "DmaControl, all modes": lambda: control.Control(_MODES),
+    "DmaReceive, formats": lambda: receive.Receive(_FORMATS, link=0),
+    "HomeStore, formats": lambda: home.HomeStore(_FORMATS),
+    "Operands, formats": lambda: operands.Operands(_FORMATS, link=0),
+    "Results, formats": lambda: results.Results(_FORMATS, link=0),
+    "DmaControl, formats": lambda: control.Control(_FORMATS),
+    "DmaReceive, partials for all": lambda: receive.Receive(_FOR_ALL, link=0),
+    "HomeStore, partials for all": lambda: home.HomeStore(_FOR_ALL),
+    "Results, partials for all": lambda: results.Results(_FOR_ALL, link=0),
+    "WaveControl, two regions": lambda: waves.WaveControl(_REGIONS),
+    "DmaReceive, two regions": lambda: receive.Receive(_REGIONS, link=0),
+    "HomeStore, two regions": lambda: home.HomeStore(_REGIONS),
+    "Results, two regions": lambda: results.Results(_REGIONS, link=0),
+    "Loads, two regions": lambda: loads.Loads(_REGIONS, link=0),
+    "DmaControl, two regions": lambda: control.Control(_REGIONS),
 }
 
 WHOLE = {
-    "ReductionPort": lambda: ReductionPort(_SWITCH, port=0),
-    "Switch": lambda: Switch(_SWITCH),
-    "Switch, oldest first": lambda: Switch(replace(_SWITCH, age_bits=3)),
-    "Lane": lambda: Lane(_DMA, link=0),
-    "Lane, partials for all": lambda: Lane(_FOR_ALL, link=0),
-    "SwitchDma": lambda: SwitchDma(_DMA),
-    "SwitchDma, two regions": lambda: SwitchDma(_REGIONS),
-    "PacketRetry": lambda: PacketRetry(payload_flits=2, credits=1, config=_RETRY),
-    "RetrySwitch": lambda: RetrySwitch(RetrySwitchConfig(switch=_SWITCH, retry=_RETRY)),
-    "RetrySwitchDma": lambda: RetrySwitchDma(RetrySwitchDmaConfig(dma=_DMA, retry=_RETRY)),
+    "ReductionPort": lambda: reduction_port.ReductionPort(_SWITCH, port=0),
+    "Switch": lambda: switch.Switch(_SWITCH),
+    "Switch, oldest first": lambda: switch.Switch(replace(_SWITCH, age_bits=3)),
+    "Lane": lambda: lane.Lane(_DMA, link=0),
+    "Lane, partials for all": lambda: lane.Lane(_FOR_ALL, link=0),
+    "SwitchDma": lambda: dma.SwitchDma(_DMA),
+    "SwitchDma, two regions": lambda: dma.SwitchDma(_REGIONS),
+    "PacketRetry": lambda: switch_retry.PacketRetry(payload_flits=2, credits=1, config=_RETRY),
+    "RetrySwitch": lambda: switch_retry.RetrySwitch(
+        switch_retry.RetrySwitchConfig(switch=_SWITCH, retry=_RETRY)
+    ),
+    "RetrySwitchDma": lambda: dma_retry.RetrySwitchDma(
+        dma_retry.RetrySwitchDmaConfig(dma=_DMA, retry=_RETRY)
+    ),
 }
