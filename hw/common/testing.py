@@ -13,7 +13,6 @@ __all__ = [
     "simulate",
     "sink",
     "source",
-    "stream_get",
     "stream_put",
 ]
 
@@ -33,14 +32,6 @@ async def stream_put(ctx: Any, port: stream.Interface, payload: Any) -> None:
     ctx.set(port.valid, 1)
     await ctx.tick().until(port.ready)
     ctx.set(port.valid, 0)
-
-
-async def stream_get(ctx: Any, port: stream.Interface) -> Any:
-    """Take one beat from an output stream of the design."""
-    ctx.set(port.ready, 1)
-    (payload,) = await ctx.tick().sample(port.payload).until(port.valid)
-    ctx.set(port.ready, 0)
-    return payload
 
 
 def source(port: stream.Interface, beats: Iterable[Any], stalls: Iterator[bool]) -> Process:

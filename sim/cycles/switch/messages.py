@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
@@ -150,7 +149,3 @@ class MessageModel(SwitchNetwork):
     def cycles(self) -> int:
         """Cycles until all messages had arrived."""
         return self._now
-
-    def bytes_sent(self) -> NDArray[np.int64]:
-        """Bytes that each endpoint has sent by each of its links."""
-        return 16 * self.flits()

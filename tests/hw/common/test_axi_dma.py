@@ -6,9 +6,9 @@ import random
 import pytest
 
 from hw.common.axi_read import AXI4Reader
-from hw.common.axi_testing import AXIMemory
 from hw.common.axi_write import AXI4Writer
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
+from tests.hw.axi_memory import AXIMemory
 
 SIZE = 3 * 4096
 PACES = [(0.0, 1), (0.4, 7)]

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from hw.common.axi_testing import AXIMemory
 from hw.common.testing import random_stalls, simulate, source
 from hw.smartnic.config import preset
 from hw.smartnic.fetch import Fetch
+from tests.hw.axi_memory import AXIMemory
 
 CONFIG = preset("test")
 PAGE = 4096
