@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,28 +11,44 @@ from itertools import pairwise
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import pruned, reading, untangled
-from gen.sv.expressions import Printer, range_of
+from gen.sv.expressions import Printer
 from gen.sv.lists import Array, ListPlan, common, made_together, numbered, of_members
 from gen.sv.names import Names, escaped, identifier, snake
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import Statements, static_targets, zero
+from gen.sv.tree import (
+    Assignment,
+    Code,
+    Line,
+    ModuleText,
+    Part,
+    Ref,
+    index,
+    vector,
+)
 from gen.sv.types import Types
 
-__all__ = ["Apart", "Context", "Written", "roots"]
+__all__ = ["Call", "Context", "Written", "roots"]
 
 _MANY = 3  # elements from which on a field of them gets an array of its own
 
 
-class Apart(Exception):
-    """Elements of a list differ in more than their number; the plan says what to try next."""
+@dataclass(frozen=True)
+class Call:
+    """The start of an instance: name of the module, and values of its parameters."""
+
+    name: str
+    values: Mapping[str, int]
 
 
 @dataclass
 class Written:
-    """The text of a module, and what its parent needs to know.
+    """A module as a tree, and what its parent needs to know.
 
     Attributes
     ----------
+    text:
+        Its comments, ports and statements.
     ports:
         Name and signals of each; one of several signals is an array.
     registers:
@@ -42,7 +57,7 @@ class Written:
         Names of the signals that are declared in it.
     """
 
-    lines: list[str]
+    text: ModuleText
     ports: list[tuple[str, tuple[ir.Var, ...]]]
     clocked: tuple[str, ...]
     registers: dict[ir.Var, tuple[str, int | None]] = field(default_factory=dict)
@@ -110,11 +125,11 @@ def _field_at(fields: Iterable[ir.MemberField], lo: int, width: int) -> ir.Membe
     return None
 
 
-def _uneven(given: Mapping[tuple[str, int], str]) -> set[str]:
+def _uneven(given: Mapping[tuple[str, int], Call]) -> set[str]:
     """Lists in which a parameter neither is constant nor grows by a constant step."""
     values: dict[str, dict[int, tuple[int, ...]]] = defaultdict(dict)
-    for (stem, number), words in given.items():
-        values[stem][number] = tuple(map(int, re.findall(r"\((\d+)\)", words)))
+    for (stem, number), call in given.items():
+        values[stem][number] = tuple(call.values.values())
     found = set()
     for stem, members in values.items():
         columns = zip(*(members[number] for number in sorted(members)), strict=True)
@@ -163,7 +178,7 @@ class Context:
         module: ir.Module,
         scope: Scope,
         types: Types,
-        children: Mapping[ir.Module, tuple[str, Written]],
+        children: Mapping[ir.Module, tuple[Call, Written]],
         reset_low: bool,
         plan: ListPlan,
     ) -> None:
@@ -179,7 +194,7 @@ class Context:
         name = scope.top.path[0]
         kind = snake(type(module.origin).__name__) if module.origin is not None else ""
         self.taken = Names(CLOCK, RESET, RESET_LOW, name, f"{name}_{kind}")
-        self.names: dict[ir.Var, str] = {}
+        self.names: dict[ir.Var, Ref] = {}
         self.comb, self.sync = scope.statements(module)
         self.memories = scope.memories(module)
         self.ports = scope.ports[module]
@@ -190,8 +205,8 @@ class Context:
         )
         self.mixed: dict[ir.Var, str] = {}
         self.statements = Statements(self.printer, self.mixed, self.lists, self.taken.has)
-        self.wires: list[str] = []
-        self.beside: dict[str, list[str]] = {}
+        self.wires: list[Line] = []
+        self.beside: dict[Code, list[str]] = {}
         self.joined: list[tuple[Array, bool]] = []
         self.hidden: set[ir.Var] = set()
         self.instances: dict[ir.Module, str] = {}
@@ -212,7 +227,7 @@ class Context:
         self.comb, parts = untangled(self.comb)
         self.local = [*self.local, *parts]
 
-    def name(self, var: ir.Var) -> str:
+    def name(self, var: ir.Var) -> Ref:
         """The name of *var* in this module."""
         if var not in self.names:
             stem = var.name or source.function_of(var.loc) or "signal"
@@ -220,7 +235,7 @@ class Context:
         return self.names[var]
 
     def _call(self, var: ir.Var, name: str) -> None:
-        self.names[var] = name
+        self.names[var] = Ref(name)
         if var.width > 1 and not var.fields:
             self.lists[name] = (var.width,)
 
@@ -247,21 +262,24 @@ class Context:
         self.constants[name] = width, value
         return name
 
-    def wire(self, text: str, width: int, expr: ir.Expr) -> str:
+    def wire(self, text: Part, width: int, expr: ir.Expr) -> Ref:
         """Declare a wire for *text*, named after *expr*; returns the name."""
         name = source.name_of(expr.loc)
         if name is None:
             name = next((var.name for var in ir.variables(expr) if var.name), "value")
         wire = self.taken.new(name)
-        at = source.where(expr.loc)
-        note = f"  // {at}" if at else ""
-        self.wires.append(f"  wire{range_of(width)} {wire} = {text};{note}")
-        return wire
+        kind = Code("wire", *vector(width).parts[1:])
+        self.wires.append(Line(Code(kind, " ", wire, " = ", text, ";"), source.where(expr.loc)))
+        return Ref(wire)
 
     def array(self, memory: ir.Memory) -> str:
         if memory not in self.arrays:
             self.arrays[memory] = self.taken.new(memory.name)
         return self.arrays[memory]
+
+    def row(self, memory: ir.Memory, addr: ir.Expr) -> Ref:
+        """The row of *memory* at *addr*."""
+        return Ref(self.array(memory), index(self.printer.full(addr)))
 
     def by_field(self, array: Array) -> bool:
         """Return True if fields of elements of *array* are read or written."""
@@ -271,17 +289,17 @@ class Context:
             )
         return self._by_field[array]
 
-    def declared(self, var: ir.Var) -> str:
+    def declared(self, var: ir.Var) -> Code:
         if var in self.element:
-            return "logic" + self.element[var][0].ranges()
+            return self.element[var][0].declared()
         fields = self.fields(var)
-        return self.types.name(fields) if fields else f"logic{range_of(var.width)}"
+        return Code(self.types.name(fields)) if fields else vector(var.width)
 
-    def initial(self, var: ir.Var) -> str:
+    def initial(self, var: ir.Var) -> Part:
         if var.enum and var.enum.members and not self.fields(var):
             named = self.enum_constant(var.enum, var.init & ((1 << var.width) - 1), var.width)
             if named:
-                return named
+                return Ref(named)
         return zero(var, bool(self.fields(var)))
 
     @property
@@ -300,21 +318,25 @@ class Context:
         for var in self.order:
             array, number = self.element.get(var, (None, 0))
             if array is None:
-                found.append((self.names[var], (var,)))
+                found.append((self.names[var].name, (var,)))
             elif number == 0:
                 found.append((array.name, array.elements))
         return found
 
-    def registers(self) -> list[tuple[ir.Var, str]]:
+    def registers(self) -> list[tuple[ir.Var, Ref]]:
         """The registers with their names, those of clocked memory reads among them."""
         found = dict.fromkeys(var for stmt in self.sync for var in ir.writes(stmt))
         for memory in self.memories:
             for port in memory.reads:
                 if port.clocked:
                     found.update(dict.fromkeys(ir.variables(port.data)))
-        return [(var, self.mixed.get(var, self.names[var])) for var in found]
+        return [(var, self.register(var)) for var in found]
 
-    def starts(self, found: Iterable[tuple[ir.Var, str]], arrow: str) -> list[list[str]]:
+    def register(self, var: ir.Var) -> Ref:
+        """The name of *var* as a register."""
+        return Ref(self.mixed[var]) if var in self.mixed else self.names[var]
+
+    def starts(self, found: Iterable[tuple[ir.Var, Ref]], arrow: str) -> list[Line]:
         """Statements that initialise registers; a list that starts with zeros is one statement."""
         wanted = dict(found)
         made = []
@@ -326,10 +348,10 @@ class Context:
             both = [each for each in array.elements if each in wanted] if array else [var]
             done.update(both)
             if array and len(both) == len(array.elements) and not any(v.init for v in both):
-                made.append([f"{array.name} {arrow} '0;"])
+                made.append(Line(Assignment("", Ref(array.name), arrow, "'0")))
             else:
                 made += [
-                    [f"{wanted[each] if array else name} {arrow} {self.initial(each)};"]
+                    Line(Assignment("", wanted[each] if array else name, arrow, self.initial(each)))
                     for each in both
                 ]
         return made
@@ -342,9 +364,9 @@ class Context:
     def name_all(self) -> None:
         for var, name in ((self.module.clk, CLOCK), (self.module.rst, RESET)):
             if var is not None:
-                self.names[var] = name
-        for name in self.names.values():
-            self.taken.new(name)
+                self.names[var] = Ref(name)
+        for named in self.names.values():
+            self.taken.new(named.name)
         if self.top:
             for name in self.scope.top_ports.values():
                 if not self.taken.has(name):
@@ -353,7 +375,7 @@ class Context:
         if self.top:
             for var in self.scope.top_ports:
                 if var not in self.names:
-                    self.names[var] = self.port_name(var)
+                    self.names[var] = Ref(self.port_name(var))
         for path, var, _ in self.module.members:
             if var in self.ports and var not in self.names:
                 self._call(var, self.taken.new("_".join(map(str, path))))
@@ -362,12 +384,12 @@ class Context:
                 if var not in self.names and (var in self.ports or var in self.local):
                     self._call(var, self.taken.new("_".join([child.name, *map(str, path)])))
         for memory in self.memories:
-            for index, port in enumerate(memory.reads):
-                behind = "" if len(memory.reads) == 1 else f"_{index}"
+            for number, port in enumerate(memory.reads):
+                behind = "" if len(memory.reads) == 1 else f"_{number}"
                 self._name_port(memory, {"data": port.data, "addr": port.addr,
                                          "en": port.enable}, f"read{behind}")
-            for index, write in enumerate(memory.writes):
-                behind = "" if len(memory.writes) == 1 else f"_{index}"
+            for number, write in enumerate(memory.writes):
+                behind = "" if len(memory.writes) == 1 else f"_{number}"
                 self._name_port(memory, {"data": write.data, "addr": write.addr,
                                          "en": write.enable}, f"write{behind}")
 
@@ -384,12 +406,12 @@ class Context:
                 or (var in clocked and var in comb)
             )
 
-        calls = {child.name: call.partition(" #(") for child, (call, _) in self.children.items()}
-        names: dict[str, object] = {name: call[0] for name, call in calls.items()}
+        calls = {child.name: call for child, (call, _) in self.children.items()}
+        names: dict[str, object] = {name: call.name for name, call in calls.items()}
         names |= {box.name: (box.module, box.parameters) for box in self.module.boxes}
         found = numbered(names)
         alike = numbered(dict.fromkeys(calls))  # what they connect to may be a list all the same
-        uneven = _uneven({at: calls[name][2] for name, at in found.items() if name in calls})
+        uneven = _uneven({at: calls[name] for name, at in found.items() if name in calls})
         self.listed = {
             name: at for name, at in found.items() if at[0] not in self.plan.apart | uneven
         }
@@ -508,7 +530,7 @@ class Context:
         for part, value in values.items():
             own = isinstance(value, ir.Var) and value not in self.names and value in self.local
             if own and isinstance(value, ir.Var):
-                self.names[value] = self.taken.new(f"{memory.name}_{port}_{part}")
+                self.names[value] = Ref(self.taken.new(f"{memory.name}_{port}_{part}"))
 
     def find_mixed(self) -> None:
         """Name the registers of signals that have both register bits and others."""

@@ -6,40 +6,35 @@ its bits. In a loop these bits get a name, or an element is assembled as a struc
 
 from __future__ import annotations
 
-import re
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from gen.sv import ir
-from gen.sv.context import Apart, Context
-from gen.sv.expressions import range_of
+from gen.sv.context import Context
 from gen.sv.lists import Array
 from gen.sv.names import identifier
-
-__all__ = ["loosened", "named_in_loop", "sliced", "without_copies"]
-
-_FIELD = re.compile(r"\b([A-Za-z_]\w*)((?:\[[^\[\]]+\])+)((?:\.[A-Za-z_]\w*)+)(\[\d+(?::\d+)?\])?")
-_COPY = re.compile(r" *assign (\w+)(?:\[\w+\])+ = one_\w+;")
-_TARGET = re.compile(
-    r"\s*(?:assign |(?:else )?if \(.*?\) (?=[\w{])|for \(.*?\) (?=[\w{])|[^?=]*?: )*"
-    r"(\{[^={}]*\}|[\w.]+(?:\[[^\[\]]+\])*(?:\.\w+)*(?:\[[^\[\]]+\])?) <?= "
+from gen.sv.tree import (
+    Assignment,
+    Code,
+    For,
+    Line,
+    Number,
+    Part,
+    Ref,
+    Stmt,
+    assignments,
+    bits,
+    kept,
+    leaves,
+    lines,
+    references,
+    rewritten,
+    vector,
+    walk,
 )
 
-
-def _written(line: str) -> str:
-    """The target of the assignment in *line*; empty if there is none."""
-    found = _TARGET.match(line)
-    return found[1] if found else ""
-
-
-def _bits(array: Array, path: str, part: str | None) -> tuple[int, int]:
-    """First bit and width of a field, or of a *part* of one, in an element of *array*."""
-    lo, width, fields = 0, array.width, array.elements[0].fields
-    for word in path.split(".")[1:]:
-        field = next(field for field in fields if identifier(field.name) == word)
-        lo, width, fields = lo + field.lo, field.width, field.fields
-    if part:
-        high, _, low = part[1:-1].partition(":")
-        lo, width = lo + int(low or high), int(high) - int(low or high) + 1
-    return lo, width
+__all__ = ["loosened", "named_in_loop", "sliced", "without_copies"]
 
 
 def _structures(c: Context) -> dict[str, Array]:
@@ -51,83 +46,163 @@ def _structures(c: Context) -> dict[str, Array]:
     return found
 
 
-def named_in_loop(c: Context, lines: list[str], loop: str) -> list[str]:
+def _element(ref: Ref, arrays: Mapping[str, Array]) -> tuple[Ref, tuple[str, ...]] | None:
+    """The element of one of *arrays* of which *ref* is a field, and the path of the field."""
+    if ref.name not in arrays:
+        return None
+    indices = list(itertools.takewhile(lambda step: not isinstance(step, str), ref.steps))
+    path = tuple(step for step in ref.steps if isinstance(step, str))
+    return (Ref(ref.name, *indices), path) if indices and path else None
+
+
+def _field(ref: Ref) -> tuple[Ref, tuple[Part, ...]]:
+    """*ref* without an index that is computed behind it, and that index."""
+    behind = ref.parts[-1]
+    return (Ref(*ref.parts[:-1]), (behind,)) if isinstance(behind, Code) else (ref, ())
+
+
+def _bits(ref: Ref, array: Array, path: Iterable[str]) -> Number:
+    """The bits of *ref*, a field or part of one, in an element of *array*."""
+    lo, width, fields = 0, array.width, array.elements[0].fields
+    for step in path:
+        field = next(field for field in fields if f".{identifier(field.name)}" == step)
+        lo, width, fields = lo + field.lo, field.width, field.fields
+    part = ref.steps[-1]
+    if isinstance(part, Number):
+        lo, width = lo + part.value, part.width or 1
+    return bits(lo, width)
+
+
+def _variables(element: Ref) -> set[str]:
+    """The names that the indices of *element* depend on."""
+    words = (word for step in element.steps for word in leaves(step))
+    return {
+        name
+        for word in words
+        for name in (
+            [str(name) for _, name in word.terms] if isinstance(word, Number) else [word]
+        )
+    }
+
+
+def _is_copy(assign: Assignment) -> bool:
+    """Return True if *assign* gives a field or an element a name of its own already."""
+    return assign.parts[0] != "" and all(
+        isinstance(side, Ref) and all(
+            (isinstance(step, str) and side is assign.value)
+            or (isinstance(step, Number) and len(step.spelled()) == 3)
+            for step in side.steps
+        )
+        for side in (assign.target, assign.value)
+    )
+
+
+def named_in_loop(c: Context, stmts: Sequence[Stmt], loop: str) -> tuple[Stmt, ...]:
     """The body of a loop, with names for the fields that it uses.
 
     *loop* is its variable; fields that do not depend on it get no names here.
     """
-    text = "\n".join(lines)
     arrays = _structures(c)
-    found = [match for match in _FIELD.finditer(text) if match[1] in arrays]
+    found = [(_field(ref)[0], at) for ref in references(stmts) if (at := _element(ref, arrays))]
     if not found:
-        return lines
-    procedural = set(re.findall(r"for \(int (\w+) = ", text))
-    before: dict[str, str] = {}
-    after: list[str] = []
-    indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
-    targets = {_written(line) for line in lines}
-    copied = set(re.findall(r"(?m)^ *assign [\w\[\]]+ = ([\w.\[\]]+);$", text))
-    for match in found:
-        array, element = arrays[match[1]], match[1] + match[2]
-        variables = set(re.findall(r"[a-z_]\w*", match[2]))
-        if procedural & variables or loop not in variables or match[0] in copied:
+        return tuple(stmts)
+    procedural = {str(node.parts[1]) for node in walk(stmts)
+                  if isinstance(node, For) and node.parts[0] == "int"}
+    written = {
+        at[0] for assign in assignments(stmts) for ref in assign.targets
+        if (at := _element(ref, arrays))
+    }
+    copied = {
+        line.code.value for line in lines(stmts)
+        if isinstance(line.code, Assignment) and not line.note and _is_copy(line.code)
+    }
+    whole: dict[Ref, Ref] = {}
+    named: dict[Part, Ref] = {}
+    above: list[Stmt] = []
+    after: list[Stmt] = []
+    for ref, (element, path) in found:
+        array = arrays[ref.name]
+        variables = _variables(element)
+        if procedural & variables or loop not in variables or ref in copied:
             continue
-        if any(re.match(rf"\W*{re.escape(element)}\.", target) for target in targets):
-            if element not in before:
-                name = c.taken.new(f"one_{array.name}")
-                kind = c.types.name(array.elements[0].fields)
-                before[element] = f"{indent}{kind} {name};"
-                after.append(f"{indent}assign {element} = {name};")
-                text = re.sub(rf"\b{re.escape(element)}(?!\[)", name, text)
-        elif match[0] not in before:
-            lo, width = _bits(array, match[3], match[4])
-            name = c.taken.new(array.name + match[3].replace(".", "_"))
-            bits = f"{element}[{lo + width - 1}:{lo}]" if width > 1 else f"{element}[{lo}]"
-            before[match[0]] = f"{indent}wire{range_of(width)} {name} = {bits};"
-            text = re.sub(rf"\b{re.escape(match[0])}(?![\w\[])", name, text)
-    return [*before.values(), *text.split("\n"), *after]
+        if element in written:
+            if element not in whole:
+                whole[element] = Ref(c.taken.new(f"one_{array.name}"))
+                structure = c.types.name(array.elements[0].fields)
+                above.append(Line(Code(structure, " ", whole[element], ";")))
+                after.append(Line(Assignment("assign ", element, "=", whole[element])))
+        elif ref not in named:
+            part = _bits(ref, array, path)
+            named[ref] = Ref(c.taken.new("_".join([array.name, *(word[1:] for word in path)])))
+            kind = Code("wire", *vector(part.width or 1).parts[1:])
+            above.append(Line(Code(kind, " ", named[ref], " = ", element.then(part), ";")))
+
+    def new(part: Part) -> Part | None:
+        if not isinstance(part, Ref) or part.name not in arrays:
+            return None
+        field, behind = _field(part)
+        if field in named:
+            return named[field].then(*behind)
+        for element, one in whole.items():
+            size = len(element.parts)
+            behind = part.parts[size:]
+            if part.parts[:size] == element.parts and not (
+                behind and not isinstance(behind[0], str)
+            ):
+                return one.then(*behind)
+        return None
+
+    return (*above, *rewritten(stmts, new), *after)
 
 
-def without_copies(c: Context, body: list[str], others: list[str]) -> list[str]:
+def without_copies(
+    c: Context, body: Sequence[Stmt], others: Iterable[Stmt]
+) -> tuple[Stmt, ...]:
     """*body* without arrays whose elements are read only in their loops, by their names there.
 
-    *others* are the other lines of the module.
+    *others* are the other statements of the module.
     """
-    text = "\n".join([*body, *others])
     arrays = {
         name: array for name, array in _structures(c).items()
         if set(array.elements) <= set(c.local)  # no port
     }
-    copies = set()
-    for line in body:
-        found = _COPY.fullmatch(line)
-        if found and found[1] in arrays and len(re.findall(rf"\b{found[1]}\b", text)) == 1:
-            copies.add(line)
-            c.hidden.update(arrays[found[1]].elements)
-    return [line for line in body if line not in copies]
+    count = Counter(ref.name for ref in references([*body, *others]))
+
+    def copies(stmt: Stmt) -> bool:
+        assign = stmt.code if isinstance(stmt, Line) else None
+        return isinstance(assign, Assignment) and isinstance(assign.target, Ref) and (
+            isinstance(assign.value, Ref) and assign.value.name.startswith("one_")
+            and assign.target.name in arrays and count[assign.target.name] == 1
+        )
+
+    c.hidden.update(
+        var for assign in assignments(body) if copies(Line(assign))
+        for var in arrays[assign.targets[0].name].elements
+    )
+    return kept(body, lambda stmt: not copies(stmt))
 
 
-def sliced(c: Context, lines: list[str]) -> list[str]:
-    """*lines* with bit ranges for fields of elements that have no name."""
+def sliced(c: Context, stmts: Sequence[Stmt]) -> tuple[Stmt, ...] | None:
+    """*stmts* with bit ranges for fields of elements that have no name; None if such a field is
+    written, in which case its array is given up in the next attempt.
+    """
     arrays = _structures(c)
     if not arrays:
-        return lines
+        return tuple(stmts)
+    for assign in assignments(stmts):
+        for ref in assign.targets:
+            if _element(ref, arrays):
+                c.plan.loose.update(arrays[ref.name].elements)
+                return None
 
-    def bits(match: re.Match[str]) -> str:
-        if match[1] not in arrays:
-            return match[0]
-        lo, width = _bits(arrays[match[1]], match[3], match[4])
-        chosen = f"[{lo}]" if width == 1 else f"[{lo + width - 1}:{lo}]"
-        return match[1] + match[2] + chosen
+    def new(part: Part) -> Part | None:
+        at = _element(part, arrays) if isinstance(part, Ref) else None
+        if at is None or not isinstance(part, Ref):
+            return None
+        field, behind = _field(part)
+        return at[0].then(_bits(field, arrays[part.name], at[1]), *behind)
 
-    made = []
-    for line in lines:
-        target = _FIELD.search(_written(line))
-        if target and target[1] in arrays:
-            c.plan.loose.update(arrays[target[1]].elements)
-            raise Apart
-        made.append(_FIELD.sub(bits, line) if "]." in line else line)
-    return made
+    return rewritten(stmts, new)
 
 
 def loosened(c: Context, hidden: set[ir.Var]) -> bool:

@@ -1,4 +1,4 @@
-"""Expressions as text.
+"""Expressions as code.
 
 Every operand is brought to the width of its context, so that no rule of SystemVerilog ever extends
 or cuts a value: the text means what it says, and linters find no width mismatch. Where tools
@@ -15,14 +15,33 @@ disagree, the form that all of them accept is written:
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Callable, Mapping
 
 from gen.sv import ir
 from gen.sv.lists import compressed
 from gen.sv.names import identifier
+from gen.sv.names import plain as plain_name
+from gen.sv.tree import (
+    Code,
+    Concat,
+    Form,
+    Number,
+    Part,
+    Ref,
+    Ternary,
+    Unary,
+    bits,
+    cast,
+    concat,
+    constant,
+    index,
+    joined,
+    leaves,
+    plain,
+)
 
-__all__ = ["Printer", "Raw", "constant", "range_of"]
+__all__ = ["Printer", "Raw"]
 
 _TERNARY, _OR, _XOR, _AND, _EQUAL, _LESS, _SHIFT, _ADD, _MULTIPLY, _UNARY, _ATOM = range(1, 12)
 _LEVEL = {
@@ -31,41 +50,48 @@ _LEVEL = {
 }
 _MANY = 3  # alternatives from which on an index reads better than conditions
 _REDUCE = {"any": "|", "all": "&", "odd": "^"}
-_CAST = re.compile(r"\d+'\(")
-_NAME = re.compile(r"[A-Za-z_][\w.]*(\[[\w: +*-]+\])*$")
 
-Text = tuple[str, int]
+Text = tuple[Part, int]
 """An expression and how tightly its outermost operator binds."""
 
 
 class Raw(ir.Expr):
-    """A value whose text is known: a row of a memory."""
+    """A value whose code is known: a row of a memory."""
 
     __slots__ = ("text",)
 
-    def __init__(self, text: str, width: int) -> None:
+    def __init__(self, text: Ref, width: int) -> None:
         super().__init__(width, False)
         self.text = text
 
 
-def constant(value: int, width: int) -> str:
-    """*value* as a sized number."""
-    value &= (1 << width) - 1
-    if width == 1:
-        return f"1'b{value}"
-    return f"{width}'d{value}" if value < 4096 else f"{width}'h{value:x}"
-
-
-def range_of(width: int) -> str:
-    """`` [7:0]`` for 8 bits, nothing for one."""
-    return "" if width == 1 else f" [{width - 1}:0]"
-
-
 def _like(value: ir.Expr, width: int) -> Raw:
     """A placeholder of *width* bits with the source location of *value*."""
-    raw = Raw("", width)
+    raw = Raw(Ref(), width)
     raw.loc = value.loc
     return raw
+
+
+_COUNTING = {"[", "]", " +: ", " + ", " - ", " * "}
+
+
+def _counts(part: Part) -> bool:
+    """Return True if *part* is an index made of plain names and numbers."""
+    if isinstance(part, Number):
+        return part.form is Form.PLAIN
+    if isinstance(part, str):
+        return part in _COUNTING
+    return not part.parts[1:] if isinstance(part, Ref) else (
+        type(part) is Code and all(map(_counts, part.parts))
+    )
+
+
+def _castable(text: Part) -> bool:
+    """Return True if *text* is a plain name, or some bits of one at plain places."""
+    if not isinstance(text, Ref) or plain_name(text.name) != text.name:
+        return False
+    below = itertools.dropwhile(lambda step: isinstance(step, str), text.steps)
+    return all(isinstance(step, Number) or _counts(step) for step in below)
 
 
 class Printer:
@@ -97,36 +123,35 @@ class Printer:
 
     def __init__(
         self,
-        name: Callable[[ir.Var], str],
+        name: Callable[[ir.Var], Ref],
         fields: Callable[[ir.Var], tuple[ir.MemberField, ...]],
         enum_name: Callable[[ir.Enum, int, int], str | None],
-        wire: Callable[[str, int, ir.Expr], str],
+        wire: Callable[[Part, int, ir.Expr], Ref],
         lists: Mapping[str, tuple[int, ...]],
     ) -> None:
         self._name, self._fields, self._enum_name = name, fields, enum_name
         self._wire, self._lists = wire, lists
-        self._cut: dict[tuple[str, int], Raw] = {}
+        self._cut: dict[tuple[Part, int], Raw] = {}
         self.inline: dict[ir.Var, ir.Expr] = {}
-        self.shared: dict[ir.Expr, str] = {}
+        self.shared: dict[ir.Expr, Ref] = {}
         self.seen: dict[ir.Expr, int] = {}
 
-    def full(self, value: ir.Expr) -> str:
+    def full(self, value: ir.Expr) -> Part:
         """*value* at its own width."""
         return self._text(value, value.width)[0]
 
-    def at(self, value: ir.Expr, width: int, enum: ir.Enum | None = None) -> str:
+    def at(self, value: ir.Expr, width: int, enum: ir.Enum | None = None) -> Part:
         """*value*, cut or extended to *width*; constants as members of *enum*."""
         return self._text(value, width, enum)[0]
 
-    def condition(self, value: ir.Expr) -> str:
+    def condition(self, value: ir.Expr) -> Part:
         """Condition that *value* is not zero."""
         if value.width == 1:
             return self.full(value)
-        return f"{self._inside(self._text(value, value.width), _EQUAL)} != " + constant(
-            0, value.width
-        )
+        tested = self._inside(self._text(value, value.width), _EQUAL)
+        return Code(tested, " != ", constant(0, value.width))
 
-    def wired(self, value: ir.Expr) -> str:
+    def wired(self, value: ir.Expr) -> Ref:
         """The name of a wire for *value*."""
         return self._wire(self.full(value), value.width, value)
 
@@ -157,31 +182,34 @@ class Printer:
 
     # References
 
-    def target(self, var: ir.Var, lo: int, width: int) -> str:
+    def target(self, var: ir.Var, lo: int, width: int) -> Ref:
         """Bits of *var* under the names of their fields."""
-        return self._name(var) + self._within(var, lo, width)
+        return self._name(var).then(*self._within(var, lo, width))
 
-    def _smallest(self, var: ir.Var, lo: int, width: int) -> tuple[str, int, ir.MemberField]:
+    def _smallest(
+        self, var: ir.Var, lo: int, width: int
+    ) -> tuple[tuple[str, ...], int, ir.MemberField]:
         """The smallest field of *var* that holds these bits: its path, their start in it."""
-        path, field = "", ir.MemberField("", 0, var.width, self._fields(var))
+        path: tuple[str, ...] = ()
+        field = ir.MemberField("", 0, var.width, self._fields(var))
         while (lo, width) != (0, field.width):
             holds = [f for f in field.fields if f.lo <= lo and lo + width <= f.lo + f.width]
             if not holds:
                 break
             (field,) = holds
-            path, lo = f"{path}.{identifier(field.name)}", lo - field.lo
+            path, lo = (*path, f".{identifier(field.name)}"), lo - field.lo
         return path, lo, field
 
-    def _within(self, var: ir.Var, lo: int, width: int) -> str:
+    def _within(self, var: ir.Var, lo: int, width: int) -> tuple[Part, ...]:
         """The suffix that selects some of its bits after the name of *var*."""
         path, start, field = self._smallest(var, lo, width)
         if (start, width) == (0, field.width):
             return path
         if field.fields:  # Yosys takes other bits of a structure within a structure
-            path, start = "", lo
-        return f"{path}[{start}]" if width == 1 else f"{path}[{start + width - 1}:{start}]"
+            path, start = (), lo
+        return *path, bits(start, width)
 
-    def _reference(self, var: ir.Var, lo: int, width: int) -> str:
+    def _reference(self, var: ir.Var, lo: int, width: int) -> Ref:
         self._look(var, lo, width)
         return self.target(var, lo, width)
 
@@ -208,13 +236,11 @@ class Printer:
             return None
         return inner, lo, value.width
 
-    def element(self, part: ir.PartSelect) -> str:
+    def element(self, part: ir.PartSelect) -> Ref:
         """``rows[8*index +: 8]``, if `is_element`."""
         found = self._base(part)
         assert found is not None
-        base = self.target(*found)
-        index = self._scaled(part)[0]
-        return f"{base}[{index}]" if part.width == 1 else f"{base}[{index} +: {part.width}]"
+        return self.target(*found).then(index(self._scaled(part)[0], part.width))
 
     def _scaled(self, part: ir.PartSelect) -> Text:
         """The bit at which *part* begins."""
@@ -223,31 +249,29 @@ class Printer:
             return self._text(offset, width)
         if part.stride & (part.stride - 1) == 0:
             low = part.stride.bit_length() - 1
-            return f"{{{self.full(offset)}, {constant(0, low)}}}", _ATOM
+            return Concat(self.full(offset), constant(0, low)), _ATOM
         wide = width + part.stride.bit_length()
         factor = self._inside(self._text(offset, wide), _MULTIPLY)
-        return f"{factor} * {constant(part.stride, wide)}", _MULTIPLY
+        return Code(factor, " * ", constant(part.stride, wide)), _MULTIPLY
 
     # Values
 
     @staticmethod
-    def _inside(text: Text, level: int) -> str:
-        return text[0] if text[1] > level else f"({text[0]})"
+    def _inside(text: Text, level: int) -> Part:
+        return text[0] if text[1] > level else Code("(", text[0], ")")
 
-    def _unary_operand(self, text: Text) -> str:
-        """*text* as the operand of a prefix operator."""
-        inner = self._inside(text, _UNARY)
-        return f"({inner})" if _CAST.match(inner) else inner
+    def _prefixed(self, operator: str, text: Text) -> Text:
+        return Unary(operator, self._inside(text, _UNARY)), _UNARY
 
     def _fit(self, text: Text, have: int, want: int, signed: bool) -> Text:
         if have == want:
             return text
-        if want > have and not signed and not _NAME.match(text[0]):
-            return f"{{{constant(0, want - have)}, {text[0]}}}", _ATOM
+        if want > have and not signed and not _castable(text[0]):
+            return Concat(constant(0, want - have), text[0]), _ATOM
         if want > have and signed:
-            return f"{want}'($signed({text[0]}))", _ATOM
+            return cast(want, Code("$signed(", text[0], ")")), _ATOM
         assert want > have
-        return f"{want}'({text[0]})", _ATOM
+        return cast(want, text[0]), _ATOM
 
     def _low(self, text: Text, value: ir.Expr, have: int, want: int, lo: int = 0) -> Text:
         """*want* bits of a *text* that is *have* bits wide, through a wire made for it."""
@@ -255,12 +279,11 @@ class Printer:
             return text
         key = text[0], have
         if key not in self._cut:
-            bits = self._cut[key] = _like(value, have)
-            self.shared[bits] = self._wire(text[0], have, value)
-        bits = self._cut[key]
-        self._look(bits, lo, want)
-        chosen = f"{lo}" if want == 1 else f"{lo + want - 1}:{lo}"
-        return f"{self.shared[bits]}[{chosen}]", _ATOM
+            wired = self._cut[key] = _like(value, have)
+            self.shared[wired] = self._wire(text[0], have, value)
+        wired = self._cut[key]
+        self._look(wired, lo, want)
+        return self.shared[wired].then(bits(lo, want)), _ATOM
 
     def _text(self, value: ir.Expr, width: int, enum: ir.Enum | None = None) -> Text:
         """*value* modulo ``2 ** width``; the text's own width is *width*."""
@@ -270,11 +293,11 @@ class Printer:
             name = self.shared[value]
             self._look(value, 0, min(width, value.width))
             if width < value.width:
-                return f"{name}[{width - 1}:0]" if width > 1 else f"{name}[0]", _ATOM
+                return name.then(bits(0, width)), _ATOM
             return self._fit((name, _ATOM), value.width, width, value.signed)
         if isinstance(value, ir.Const):
             named = enum and self._enum_name(enum, value.value & ((1 << width) - 1), width)
-            return named or constant(value.value, width), _ATOM
+            return Ref(named) if named else constant(value.value, width), _ATOM
         if isinstance(value, ir.Var):
             if value in self.inline:
                 driven = ir.Cast(self.inline[value], value.width, value.signed)
@@ -283,7 +306,7 @@ class Printer:
             return self._fit((self._reference(value, 0, kept), _ATOM), kept, width, value.signed)
         if isinstance(value, Raw):
             if width < value.width:
-                return f"{value.text}[{width - 1}:0]" if width > 1 else f"{value.text}[0]", _ATOM
+                return value.text.then(bits(0, width)), _ATOM
             return self._fit((value.text, _ATOM), value.width, width, False)
         if isinstance(value, ir.Cast):
             return self._cast(value, width, enum)
@@ -317,9 +340,8 @@ class Printer:
         if width < own:
             return self._text(ir.slice_of(inner, lo, width, value.loc), width)
         if inner in self.shared:
-            chosen = f"{lo}" if own == 1 else f"{lo + own - 1}:{lo}"
             self._look(inner, lo, own)
-            return self._fit((f"{self.shared[inner]}[{chosen}]", _ATOM), own, width, False)
+            return self._fit((self.shared[inner].then(bits(lo, own)), _ATOM), own, width, False)
         if isinstance(inner, ir.Var) and inner not in self.inline:
             return self._fit((self._reference(inner, lo, own), _ATOM), own, width, False)
         if isinstance(inner, ir.Var):
@@ -330,8 +352,8 @@ class Printer:
             return self._fit(self._text(narrow, own), own, width, False)
         if lo == 0:
             return self._fit(self._text(inner, own), own, width, False)
-        bits = self._low(self._text(inner, lo + own), inner, lo + own, own, lo)
-        return self._fit(bits, own, width, False)
+        low = self._low(self._text(inner, lo + own), inner, lo + own, own, lo)
+        return self._fit(low, own, width, False)
 
     def _narrowed(self, value: ir.Expr, lo: int, width: int) -> ir.Expr | None:
         """Bits of *value* as an expression on the same bits of its operands; None if impossible."""
@@ -370,7 +392,7 @@ class Printer:
         wide = max(inner.width, own)
         text = self._text(inner, wide)
         # Zeros come in even behind a signed value: Amaranth's netlist has it so, its simulator not.
-        shifted = f"{self._inside(text, _MULTIPLY)} >> {amount}", _SHIFT
+        shifted = Code(self._inside(text, _MULTIPLY), " >> ", amount), _SHIFT
         return self._fit(self._low(shifted, value, wide, own), own, width, False)
 
     def _cat(self, value: ir.Cat, width: int) -> Text:
@@ -385,29 +407,31 @@ class Printer:
                 total |= (part.value & ((1 << part.width) - 1)) << at
                 at += part.width
             return constant(total, width), _ATOM
-        runs: list[tuple[str, int]] = []
+        runs: list[tuple[Part, int]] = []
         for part in reversed(value.parts):
             text = self.full(part)
             if runs and runs[-1][0] == text:
                 runs[-1] = text, runs[-1][1] + 1
             else:
                 runs.append((text, 1))
-        words = [text if count == 1 else f"{{{count}{{{text}}}}}" for text, count in runs]
-        words = compressed(words, self._lists)
-        whole = words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
+        words = [
+            text if count == 1 else Code("{", plain(count), "{", text, "}}") for text, count in runs
+        ]
+        whole = concat(compressed(words, self._lists))
         return self._fit((whole, _ATOM), value.width, width, False)
 
     def _choice(self, value: ir.Choice, width: int, enum: ir.Enum | None) -> Text:
         if value.ternary:
             yes, no = value.ternary
             condition = self.condition(value.test)
-            if " " in condition and not condition.startswith("~"):
-                condition = f"({condition})"
+            first, *others = leaves(condition)
+            if first != "~" and any(" " in str(word) for word in (first, *others)):
+                condition = Code("(", condition, ")")
             one = self._inside(self._text(yes, width, enum), _TERNARY)
             other = self._text(no, width, enum)[0]
-            return f"{condition} ? {one} : {other}", _TERNARY
-        last: str | None = None
-        arms: list[str] = []
+            return Ternary(condition, " ? ", one, " : ", other), _TERNARY
+        last: Part | None = None
+        arms: list[Part] = []
         left = 1 << value.test.width
         names = self.enum_of(value.test)
         for patterns, inner in value.cases:
@@ -419,16 +443,16 @@ class Printer:
                 last = text
                 break
             fits = [self.matches(value.test, pattern, names) for pattern in patterns]
-            arms.append(f"({' || '.join(fits)}) ? {text} : ")
+            arms += ["(", *joined(fits, " || "), ") ? ", text, " : "]
         if whole := self._indexed(value, width):
             return whole
-        text = "".join(arms) + (last if last is not None else constant(0, width))
-        return text, _TERNARY if arms else _UNARY
+        last = last if last is not None else constant(0, width)
+        return (Ternary(*arms, last), _TERNARY) if arms else (last, _UNARY)
 
     def _indexed(self, value: ir.Choice, width: int) -> Text | None:
         """A choice among all elements of an array by number as an index; None for other choices."""
         test = value.test
-        names: list[str] = []
+        names: list[Part] = []
         for number, (patterns, inner) in enumerate(value.cases):
             fits = patterns in (None, (format(number, f"0{test.width}b"),))
             if not isinstance(inner, ir.Var) or inner.width != width or not fits:
@@ -437,33 +461,33 @@ class Printer:
         words = compressed(names[::-1], self._lists)
         if len(words) != 1 or len(names) != 1 << test.width or len(names) < _MANY:
             return None
-        return f"{words[0]}[{self.full(test)}]", _ATOM
+        (whole,) = words
+        return (whole.then(index(self.full(test))), _ATOM) if isinstance(whole, Ref) else None
 
-    def matches(self, test: ir.Expr, pattern: str, enum: ir.Enum | None = None) -> str:
+    def matches(self, test: ir.Expr, pattern: str, enum: ir.Enum | None = None) -> Part:
         """Condition that *test* matches one bit pattern."""
         wide = len(pattern)
         text = self._text(test, wide)
         value = int(pattern.replace("-", "0"), 2)
         if "-" in pattern:
             mask = int(pattern.replace("0", "1").replace("-", "0"), 2)
-            masked = f"({self._inside(text, _AND)} & {constant(mask, wide)})"
-            return f"{masked} == {constant(value, wide)}"
+            masked = Code("(", self._inside(text, _AND), " & ", constant(mask, wide), ")")
+            return Code(masked, " == ", constant(value, wide))
         if wide == 1:
-            return text[0] if value else f"~{self._unary_operand(text)}"
+            return text[0] if value else self._prefixed("~", text)[0]
         right = self._text(ir.Const(value, wide), wide, enum)[0]
-        return f"{self._inside(text, _EQUAL)} == {right}"
+        return Code(self._inside(text, _EQUAL), " == ", right)
 
     def _unary(self, value: ir.Op, width: int) -> Text:
         (arg,) = value.args
         if value.op in _REDUCE:
             text = self._text(arg, arg.width)
             if arg.width > 1:
-                text = _REDUCE[value.op] + self._unary_operand(text), _UNARY
+                text = self._prefixed(_REDUCE[value.op], text)
             return self._fit(text, 1, width, False)
         own = value.width if value.op == "~" and width > value.width and not value.signed else width
-        text = self._text(arg, own)
-        inner = ("-" if value.op == "neg" else "~") + self._unary_operand(text)
-        return self._fit((inner, _UNARY), own, width, False)
+        inner = self._prefixed("-" if value.op == "neg" else "~", self._text(arg, own))
+        return self._fit(inner, own, width, False)
 
     def _binary(self, value: ir.Op, width: int) -> Text:
         left, right = value.args
@@ -476,18 +500,19 @@ class Printer:
             level = _LEVEL[op]
             first, second = self._operand(left, width), self._operand(right, width)
             # Sums and products from left to right need no parentheses.
-            one = first[0] if first[1] >= level else f"({first[0]})"
-            return f"{one} {op} {self._inside(second, level)}", level
+            one = self._inside(first, level - 1)
+            return Code(one, f" {op} ", self._inside(second, level)), level
         if op == "<<":
             amount = self._inside(self._text(right, right.width), _MULTIPLY)
-            return f"{self._inside(self._text(left, width), _MULTIPLY)} << {amount}", _SHIFT
+            shifted = self._inside(self._text(left, width), _MULTIPLY)
+            return Code(shifted, " << ", amount), _SHIFT
         if op == ">>":
             amount = self._inside(self._text(right, right.width), _MULTIPLY)
             wide = max(value.width, width)
             if left.signed:
-                text = f"{wide}'($signed({self._text(left, wide)[0]}) >>> {amount})"
-                return self._low((text, _ATOM), value, wide, width)
-            text = f"{self._inside(self._text(left, wide), _MULTIPLY)} >> {amount}"
+                signed = Code("$signed(", self._text(left, wide)[0], ") >>> ", amount)
+                return self._low((cast(wide, signed), _ATOM), value, wide, width)
+            text = Code(self._inside(self._text(left, wide), _MULTIPLY), " >> ", amount)
             return self._low((text, _SHIFT), value, wide, width)
         if op in ("//", "%"):
             return self._division(value, width)
@@ -507,18 +532,18 @@ class Printer:
             if not inside:
                 return text
             lo, size, fields = lo - inside[0].lo, inside[0].width, inside[0].fields
-        return (f"{width}'({text[0]})", _ATOM) if fields else text
+        return (cast(width, text[0]), _ATOM) if fields else text
 
     def _bitwise(self, value: ir.Op, width: int) -> Text:
         op, level = value.op, _LEVEL[value.op]
         own = value.width if value.width < width and not value.signed else width
-        words = []
+        words: list[Part] = []
         for arg in value.args:
             text, binds = self._operand(arg, own)
             # Parentheses between operators of different kinds, whatever their precedence.
             loose = binds != level and binds <= _LESS
-            words.append(f"({text})" if loose else text)
-        return self._fit((f" {op} ".join(words), level), own, width, False)
+            words.append(Code("(", text, ")") if loose else text)
+        return self._fit((Code(*joined(words, f" {op} ")), level), own, width, False)
 
     def _comparison(self, value: ir.Op) -> Text:
         left, right = value.args
@@ -539,20 +564,23 @@ class Printer:
         if wide == 1 and op in ("==", "!=") and isinstance(right, ir.Const):
             text = self._text(left, 1)
             same = (right.value & 1) == (op == "==")
-            return text if same else (f"~{self._unary_operand(text)}", _UNARY)
+            return text if same else self._prefixed("~", text)
         exact = op in ("==", "!=")
         first = self._operand(left, wide, self.enum_of(right) if exact else None)
         second = self._operand(right, wide, self.enum_of(left) if exact else None)
         if signed and not exact:
-            return f"$signed({first[0]}) {op} $signed({second[0]})", level
-        return f"{self._inside(first, _EQUAL + 1)} {op} {self._inside(second, _EQUAL + 1)}", level
+            return Code("$signed(", first[0], f") {op} $signed(", second[0], ")"), level
+        return Code(
+            self._inside(first, _EQUAL + 1), f" {op} ", self._inside(second, _EQUAL + 1)
+        ), level
 
     def _division(self, value: ir.Op, width: int) -> Text:
         left, right = value.args
         wide = max(left.width, right.width, width)
         first = self._inside(self._text(left, wide), _MULTIPLY)
         second = self._inside(self._text(right, wide), _MULTIPLY)
-        text = f"{first} {value.op[0]} {second}"
+        text = Code(first, f" {value.op[0]} ", second)
         if not (isinstance(right, ir.Const) and right.value):
-            text = f"{second} == {constant(0, wide)} ? {constant(0, wide)} : {text}"
-        return self._low((f"({text})", _ATOM), value, wide, width)
+            none = constant(0, wide)
+            text = Ternary(second, " == ", none, " ? ", none, " : ", text)
+        return self._low((Code("(", text, ")"), _ATOM), value, wide, width)

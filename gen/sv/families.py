@@ -7,38 +7,45 @@ one, in the same way in all modules: then inserting the parameters gives back th
 from __future__ import annotations
 
 import inspect
-import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from gen.sv import ir
-from gen.sv.layout import guarded
+from gen.sv.tree import (
+    Code,
+    Comment,
+    Form,
+    ModuleText,
+    Number,
+    Part,
+    PortLine,
+    SizeCast,
+    mapped,
+    plain,
+    rewritten,
+    rows,
+)
 
 __all__ = ["Member", "One", "made_with", "unified"]
 
-_NUMBER = re.compile(
-    r"(?<![\w'$])(?:(?P<width>\d+)'(?P<base>[dhb])(?P<value>[0-9a-f]+)\b|(?P<cast>\d+)(?='\()|"
-    r"(?P<plain>\d+)(?![\w']))"
-)
-_BASES = {"d": 10, "h": 16, "b": 2}
-_PORT = re.compile(r"    (input |output) (\S.*?) +(\w+,?)((?: *//.*)?)$")
-
-
 @dataclass(frozen=True)
 class Member:
-    """A module: the text, and the integers that it was made with, by name of the parameter."""
+    """A module: its tree, and the integers that it was made with, by name of the parameter."""
 
-    text: str
+    text: ModuleText
     made_with: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class One:
-    """One module for several members: its text, and the values of its parameters for each."""
+    """One module for several members: its tree, the values of its parameters for each, and what
+    is derived from parameters, with definitions.
+    """
 
-    text: str
+    text: ModuleText
     values: dict[int, dict[str, int]]
+    derived: dict[str, str] = field(default_factory=dict)
 
 
 def made_with(module: ir.Module) -> dict[str, int]:
@@ -68,36 +75,38 @@ def unified(members: Sequence[Member]) -> list[One]:
     return sorted(found, key=lambda one: min(one.values))
 
 
-def _code(line: str) -> tuple[str, str]:
-    """Split a line into code and comment."""
-    if line.lstrip().startswith("//"):
-        return "", line
-    code, mark, note = line.partition("  // ")
-    return code, mark + note
+def _leaves(text: ModuleText) -> Iterator[str | Number]:
+    """Words and numbers, as they are spelled, of the ports and statements of *text*."""
+    found: list[str | Number] = [f"{comment.text}\n" for comment in text.above]
+    for port in text.ports:
+        if isinstance(port, Comment):
+            found.append(f"{port.text}\n")
+        else:
+            found += [port.direction, *port.kind.leaves, f" {port.name} {port.note}\n"]
+    for indent, row in rows(text.body):
+        if isinstance(row, Comment):
+            found.append(f"\n//{row.text}")
+        else:
+            found += ["\n", " " * indent, *row.code.leaves, f" // {row.note}"]
+    for leaf in found:
+        yield from leaf.spelled() if isinstance(leaf, Number) else (leaf,)
 
 
-def _skeleton(text: str) -> str:
-    def blank(match: re.Match[str]) -> str:
-        if match["base"] in ("d", "h"):  # large numbers are hexadecimal
-            return "\0d"
-        return "\0b" if match["base"] else "\0'" if match["cast"] else "\0"
+def _skeleton(text: ModuleText) -> str:
+    """The text without its numbers: equal for modules that may be one."""
+    def blank(number: Number) -> str:
+        return f"\0{number.form.name}{number.form is Form.LITERAL and number.width == 1}"
 
-    lines = []
-    for line in text.split("\n"):
-        code, note = _code(line)
-        lines.append(re.sub(r"(?<=\S) +", " ", _NUMBER.sub(blank, code)) + note)
-    return "\n".join(lines)
+    return "".join(
+        leaf if isinstance(leaf, str) else blank(leaf) for leaf in _leaves(text)
+    )
 
 
-def _numbers(text: str) -> list[int]:
-    found = []
-    for line in text.split("\n"):
-        for match in _NUMBER.finditer(_code(line)[0]):
-            if match["base"]:
-                found += [int(match["width"]), int(match["value"], _BASES[match["base"]])]
-            else:
-                found.append(int(match["cast"] or match["plain"]))
-    return found
+def _numbers(text: ModuleText) -> list[int]:
+    return [
+        number for leaf in _leaves(text) if isinstance(leaf, Number)
+        for number in ([leaf.width] if leaf.form is Form.LITERAL else []) + [leaf.value]
+    ]
 
 
 def _family(members: Sequence[Member], group: list[int]) -> list[One]:
@@ -121,17 +130,19 @@ def _family(members: Sequence[Member], group: list[int]) -> list[One]:
         if len(apart) == 1:
             return [One(members[number].text, {number: {}}) for number in group]
         return [one for part in apart.values() for one in _family(members, part)]
-    code = "\n".join(_code(line)[0] for line in text.split("\n"))
-    # `.N(2)` gives a value to the parameter of a block inside, which may have the same name.
+    used = {term.removesuffix("-1") for term in said if term}
     names = [
-        name
-        for name in first.made_with
-        if any(re.search(rf"(?<!\.)\b{form.format(name)}\b", code) for form in _DERIVED)
+        name for name in first.made_with if any(form.format(name) in used for form in _DERIVED)
     ]
     values = {
         number: {name: members[number].made_with[name] for name in names} for number in group
     }
-    return [One(_with_parameters(text, values[group[0]]), values)]
+    derived = {
+        form.format(name): means.format(name)
+        for form, (_, means) in _DERIVED.items() for name in names
+        if means and form.format(name) in used
+    }
+    return [One(text, values, derived)]
 
 
 def _bits(count: int) -> int:
@@ -160,43 +171,36 @@ def _terms(made: Sequence[Mapping[str, int]]) -> dict[tuple[int, ...], str]:
     return found
 
 
-def _rewritten(text: str, said: Sequence[str | None]) -> str | None:
+def _rewritten(text: ModuleText, said: Sequence[str | None]) -> ModuleText | None:
     """*text* with terms in place of numbers; None if one would not be legal there."""
     terms = iter(said)
     fits = True
 
-    def term(match: re.Match[str]) -> str:
+    def term(number: Number) -> Part:
         nonlocal fits
-        if not match["base"]:
-            one = next(terms)
-            fits &= not (match["cast"] and one and "-" in one)
-            return one or match[0]
-        width, value = next(terms), next(terms)
+        width = next(terms) if number.form is Form.LITERAL else None
+        value = next(terms)
         if width is None and value is None:
-            return match[0]
-        fits &= not (width and "-" in width)
-        number = value or str(int(match["value"], _BASES[match["base"]]))
-        return f"{width or match['width']}'({number.replace('-', ' - ')})"
+            return number
+        if number.form is not Form.LITERAL:
+            fits &= not (number.form is Form.CAST and "-" in str(value))
+            return str(value)
+        fits &= "-" not in (width or "")
+        inner = plain(number.value) if value is None else value.replace("-", " - ")
+        return SizeCast(width or plain(number.width), "'(", inner, ")")
 
-    lines = []
-    for line in text.split("\n"):
-        code, note = _code(line)
-        lines.append(guarded(_NUMBER.sub(term, code)) + note)
-    return "\n".join(lines) if fits else None
+    def new(part: Part) -> Part | None:
+        if not isinstance(part, Number):
+            return None
+        made = [each if isinstance(each, str) else term(each) for each in part.spelled()]
+        return made[0] if len(made) == 1 else Code(*made)
 
-
-def _with_parameters(text: str, values: Mapping[str, int]) -> str:
-    """*text* with its parameters in the head, and the ports aligned."""
-    rows = [f"    parameter int {name} = {value}" for name, value in values.items()]
-    for form, (_, means) in list(_DERIVED.items())[1:]:
-        for name in values:
-            if re.search(rf"\b{form.format(name)}\b", text):
-                rows.append(f"    localparam int {form.format(name)} = {means.format(name)}")
-    head = " #(\n" + ",\n".join(rows) + "\n) (\n"
-    text = re.sub(r"(?m)^(module \S+) \(\n", lambda match: match[1] + head, text, count=1)
-    lines = text.split("\n")
-    ports = {number: match for number, line in enumerate(lines) if (match := _PORT.match(line))}
-    wide = max((len(match[2]) for match in ports.values()), default=0)
-    for number, match in ports.items():
-        lines[number] = f"    {match[1]} {match[2]:{wide}} {match[3]}{match[4]}"
-    return "\n".join(lines)
+    ports: list[Comment | PortLine] = []
+    for port in text.ports:
+        if isinstance(port, PortLine):
+            kind = mapped(port.kind, new)
+            assert isinstance(kind, Code)
+            port = replace(port, kind=kind)
+        ports.append(port)
+    made = replace(text, ports=tuple(ports), body=rewritten(text.body, new))
+    return made if fits else None

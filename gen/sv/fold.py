@@ -135,9 +135,7 @@ def _from_memory(c: Context, var: ir.Var) -> bool:
 
 
 def _row_in_place(c: Context, memory: ir.Memory, port: ir.ReadPort, data: ir.Var) -> None:
-    c.printer.inline[data] = Raw(
-        f"{c.array(memory)}[{c.printer.full(port.addr)}]", memory.width
-    )
+    c.printer.inline[data] = Raw(c.row(memory, port.addr), memory.width)
     c.hidden.add(data)
 
 

@@ -7,57 +7,64 @@ from collections import Counter, defaultdict
 
 from gen.rtlil import RESET, RESET_LOW
 from gen.sv.context import Context
-from gen.sv.expressions import constant, range_of
-from gen.sv.layout import WIDTH, enclosed, packed, row
+from gen.sv.layout import WIDTH, enclosed
 from gen.sv.memories import array_line, array_start
 from gen.sv.names import snake
+from gen.sv.tree import (
+    BLANK,
+    Code,
+    Comment,
+    Line,
+    Packed,
+    Part,
+    PortLine,
+    Stmt,
+    constant,
+    logic,
+    side_by_side,
+    vector,
+)
 
-__all__ = ["NAME", "constant_lines", "declaration_lines", "head_lines", "initial_lines",
-           "join_lines"]
-
-NAME = "@NAME@"
-"""Placeholder for a module's name, which depends on which other modules have the same text."""
+__all__ = ["constant_rows", "declarations", "doc_comments", "initial_block", "joins", "port_rows"]
 
 
-def head_lines(c: Context) -> list[str]:
+def doc_comments(c: Context) -> list[Comment]:
+    """The docstring of the module's class; of a part without one, whose part it is."""
     doc = c.doc
-    lines = []
-    if doc is not None and doc.kind != "Module":
-        lines.append(f"// {doc.kind}" + (f" ({doc.path})" if doc.path else ""))
-        if doc.text:
-            lines += ["//", *(f"// {line}".rstrip() for line in doc.text)]
-    else:
-        lines.append(f"// Part {c.module.name} of {snake(_owner(c))}.")
-    ports: list[tuple[str, str, str, str]] = [
-        ("input", "logic", RESET_LOW if name == RESET and c.reset_low else name, "")
+    if doc is None or doc.kind == "Module":
+        return [Comment(f" Part {c.module.name} of {snake(_owner(c))}.")]
+    lines = [doc.kind + (f" ({doc.path})" if doc.path else ""), *([""] if doc.text else ())]
+    return [Comment(f" {line}".rstrip()) for line in (*lines, *doc.text)]
+
+
+def port_rows(c: Context) -> list[Comment | PortLine]:
+    """The ports in groups, with a comment above each."""
+    ports: list[tuple[str, Code, str, str]] = [
+        ("input", logic(), RESET_LOW if name == RESET and c.reset_low else name, "")
         for name in c.clocked
     ]
-    kinds: dict[str, str] = {}
+    notes: dict[str, str] = {}
     group = {var: str(path[0]) for path, var, _ in c.module.members}
     for name, (var, *_) in c.port_list():
         direction = "output" if c.is_output(var) else "input"
-        kind = f"logic{range_of(var.width)}" if c.top else c.declared(var)
+        kind = vector(var.width) if c.top else c.declared(var)
         ports.append((direction, kind, name, group.get(var, "")))
         if not c.top and var in c.element and var.fields and not c.generic:
-            kinds[name] = f"  // {c.types.name(var.fields)} each"
-    lines += [f"module {NAME} ("] if ports else [f"module {NAME} ();"]
-    wide = max((len(kind) for _, kind, _, _ in ports), default=0)
-    members = doc.members if doc else {}
+            notes[name] = f"{c.types.name(var.fields)} each"
+    made: list[Comment | PortLine] = []
+    members = c.doc.members if c.doc else {}
     last = ""
     count = Counter(group for _, _, _, group in ports)
-    for index, (direction, kind, name, group_name) in enumerate(ports):
+    for direction, kind, name, group_name in ports:
         if group_name != last and group_name and (members.get(group_name) or (
             count[group_name] > 1
         )):
             said = members.get(group_name, "")
             text = f"{group_name}: {said}" if said else group_name
-            lines += [f"    // {line}" for line in textwrap.wrap(text, WIDTH - 7)]
+            made += [Comment(f" {line}") for line in textwrap.wrap(text, WIDTH - 7)]
         last = group_name
-        comma = "," if index < len(ports) - 1 else ""
-        lines.append(f"    {direction:6} {kind:{wide}} {name}{comma}{kinds.get(name, '')}")
-    if ports:
-        lines.append(");")
-    return lines
+        made.append(PortLine(direction, kind, name, notes.get(name, "")))
+    return made
 
 
 def _owner(c: Context) -> str:
@@ -67,24 +74,25 @@ def _owner(c: Context) -> str:
     return c.module.path[0]
 
 
-def constant_lines(c: Context) -> list[str]:
-    by_width: dict[int, list[str]] = defaultdict(list)
+def constant_rows(c: Context) -> list[Stmt]:
+    """The constants that stand for values of enumerations."""
+    by_width: dict[int, list[Part]] = defaultdict(list)
     for name, (width, value) in c.constants.items():
-        by_width[width].append(f"{name} = {constant(value, width)}")
-    lines = [
-        line
+        by_width[width].append(Code(name, " = ", constant(value, width)))
+    rows = [
+        Line(Packed(Code("localparam ", vector(width), " "), *words, ";"))
         for width, words in sorted(by_width.items())
-        for line in packed(f"  localparam logic{range_of(width)} ", words, ";")
     ]
-    return [*lines, ""] if lines else []
+    return [*rows, BLANK] if rows else []
 
 
-def declaration_lines(c: Context) -> list[str]:
-    kinds: dict[str, list[str]] = defaultdict(list)
+def declarations(c: Context) -> list[Stmt]:
+    """The signals and memories."""
+    kinds: dict[Code, list[str]] = defaultdict(list)
     for var in c.local:
         if var in c.hidden or not var.width:
             continue
-        name = c.names[var]
+        name = str(c.names[var])
         if var in c.element:
             array, number = c.element[var]
             if number:
@@ -94,34 +102,29 @@ def declaration_lines(c: Context) -> list[str]:
     for var, name in c.mixed.items():
         kinds[c.declared(var)].append(name)
     for array, _ in c.joined:
-        kinds["logic" + array.ranges()].append(array.name)
+        kinds[array.declared()].append(array.name)
     for kind, names in c.beside.items():
         kinds[kind] += names
-    lines = []
-    for kind, words in kinds.items():
-        lines += packed(f"  {kind} ", words, ";")
-    for memory in c.memories:
-        lines.append(array_line(c, memory))
-    return lines
+    rows = [Line(Packed(Code(kind, " "), *words, ";")) for kind, words in kinds.items()]
+    return [*rows, *(array_line(c, memory) for memory in c.memories)]
 
 
-def join_lines(c: Context) -> list[str]:
+def joins(c: Context) -> list[Stmt]:
     """Assignments between ports of the top that form a list and their arrays."""
-    lines = []
+    made: list[Stmt] = []
     for array, out in c.joined:
         ports = [c.port_name(var) for var in reversed(array.elements)]
-        start, end = ("{", f"}} = {array.name};") if out else (f"{array.name} = {{", "};")
-        lines.append(row(f"  assign {start}", ports, end))
-    return lines
+        made.append(Line(side_by_side(array.name, ports, out)))
+    return made
 
 
-def initial_lines(c: Context) -> list[str]:
+def initial_block(c: Context) -> list[Stmt]:
     """A block that sets the values of registers and memories after power-on.
 
     Declarations hold no values, since Verilator warns of a register that has one there.
     """
-    parts = [[f"    {line}"] for (line,) in c.starts(c.registers(), "=")]
+    parts = [[line] for line in c.starts(c.registers(), "=")]
     parts += [[line] for memory in c.memories for line in array_start(c, memory)]
     if not parts:
         return []
-    return [*enclosed("  initial", c.statements.sequence(parts)), ""]
+    return [enclosed(Code("initial"), c.statements.sequence(parts, 4), 2), BLANK]

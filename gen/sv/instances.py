@@ -2,37 +2,56 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gen.sv import ir
-from gen.sv.context import Apart, Context
+from gen.sv.context import Context
 from gen.sv.elements import named_in_loop
-from gen.sv.expressions import constant, range_of
-from gen.sv.layout import row
 from gen.sv.lists import common, compressed
 from gen.sv.loops import Item, aligned, looped, parsed, rolled
+from gen.sv.tree import (
+    BLANK,
+    Code,
+    Form,
+    Line,
+    Nested,
+    Number,
+    Packed,
+    Part,
+    Ref,
+    Stmt,
+    bits,
+    concat,
+    constant,
+    joined,
+    logic,
+    rewritten,
+    side_by_side,
+)
 
-__all__ = ["instance_lines"]
+__all__ = ["instances"]
 
 
 @dataclass(frozen=True)
 class _Port:
     name: str
     vars: tuple[ir.Var, ...]
-    text: str
+    text: Part
 
 
-def instance_lines(c: Context) -> list[str]:
-    """The instances of a module, those of a list as a loop."""
+def instances(c: Context) -> list[Stmt] | None:
+    """The instances of a module, those of a list as a loop; None if members of a list differ in
+    more than their number, in which case the plan says what to try next.
+    """
     lists: dict[str, list[tuple[list[_Port], Item]]] = defaultdict(list)
     order: list[tuple[str, Item | None]] = []
     scopes: dict[str, tuple[str, str]] = {}
     below: dict[ir.Module, list[_Port]] = {}
     for child, (_, written) in c.children.items():
-        below[child] = [_Port(clock, (), clock) for clock in written.clocked]
+        below[child] = [_Port(clock, (), Ref(clock)) for clock in written.clocked]
         below[child] += [
             _Port(name, both, _outside(c, both, child)) for name, both in written.ports
         ]
@@ -40,7 +59,9 @@ def instance_lines(c: Context) -> list[str]:
     for child, ports in below.items():
         name = _named(c, child.name, scopes)
         c.instances[child] = name[1]
-        item = parsed(_instance(c.children[child][0], name[0], _rows(child, ports)))
+        call = c.children[child][0]
+        head = _head(call.name, call.values.items())
+        item = parsed(_instance(head, name[0], _rows(child, ports)))
         _add(c, child.name, ports, item, lists, order)
     for box in c.module.boxes:
         ports = [_Port(port, (), c.printer.full(value)) for port, value in box.inputs]
@@ -48,24 +69,18 @@ def instance_lines(c: Context) -> list[str]:
             _Port(port, (), c.statements.target(value, clocked=False))
             for port, value in box.outputs
         ]
-        module = box.module
-        if box.parameters:
-            words = ", ".join(
-                f".{key}({value})" if isinstance(value, int) else f'.{key}("{value}")'
-                for key, value in box.parameters
-            )
-            module += f" #({words})"
+        head = _head(box.module, box.parameters)
         name = _named(c, box.name, scopes)
         c.boxes[box] = name[1]
         each = [[_connection(port.name, port.text)] for port in ports]
-        _add(c, box.name, ports, parsed(_instance(module, name[0], each)), lists, order)
+        _add(c, box.name, ports, parsed(_instance(head, name[0], each)), lists, order)
     loops = {stem: _as_one(c, stem, members) for stem, members in lists.items()}
     if None in loops.values():
-        raise Apart
-    lines: list[str] = []
+        return None
+    made: list[Stmt] = []
     for stem, single in order:
         if single is not None:
-            lines += [*single.lines(c.lists), ""]
+            made += [*single.stmts, BLANK]
             continue
         whole = loops[stem]
         assert whole is not None
@@ -74,22 +89,25 @@ def instance_lines(c: Context) -> list[str]:
             [whole], c.lists, c.taken.has, lambda _, scope=scope: scope,  # type: ignore[misc]
             lambda body, name: named_in_loop(c, body, name),
         )
-        lines += joins.get(stem, [])
-        lines += [re.sub(rf"\b{inner}\[\w+\] \($", f"{inner} (", line) for line in loop]
-        lines.append("")
-    return lines[:-1]
+        made += joins.get(stem, [])
+        made += [*rewritten(loop, partial(_without_number, inner)), BLANK]
+    return made[:-1]
 
 
-def _named(c: Context, name: str, scopes: dict[str, tuple[str, str]]) -> tuple[str, str]:
+def _without_number(name: str, part: Part) -> Part | None:
+    return Ref(name) if isinstance(part, Ref) and part.name == name else None
+
+
+def _named(c: Context, name: str, scopes: dict[str, tuple[str, str]]) -> tuple[Ref, str]:
     """Name of an instance in the text, and its path once loops are unrolled."""
     if name not in c.listed:
         here = c.taken.new(name)
-        return here, here
+        return Ref(here), here
     stem, number = c.listed[name]
     if stem not in scopes:
         scopes[stem] = c.taken.new(f"each_{stem}"), c.taken.new(stem)
     scope, inner = scopes[stem]
-    return f"{inner}[{number}]", f"{scope}[{number}].{inner}"
+    return Ref(inner, bits(number, 1)), f"{scope}[{number}].{inner}"
 
 
 def _add(
@@ -123,7 +141,7 @@ def _as_one(c: Context, stem: str, members: Sequence[tuple[list[_Port], Item]]) 
         return items[0]
     uneven = [
         ports for ports in zip(*(ports for ports, _ in members), strict=True)
-        if not aligned([parsed([f"({port.text})"]) for port in ports])
+        if not aligned([_as_item(port) for port in ports])
     ]
     known = len(c.plan.kept)
     for ports in uneven:
@@ -135,14 +153,18 @@ def _as_one(c: Context, stem: str, members: Sequence[tuple[list[_Port], Item]]) 
     return None
 
 
-_PLAIN = re.compile(r"[A-Za-z_]\w*|\d+'[dh][0-9a-f]+|'0")
+def _as_item(port: _Port) -> Item:
+    return parsed([Line(Code(port.text))])
 
 
 def _is_plain(port: _Port) -> bool:
-    return _PLAIN.fullmatch(port.text) is not None
+    """Return True if a name or a number is connected to *port*."""
+    if isinstance(port.text, Ref):
+        return not port.text.steps
+    return port.text == "'0" or (isinstance(port.text, Number) and port.text.width > 1)
 
 
-def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) -> list[str]:
+def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) -> list[Stmt]:
     """Connect the list *stem* through new arrays where its connections form none; returns the
     assignments to and from these arrays.
     """
@@ -151,38 +173,37 @@ def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) ->
         for child in below if child.name in c.listed and c.listed[child.name][0] == stem
     }
     ordered = [members[number] for number in sorted(members)]
-    lines: list[str] = []
+    made: list[Stmt] = []
     for place, ports in enumerate(list(zip(*(below[child] for child in ordered), strict=True))):
         port = ports[0]
-        if not port.vars or aligned([parsed([f"({each.text})"]) for each in ports]):
+        if not port.vars or aligned([_as_item(each) for each in ports]):
             continue
         width = sum(var.width for var in port.vars)
-        stems = [common([each.text for each in ports]), f"{stem}_{port.name}",
+        stems = [common([str(each.text) for each in ports]), f"{stem}_{port.name}",
                  f"each_{stem}_{port.name}"]
         wanted, *longer = [name for name in stems if name]
         name = c.taken.new(wanted, longer)
         c.lists[name] = (len(ports), width) if width > 1 else (len(ports),)
-        kind = f"logic [{len(ports) - 1}:0]{range_of(width).strip()}"
+        kind = logic(len(ports), *([width] if width > 1 else []))
         c.beside.setdefault(kind, []).append(name)
         words = [
-            f"{width}'d0" if each.text == "'0" else each.text for each in reversed(ports)
+            constant(0, width) if each.text == "'0" else each.text for each in reversed(ports)
         ]
-        if c.scope.ports[ordered[0]][port.vars[0]]:
-            lines.append(row("  assign {", words, f"}} = {name};"))
-        else:
-            lines.append(row(f"  assign {name} = {{", words, "};"))
+        out = c.scope.ports[ordered[0]][port.vars[0]]
+        made.append(Line(side_by_side(name, words, out)))
         for number, child in enumerate(ordered):
-            below[child][place] = _Port(port.name, ports[number].vars, f"{name}[{number}]")
-    return lines
+            below[child][place] = _Port(
+                port.name, ports[number].vars, Ref(name, bits(number, 1))
+            )
+    return made
 
 
-def _outside(c: Context, port: tuple[ir.Var, ...], child: ir.Module) -> str:
+def _outside(c: Context, port: tuple[ir.Var, ...], child: ir.Module) -> Part:
     """Expression that a port of *child* is connected to."""
-    words = compressed([_signal(c, var, child) for var in reversed(port)], c.lists)
-    return words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
+    return concat(compressed([_signal(c, var, child) for var in reversed(port)], c.lists))
 
 
-def _signal(c: Context, var: ir.Var, child: ir.Module) -> str:
+def _signal(c: Context, var: ir.Var, child: ir.Module) -> Part:
     if c.scope.ports[child][var]:
         return c.names[var]
     if var not in c.printer.inline and var not in c.scope.driver and (
@@ -192,11 +213,11 @@ def _signal(c: Context, var: ir.Var, child: ir.Module) -> str:
     return c.printer.full(var)
 
 
-def _rows(child: ir.Module, ports: Sequence[_Port]) -> list[list[str]]:
+def _rows(child: ir.Module, ports: Sequence[_Port]) -> list[list[Code]]:
     """The connections in rows: one for each interface; those of one or two signals share rows."""
     group = {var: _group(path) for path, var, _ in child.members}
     alone = Counter(group.values())
-    rows: list[list[str]] = [[]]
+    rows: list[list[Code]] = [[]]
     last: object = "alone"
     for port in ports:
         here = group.get(port.vars[0]) if port.vars else None
@@ -208,15 +229,25 @@ def _rows(child: ir.Module, ports: Sequence[_Port]) -> list[list[str]]:
     return [each for each in rows if each]
 
 
-def _instance(module: str, name: str, rows: list[list[str]]) -> list[str]:
-    lines = [f"  {module} {name} ("]
-    for index, words in enumerate(rows):
-        lines.append(row("      ", words, "," if index < len(rows) - 1 else ""))
-    return [*lines, "  );"]
+def _head(module: str, parameters: Iterable[tuple[str, int | str]]) -> Code:
+    """The name of a module with the values of its parameters."""
+    words = [
+        _connection(key, Number(Form.PARAMETER, value) if isinstance(value, int) else f'"{value}"')
+        for key, value in parameters
+    ]
+    return Code(module, *([" #(", *joined(words, ", "), ")"] if words else []))
 
 
-def _connection(port: str, value: str) -> str:
-    return f".{port}({value})"
+def _instance(head: Code, name: Ref, rows: Sequence[Sequence[Code]]) -> list[Stmt]:
+    inside = [
+        Line(Packed("", *words, "," if number < len(rows) - 1 else ""))
+        for number, words in enumerate(rows)
+    ]
+    return [Nested(((Line(Code(head, " ", name, " (")), tuple(inside)),), ");", 4)]
+
+
+def _connection(port: str, value: Part) -> Code:
+    return Code(".", port, "(", value, ")")
 
 
 def _group(path: tuple[str | int, ...]) -> tuple[str | int, ...]:

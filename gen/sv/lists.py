@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gen.sv import ir
+from gen.sv.tree import Code, Form, Number, Part, Ref, bits, logic
 
-__all__ = ["Array", "ListPlan", "common", "compressed", "made_together", "numbered",
+__all__ = ["Array", "ListPlan", "common", "compressed", "element", "made_together", "numbered",
            "of_members", "ranges"]
-
-_ELEMENT = re.compile(r"(\w+?)((?:\[\d+\])+)$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +33,14 @@ class Array:
         """Bits of an element."""
         return self.elements[0].width
 
-    def ranges(self) -> str:
-        """The ranges of its declaration."""
-        ranges = "".join(f"[{size - 1}:0]" for size in self.dims)
-        return f" {ranges}" + (f"[{self.width - 1}:0]" if self.width > 1 else "")
+    def declared(self) -> Code:
+        """The type of its declaration."""
+        return logic(*self.dims, *([self.width] if self.width > 1 else []))
 
-    def names(self) -> list[str]:
+    def names(self) -> list[Ref]:
         """Names of its elements, in order."""
         return [
-            self.name + "".join(f"[{index}]" for index in indices)
+            Ref(self.name, *(bits(index, 1) for index in indices))
             for indices in itertools.product(*map(range, self.dims))
         ]
 
@@ -166,7 +164,7 @@ def common(names: Sequence[str]) -> str:
     return stems.pop() if len(stems) == 1 else ""
 
 
-def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:
+def compressed(words: Sequence[Part], dims: Mapping[str, tuple[int, ...]]) -> list[Part]:
     """*words*, most significant first, with the name of a list in place of all its elements."""
     found = list(words)
     while True:
@@ -176,30 +174,44 @@ def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> lis
         found = shorter
 
 
-def ranges(words: Sequence[str]) -> list[str]:
+def element(word: Part) -> tuple[Ref, int] | None:
+    """The list that *word* is an element of, and its number; None for other words."""
+    steps = word.steps if isinstance(word, Ref) else ()
+    if not isinstance(word, Ref) or not steps or not all(
+        isinstance(step, Number) and step.form is Form.BIT and not step.terms for step in steps
+    ):
+        return None
+    last = steps[-1]
+    assert isinstance(last, Number)
+    return Ref(*word.parts[:-1]), last.value
+
+
+def ranges(words: Sequence[Part]) -> list[Part]:
     """*words*, most significant first, with a range in place of consecutive elements."""
-    made: list[str] = []
+    made: list[Part] = []
     for word in words:
-        match = re.fullmatch(r"(\w+)\[(\d+)\]", word)
-        last = re.fullmatch(r"(\w+)\[(?:(\d+):)?(\d+)\]", made[-1]) if made else None
-        if match and last and match[1] == last[1] and int(match[2]) == int(last[3]) - 1:
-            made[-1] = f"{match[1]}[{last[2] or last[3]}:{match[2]}]"
+        last = made[-1].parts[-1] if made and isinstance(made[-1], Ref) else None
+        at = element(word)
+        if at and isinstance(last, Number) and not at[0].steps and (
+            made[-1] == at[0].then(last) and at[1] == last.value - 1
+        ):
+            made[-1] = at[0].then(bits(at[1], last.width + 1 if last.form is Form.RANGE else 2))
         else:
             made.append(word)
     return made
 
 
-def _compressed(words: list[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:
-    made: list[str] = []
+def _compressed(words: list[Part], dims: Mapping[str, tuple[int, ...]]) -> list[Part]:
+    made: list[Part] = []
     at = 0
     while at < len(words):
-        match = _ELEMENT.match(words[at])
-        if match and match[1] in dims:
-            head, _, last = words[at].rpartition("[")
-            axis = match[2].count("[") - 1
-            size = dims[match[1]][axis] if axis < len(dims[match[1]]) else 0
-            run = [f"{head}[{index}]" for index in reversed(range(size))]
-            if size and int(last[:-1]) == size - 1 and words[at : at + size] == run:
+        if found := element(words[at]):
+            head, last = found
+            axis = len(head.steps)
+            size = dims[head.name][axis] if axis < len(dims.get(head.name, ())) else 0
+            if size and last == size - 1 and words[at : at + size] == [
+                head.then(bits(index, 1)) for index in reversed(range(size))
+            ]:
                 made.append(head)
                 at += size
                 continue

@@ -1,20 +1,38 @@
-"""Text that repeats for each element of a list, written once in a loop.
+"""Statements that repeat for each element of a list, written once in a loop.
 
-A loop is made of pieces of text that are equal except for numbers, where every number is constant
-or grows by a constant from one piece to the next: ``unrolled`` gives back the pieces, so a loop has
-their meaning. Numbers are those in brackets, sized decimal ones and values of parameters.
+A loop is made of statements that are equal except for numbers, where every number is constant or
+grows by a constant from one piece to the next: ``unrolled`` gives back the pieces, so a loop has
+their meaning. Numbers are indices, sized decimal literals and values of parameters.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TypeAlias
 
-from gen.sv.layout import WIDTH, guarded
+from gen.sv.layout import WIDTH
+from gen.sv.tree import (
+    BLANK,
+    Assignment,
+    Code,
+    Comment,
+    For,
+    Form,
+    Line,
+    Nested,
+    Number,
+    Part,
+    Ref,
+    Stmt,
+    plain,
+    rewritten,
+    rows,
+    walk,
+)
 
 __all__ = [
     "Dims", "Item", "Taken", "aligned", "looped", "parsed", "repeated", "rolled", "statements",
@@ -27,169 +45,131 @@ Dims: TypeAlias = Mapping[str, tuple[int, ...]]
 Taken: TypeAlias = Callable[[str], bool]
 """Tells if a name is taken."""
 
-_SLOT = re.compile(r"\[(\d+):(\d+)\]|\[(\d+)\]|\b(\d+)'d(\d+)\b|(?<=[A-Z]\()(\d+)(?=\))")
 _PERIOD = 48  # most statements in the body of a loop
 _GENERATED, _PROCEDURAL = "ijhg", "kmnq"
 
 
 @dataclass(frozen=True)
-class _Slot:
-    """A number in a text: a literal of `width` bits, the low index of a `width`-bit slice, or a
-    parameter. For each of `terms`, ``a`` and the number of a loop, it has a term ``a * variable``.
-    """
-
-    kind: str
-    width: int
-    terms: tuple[tuple[int, int], ...] = ()
-
-    def text(self, value: int, names: Sequence[str]) -> str:
-        if not self.terms:
-            last = value + self.width - 1
-            return {
-                "bit": f"[{value}]",
-                "range": f"[{last}:{value}]",
-                "number": f"{self.width}'d{value}",
-                "parameter": str(value),
-            }[self.kind]
-        words = [
-            names[n] if a == 1 else f"{a}*{names[n]}" for a, n in reversed(self.terms) if a > 0
-        ]
-        if value or not words:
-            words.append(str(value))
-        sum_ = " + ".join(words)
-        sum_ += "".join(
-            f" - {names[n]}" if a == -1 else f" - {-a}*{names[n]}" for a, n in self.terms if a < 0
-        )
-        return {
-            "bit": f"[{sum_}]",
-            "range": f"[{sum_} +: {self.width}]",
-            "number": f"{self.width}'({sum_})",
-            "parameter": sum_,
-        }[self.kind]
-
-
-@dataclass(frozen=True)
 class Item:
-    """A piece of text with its numbers apart.
+    """Statements with their numbers apart.
 
     Attributes
     ----------
-    pieces, values:
-        The text, with a slot for each of the values.
+    stmts:
+        The statements of the first iteration.
+    words:
+        What stands before, between and behind the numbers.
+    numbers:
+        The numbers in their order, with terms for the loops around them.
     notes:
-        Comment lines, each with the number of code lines above it.
+        The comments.
     sizes:
         Iterations of each loop around it, the inner ones first.
     place:
         Position of its first piece among the statements.
     """
 
-    pieces: tuple[str | _Slot, ...]
-    values: tuple[int, ...]
-    notes: tuple[tuple[int, str], ...] = ()
+    stmts: tuple[Stmt, ...]
+    words: tuple[str, ...]
+    numbers: tuple[Number, ...]
+    notes: frozenset[str] = frozenset()
     sizes: tuple[int, ...] = ()
     place: int = 0
 
-    @property
+    @cached_property
     def key(self) -> tuple[object, ...]:
         """Equal for items that may form one loop."""
-        return self.pieces, self.sizes
+        kinds = tuple((each.form, each.width, each.terms) for each in self.numbers)
+        return self.words, kinds, self.sizes
 
-    def body(self, names: Sequence[str]) -> list[str]:
-        """The lines inside of the loops, whose variables have *names*."""
-        values = iter(self.values)
-        text = "".join(
-            piece if isinstance(piece, str) else piece.text(next(values), names)
-            for piece in self.pieces
-        )
-        lines = guarded(text).split("\n")
-        for above, note in reversed(self.notes):
-            lines.insert(above, note)
-        return lines
+    @cached_property
+    def values(self) -> tuple[int, ...]:
+        """The numbers of the first iteration."""
+        return tuple(each.value for each in self.numbers)
 
-    def lines(self, dims: Dims, taken: Taken | None = None) -> list[str]:
-        """The text, with procedural loops around it."""
-        names = _free(_PROCEDURAL, [self], taken)[: len(self.sizes)][::-1] if self.sizes else []
-        lines = self.body(names)
+    def body(self, names: Sequence[str]) -> tuple[Stmt, ...]:
+        """The statements inside of the loops, whose variables have *names*."""
+        numbers = iter(self.numbers)
+
+        def named(part: Part) -> Part | None:
+            if not isinstance(part, Number) or not part.moves:
+                return None
+            number = next(numbers)
+            return replace(number, terms=tuple((a, names[int(n)]) for a, n in number.terms))
+
+        return rewritten(self.stmts, named)
+
+    def written(self, dims: Dims, taken: Taken | None, indent: int) -> tuple[Stmt, ...]:
+        """The statements, with procedural loops around them."""
+        if not self.sizes:
+            return self.stmts
+        names = _free(_PROCEDURAL, [self], taken)[: len(self.sizes)][::-1]
+        stmts = self.body(names)
         for name, size in zip(names, self.sizes, strict=False):
-            lines = _loop(lines, name, size, dims)
-        return lines
+            stmts = (_loop(stmts, name, size, dims, indent),)
+        return stmts
 
 
-def parsed(lines: Sequence[str], place: int = 0) -> Item:
-    """Parse *lines* into text and numbers."""
-    notes: list[tuple[int, str]] = []
-    code: list[str] = []
-    for line in lines:
-        if line.lstrip().startswith("//"):
-            notes.append((len(code), line))
-        else:
-            code.append(line)
-    text = "\n".join(code)
-    pieces: list[str | _Slot] = []
-    values: list[int] = []
-    end = 0
-    for match in _SLOT.finditer(text):
-        high, low, bit, width, number, given = match.groups()
-        if high is not None:
-            slot = _Slot("range", int(high) - int(low) + 1)
-            value = int(low)
-        elif bit is not None:
-            slot, value = _Slot("bit", 1), int(bit)
-        elif given is not None:
-            slot, value = _Slot("parameter", 0), int(given)
-        else:
-            slot, value = _Slot("number", int(width)), int(number)
-        pieces += [text[end : match.start()], slot]
-        values.append(value)
-        end = match.end()
-    pieces.append(text[end:])
-    return Item(tuple(pieces), tuple(values), tuple(notes), (), place)
+def parsed(stmts: Sequence[Stmt], place: int = 0) -> Item:
+    """Take the numbers of *stmts* apart."""
+    words: list[str] = []
+    numbers: list[Number] = []
+    notes: list[str] = []
+    run: list[str] = []
+
+    for indent, row in rows(stmts):
+        if isinstance(row, Comment):
+            notes.append(row.text)
+            continue
+        run.append("\n" + " " * (indent + row.inset))
+        for part in row.code.leaves:
+            if isinstance(part, Number) and part.moves:
+                words.append("".join(run))
+                run.clear()
+                numbers.append(part)
+            else:
+                run.append(str(part))
+        run.append(row.note)
+    words.append("".join(run))
+    return Item(tuple(stmts), tuple(words), tuple(numbers), frozenset(notes), (), place)
 
 
-def unrolled(item: Item) -> list[list[str]]:
+def unrolled(item: Item) -> list[tuple[Stmt, ...]]:
     """The pieces that *item* was made of."""
     if not item.sizes:
         return [item.body(())]
     outer = len(item.sizes) - 1
     made = []
-    for number in range(item.sizes[-1]):
-        pieces: list[str | _Slot] = []
-        values = []
-        given = iter(item.values)
-        for piece in item.pieces:
-            if isinstance(piece, _Slot):
-                step = sum(a for a, level in piece.terms if level == outer)
-                values.append(next(given) + step * number)
-                piece = replace(piece, terms=tuple(t for t in piece.terms if t[1] != outer))
-            pieces.append(piece)
-        made += unrolled(
-            replace(item, pieces=tuple(pieces), values=tuple(values), sizes=item.sizes[:-1])
+    for turn in range(item.sizes[-1]):
+        numbers = tuple(
+            replace(
+                each, value=each.value + sum(a for a, n in each.terms if n == outer) * turn,
+                terms=tuple(term for term in each.terms if term[1] != outer),
+            )
+            for each in item.numbers
         )
+        made += unrolled(replace(item, numbers=numbers, sizes=item.sizes[:-1]))
     return made
 
 
 def _steps(one: Item, other: Item) -> tuple[int, ...] | None:
     """Steps of the numbers from *one* to *other*; None if the two cannot be in one loop."""
-    said = {note for _, note in one.notes}
-    if one.key != other.key or any(note not in said for _, note in other.notes):
+    if one.key != other.key or not other.notes <= one.notes:
         return None
     return tuple(b - a for a, b in zip(one.values, other.values, strict=True))
 
 
 def _as_loop(first: Item, steps: Sequence[int], size: int) -> Item:
     level = len(first.sizes)
-    pieces: list[str | _Slot] = []
-    grown = iter(steps)
-    for piece in first.pieces:
-        if isinstance(piece, _Slot) and (step := next(grown)):
-            piece = replace(piece, terms=(*piece.terms, (step, level)))
-        pieces.append(piece)
-    return replace(first, pieces=tuple(pieces), sizes=(*first.sizes, size))
+    numbers = tuple(
+        replace(each, terms=(*each.terms, (step, level))) if step else each
+        for each, step in zip(first.numbers, steps, strict=True)
+    )
+    return replace(first, numbers=numbers, sizes=(*first.sizes, size))
 
 
 def _worth(item: Item, size: int, least: int) -> bool:
-    lines = sum(piece.count("\n") for piece in item.pieces if isinstance(piece, str)) + 1
+    lines = sum(word.count("\n") for word in item.words)
     return size >= least or (size > 1 and (size - 1) * lines >= least + 1)
 
 
@@ -246,17 +226,7 @@ def aligned(items: Sequence[Item]) -> bool:
 
 def _joined(items: Sequence[Item]) -> Item:
     """Join several items without loops into one, one below the other."""
-    pieces: list[str | _Slot] = []
-    notes: list[tuple[int, str]] = []
-    above = 0
-    for number, item in enumerate(items):
-        pieces += ["\n"] * bool(number) + list(item.pieces)
-        notes += [(above + line, note) for line, note in item.notes]
-        above += 1 + sum(p.count("\n") for p in item.pieces if isinstance(p, str))
-    return Item(
-        tuple(pieces), tuple(v for item in items for v in item.values), tuple(notes), (),
-        items[0].place,
-    )
+    return parsed([stmt for item in items for stmt in item.stmts], items[0].place)
 
 
 def _sequence(items: list[Item], longest: int) -> list[Item]:
@@ -307,84 +277,104 @@ def _repeats(items: Sequence[Item], at: int, period: int) -> tuple[int, tuple[in
 
 
 def repeated(
-    parts: Sequence[Sequence[str]], dims: Dims, taken: Taken
-) -> list[tuple[int, int, list[str]]]:
+    parts: Sequence[Sequence[Stmt]], dims: Dims, taken: Taken, indent: int
+) -> list[tuple[int, int, tuple[Stmt, ...]]]:
     """Runs of *parts* that can be written as a loop: index of the first part, number of parts, and
     the loop.
     """
     items = [parsed(part, place) for place, part in enumerate(parts)]
     return [
-        (item.place, item.sizes[0], item.lines(dims, taken))
+        (item.place, item.sizes[0], item.written(dims, taken, indent))
         for item in _sequence(items, 1) if item.sizes
     ]
 
 
-def statements(parts: Sequence[Sequence[str]], dims: Dims, taken: Taken) -> list[str]:
-    """Statements in their order as lines, with loops for those that repeat."""
+def statements(
+    parts: Sequence[Sequence[Stmt]], dims: Dims, taken: Taken, indent: int
+) -> tuple[Stmt, ...]:
+    """Statements in their order, indented by *indent*, with loops for those that repeat."""
     if len(parts) < 2:
-        return [line for part in parts for line in part]
+        return tuple(stmt for part in parts for stmt in part)
     items = [parsed(part) for part in parts if part]
     for longest in (1, _PERIOD):
         while len(made := _sequence(items, longest)) < len(items):
             items = made
-    return [line for item in items for line in item.lines(dims, taken)]
+    return tuple(stmt for item in items for stmt in item.written(dims, taken, indent))
 
 
 def _free(letters: str, items: Sequence[Item], taken: Taken | None) -> list[str]:
     """Those of *letters* that none of *items* uses for anything else."""
-    text = " ".join(piece for item in items for piece in item.pieces if isinstance(piece, str))
-    used = set(re.findall(r"\b[a-z]\b", text))
+    used = {
+        part.lstrip(".") for item in items for node in walk(item.stmts) for part in node.parts
+        if isinstance(part, str)
+    }
     return [letter for letter in letters if letter not in used and not (taken and taken(letter))]
 
 
-_ZERO = r"'0|\d+'[dbh]0+"
-
-
-def _whole(line: str, name: str, size: int, dims: Dims) -> str | None:
-    """*line* as one assignment to a whole array, if it does the same for each element."""
-    match = re.fullmatch(
-        rf"(\s*(?:assign )?)(\w+)((?:\[\w+\])*)\[{name}\] (<?=) "
-        rf"(?:({_ZERO})|(\w+)((?:\[\w+\])*)\[{name}\]);( *//.*)?",
-        line,
+def _each(value: Part, name: str) -> tuple[str, tuple[Part, ...]] | None:
+    """Name and outer indices of *value* if it is the element *name* of an array, else None."""
+    if not isinstance(value, Ref) or not value.steps:
+        return None
+    *outer, last = value.steps
+    simple = all(
+        isinstance(step, Number) and step.form is Form.BIT and len(step.spelled()) == 3
+        for step in value.steps
     )
-    if match is None:
+    own = isinstance(last, Number) and last.value == 0 and last.terms == ((1, name),)
+    if not simple or not own or any(
+        isinstance(step, Number) and step.terms and step.terms[0][1] == name for step in outer
+    ):
         return None
-    start, left, inside, arrow, zero, right, other, note = match.groups()
-    depth = inside.count("[")
-    if left not in dims or dims[left][depth : depth + 1] != (size,):
+    return value.name, tuple(outer)
+
+
+def _whole(line: Line, name: str, size: int, dims: Dims) -> Line | None:
+    """*line* as one assignment to a whole array, if it does the same for each element."""
+    if not isinstance(line.code, Assignment):
         return None
-    if zero is not None:
+    start, target, arrow, value = line.code.parts
+    found = _each(target, name)
+    if found is None:
+        return None
+    left, inside = found
+    if left not in dims or dims[left][len(inside) : len(inside) + 1] != (size,):
+        return None
+    if value == "'0" or (isinstance(value, Number) and not value.value and not value.terms):
         value = "'0"
     else:
-        behind = other.count("[")
-        if right not in dims or dims[right][behind:] != dims[left][depth:]:
+        other = _each(value, name)
+        if other is None or other[0] not in dims or (
+            dims[other[0]][len(other[1]) :] != dims[left][len(inside) :]
+        ):
             return None
-        if re.search(rf"\b{name}\b", inside + other):
-            return None
-        value = right + other
-    return f"{start}{left}{inside} {arrow} {value};{note or ''}"
+        value = Ref(other[0], *other[1])
+    return replace(line, code=Assignment(start, Ref(left, *inside), arrow, value))
 
 
-def _loop(lines: list[str], name: str, size: int, dims: Dims) -> list[str]:
-    """A procedural loop around *lines*."""
-    if len(lines) == 1 and (whole := _whole(lines[0], name, size, dims)):
-        return [whole]
-    indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
-    head = f"for (int {name} = 0; {name} < {size}; {name}++)"
-    single = lines[0].strip()
-    if len(lines) == 1 and len(f"{indent}{head} {single}") <= WIDTH:
-        return [f"{indent}{head} {single}"]
-    return [f"{indent}{head} begin", *(f"  {line}" for line in lines), f"{indent}end"]
+def _only_line(stmts: Sequence[Stmt]) -> Line | None:
+    return stmts[0] if len(stmts) == 1 and isinstance(stmts[0], Line) else None
+
+
+def _loop(stmts: Sequence[Stmt], name: str, size: int, dims: Dims, indent: int) -> Stmt:
+    """A procedural loop around *stmts*."""
+    head = For("int", name, plain(size))
+    if line := _only_line(stmts):
+        if whole := _whole(line, name, size, dims):
+            return whole
+        single = replace(line, code=Code(head, " ", line.code))
+        if indent + len(str(single)) <= WIDTH:
+            return single
+    return Nested(((Line(Code(head, " begin")), tuple(stmts)),))
 
 
 def looped(
     items: Sequence[Item],
     dims: Dims,
     taken: Taken,
-    scope: Callable[[list[str]], str],
-    inside: Callable[[list[str], str], list[str]],
-) -> list[str]:
-    """Items of a module as lines: neighbours of equal size share a loop.
+    scope: Callable[[Sequence[Stmt]], str],
+    inside: Callable[[Sequence[Stmt], str], tuple[Stmt, ...]],
+) -> tuple[Stmt, ...]:
+    """Items of a module as statements: neighbours of equal size share a loop.
 
     *scope* names a loop by its body; *inside* rewrites a body, given the variable of the loop.
     """
@@ -392,28 +382,28 @@ def looped(
     left: list[_Left] = []
     for item in items:
         own = names[: len(item.sizes)][::-1]
-        lines, sizes = item.body(own), item.sizes
-        while sizes and len(lines) == 1:
-            whole = _whole(lines[0], own[-len(sizes)], sizes[0], dims)
+        stmts, sizes = item.body(own), item.sizes
+        while sizes and (line := _only_line(stmts)):
+            whole = _whole(line, own[-len(sizes)], sizes[0], dims)
             if whole is None:
                 break
-            lines, sizes = [whole], sizes[1:]
-        left.append((lines, sizes))
+            stmts, sizes = (whole,), sizes[1:]
+        left.append((stmts, sizes))
     return _nested(left, names, scope, inside)
 
 
-_Left: TypeAlias = tuple[list[str], tuple[int, ...]]
-"""Lines, and the sizes of the loops that are still to be put around them."""
+_Left: TypeAlias = tuple[tuple[Stmt, ...], tuple[int, ...]]
+"""Statements, and the sizes of the loops that are still to be put around them."""
 
 
 def _nested(
     left: Sequence[_Left],
     names: Sequence[str],
-    scope: Callable[[list[str]], str],
-    inside: Callable[[list[str], str], list[str]],
+    scope: Callable[[Sequence[Stmt]], str],
+    inside: Callable[[Sequence[Stmt], str], tuple[Stmt, ...]],
     inner: bool = False,
-) -> list[str]:
-    lines: list[str] = []
+) -> tuple[Stmt, ...]:
+    made: list[Stmt] = []
     if inner:  # their order does not matter
         left = sorted(left, key=lambda each: each[1][::-1])
     at = 0
@@ -427,16 +417,11 @@ def _nested(
                 at += 1
             within = [(body, around[:-1]) for body, around in group]
             body = inside(_nested(within, names[1:], scope, inside, True), names[0])
-            found = _generate(body, names[0], sizes[-1], scope(body))
-        apart = len(found) > 1 and not inner
-        lines += [""] if apart and lines and lines[-1] else []
-        lines += [*found, ""] if apart else found
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
-
-
-def _generate(lines: list[str], name: str, size: int, scope: str) -> list[str]:
-    indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
-    head = f"{indent}for (genvar {name} = 0; {name} < {size}; {name}++) begin : {scope}"
-    return [head, *(f"  {line}" if line else line for line in lines), f"{indent}end"]
+            head = For("genvar", names[0], plain(sizes[-1]))
+            found = (Nested(((Line(Code(head, " begin : ", scope(body))), body),)),)
+        apart = not inner and _only_line(found) is None
+        made += [BLANK] if apart and made and made[-1] is not BLANK else []
+        made += [*found, BLANK] if apart else found
+    while made and made[-1] is BLANK:
+        made.pop()
+    return tuple(made)

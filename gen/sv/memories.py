@@ -4,65 +4,86 @@ from __future__ import annotations
 
 from gen.sv import ir
 from gen.sv.context import Context
-from gen.sv.expressions import constant, range_of
+from gen.sv.tree import (
+    Assignment,
+    Code,
+    For,
+    Form,
+    Line,
+    Nested,
+    Number,
+    Part,
+    Ref,
+    Stmt,
+    bits,
+    constant,
+    plain,
+    vector,
+)
 
-__all__ = ["array_line", "array_start", "memory_lines"]
+__all__ = ["array_line", "array_start", "memory_stmts"]
 
 
-def array_line(c: Context, memory: ir.Memory) -> str:
+def array_line(c: Context, memory: ir.Memory) -> Line:
     """The declaration of *memory*."""
-    return f"  logic{range_of(memory.width)} {c.array(memory)} [0:{memory.depth - 1}];"
+    last = plain(memory.depth - 1)
+    return Line(Code(vector(memory.width), " ", c.array(memory), " [0:", last, "];"))
 
 
-def array_start(c: Context, memory: ir.Memory) -> list[str]:
+def array_start(c: Context, memory: ir.Memory) -> list[Line]:
     """Statements that set the initial contents of *memory*."""
-    array = c.array(memory)
+    array = Ref(c.array(memory))
     rows = [*memory.init, *[0] * (memory.depth - len(memory.init))]
     if any(rows):
         return [
-            f"    {array}[{index}] = {constant(row, memory.width)};"
-            for index, row in enumerate(rows)
+            Line(Assignment("", array.then(bits(at, 1)), "=", constant(row, memory.width)))
+            for at, row in enumerate(rows)
         ]
-    fill = constant(0, memory.width)
-    return [f"    for (int i = 0; i < {memory.depth}; i++) {array}[i] = {fill};"]
+    each = array.then(Number(Form.BIT, 0, 0, ((1, "i"),)))
+    fill = Assignment("", each, "=", constant(0, memory.width))
+    return [Line(Code(For("int", "i", plain(memory.depth)), " ", fill))]
 
 
-def memory_lines(c: Context, memory: ir.Memory) -> tuple[list[str], list[str]]:
+def _range(lo: int, width: int) -> Number:
+    return Number(Form.RANGE, lo, width)
+
+
+def memory_stmts(c: Context, memory: ir.Memory) -> tuple[list[Stmt], list[Stmt]]:
     """Asynchronous reads, and the clocked statements of a memory."""
-    array, printer = c.array(memory), c.printer
-    outside: list[str] = []
-    inside: list[str] = []
+    printer = c.printer
+    outside: list[Stmt] = []
+    inside: list[Stmt] = []
     for write in memory.writes:
-        addr = printer.full(write.addr)
+        whole = c.row(memory, write.addr)
         part = memory.width // write.enable.width
         for index in range(write.enable.width):
             enable = ir.slice_of(write.enable, index, 1)
             data = ir.slice_of(ir.Cast(write.data, memory.width, False), index * part, part)
-            bits = "" if part == memory.width else f"[{(index + 1) * part - 1}:{index * part}]"
-            text = f"{array}[{addr}]{bits} <= {printer.full(data)};"
-            if isinstance(enable, ir.Const):
-                inside += [f"    {text}"] if enable.value else []
-            else:
-                inside.append(f"    if ({printer.full(enable)}) {text}")
+            place = whole if part == memory.width else whole.then(_range(index * part, part))
+            text = Assignment("", place, "<=", printer.full(data))
+            if not isinstance(enable, ir.Const):
+                inside.append(Line(Code("if (", printer.full(enable), ") ", text)))
+            elif enable.value:
+                inside.append(Line(text))
     for port in memory.reads:
         if isinstance(port.data, ir.Var) and port.data in c.printer.inline:
             continue
         if ir.variables(port.data).keys().isdisjoint(c.scope.live):
             continue
         target = c.statements.target(port.data, clocked=False)
-        row = f"{array}[{printer.full(port.addr)}]"
+        row = c.row(memory, port.addr)
         if not port.clocked:
-            outside.append(f"  assign {target} = {row};")
+            outside.append(Line(Assignment("assign ", target, "=", row)))
             continue
         inside += _clocked_read(c, memory, port, target, row)
     return outside, inside
 
 
 def _clocked_read(
-    c: Context, memory: ir.Memory, port: ir.ReadPort, target: str, row: str
-) -> list[str]:
+    c: Context, memory: ir.Memory, port: ir.ReadPort, target: Part, row: Part
+) -> list[Stmt]:
     printer = c.printer
-    lines = [f"    {target} <= {row};"]
+    made: list[Line] = [Line(Assignment("", target, "<=", row))]
     for index in port.transparent:
         write = memory.writes[index]
         here = ir.Op("==", [write.addr, port.addr], 1, False)
@@ -71,12 +92,12 @@ def _clocked_read(
             enable = ir.slice_of(write.enable, number, 1)
             hit = printer.full(ir.Op("&", [enable, here], 1, False))
             data = ir.slice_of(ir.Cast(write.data, memory.width, False), number * part, part)
-            lo, hi = number * part, (number + 1) * part - 1
-            bits = "" if part == memory.width else f"[{hi}:{lo}]"
-            lines.append(f"    if ({hit}) {target}{bits} <= {printer.full(data)};")
+            bits = () if part == memory.width else (_range(number * part, part),)
+            assign = Assignment("", Code(target, *bits), "<=", printer.full(data))
+            made.append(Line(Code("if (", hit, ") ", assign)))
     if isinstance(port.enable, ir.Const):
-        return lines if port.enable.value else []
-    enable_text = printer.full(port.enable)
-    if len(lines) == 1:
-        return [f"    if ({enable_text}) {lines[0].strip()}"]
-    return [f"    if ({enable_text}) begin", *(f"  {line}" for line in lines), "    end"]
+        return [*made] if port.enable.value else []
+    start = Code("if (", printer.full(port.enable), ") ")
+    if len(made) == 1:
+        return [Line(Code(start, made[0].code))]
+    return [Nested(((Line(Code(start, "begin")), tuple(made)),))]

@@ -1,32 +1,56 @@
-"""Write one module as text."""
+"""Write one module as a tree."""
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import Block, arrange
-from gen.sv.context import Apart, Context, Written
+from gen.sv.context import Call, Context, Written
 from gen.sv.elements import loosened, named_in_loop, sliced, without_copies
-from gen.sv.expressions import constant
 from gen.sv.fold import fold, share
 from gen.sv.header import (
-    constant_lines,
-    declaration_lines,
-    head_lines,
-    initial_lines,
-    join_lines,
+    constant_rows,
+    declarations,
+    doc_comments,
+    initial_block,
+    joins,
+    port_rows,
 )
-from gen.sv.instances import instance_lines
-from gen.sv.layout import enclosed, fits, row, wrapped
-from gen.sv.lists import ListPlan, compressed, ranges
+from gen.sv.instances import instances
+from gen.sv.layout import enclosed, fits, printed
+from gen.sv.lists import ListPlan, compressed, element, ranges
 from gen.sv.loops import Item, aligned, looped, parsed, rolled
-from gen.sv.memories import memory_lines
+from gen.sv.memories import memory_stmts
 from gen.sv.scope import Scope, assigned, decides
 from gen.sv.statements import unused_bits
+from gen.sv.tree import (
+    BLANK,
+    Assignment,
+    Code,
+    Comment,
+    Concat,
+    For,
+    Line,
+    ModuleText,
+    Nested,
+    Packed,
+    Part,
+    Ref,
+    Stmt,
+    Ternary,
+    assignments,
+    bits,
+    constant,
+    leaves,
+    lines,
+    side_by_side,
+    walk,
+)
 from gen.sv.types import Types
 
 __all__ = ["write_module"]
@@ -36,12 +60,12 @@ def write_module(
     module: ir.Module,
     scope: Scope,
     types: Types,
-    children: Mapping[ir.Module, tuple[str, Written]],
+    children: Mapping[ir.Module, tuple[Call, Written]],
     *,
     reset_low: bool = False,
 ) -> Written:
-    """Write *module*, with lines of any length; *children* are its submodules, written before, each
-    with its name and the parameters of the instance.
+    """Write *module*; *children* are its submodules, written before, each with the start of its
+    instance.
 
     With *reset_low* its reset is the active-low port `RESET_LOW`.
     """
@@ -49,32 +73,34 @@ def write_module(
     if module is not scope.top:
         return made
     flat = _attempt(module, scope, types, children, reset_low, ListPlan(flat=True))
-    return min(made, flat, key=lambda each: len(list(wrapped(each.lines))))
+    return min(made, flat, key=lambda each: sum(1 for _ in printed(each.text.body)))
 
 
 def _attempt(
     module: ir.Module, scope: Scope, types: Types,
-    children: Mapping[ir.Module, tuple[str, Written]], reset_low: bool, plan: ListPlan,
+    children: Mapping[ir.Module, tuple[Call, Written]], reset_low: bool, plan: ListPlan,
 ) -> Written:
+    """Write *module* as often as *plan* grows."""
     while True:
-        try:
-            c = Context(module, scope, types, children, reset_low, plan)
-            return _written(c)
-        except Apart:
-            continue
+        made = _written(Context(module, scope, types, children, reset_low, plan))
+        if made is not None:
+            return made
 
 
-def _written(c: Context) -> Written:
+def _written(c: Context) -> Written | None:
+    """The module of *c*; None if the plan has changed."""
     c.name_all()
     fold(c)
     if loosened(c, c.hidden) or _entangled(c):
-        raise Apart
+        return None
     for var in (*c.order, *(var for var in c.local if var not in c.hidden)):
         c.name(var)
     c.find_mixed()
     share(c)
     where = ".".join(c.module.path)
-    instances = instance_lines(c)
+    below = instances(c)
+    if below is None:
+        return None
     items = [
         parsed(_combinational(c, block), number)
         for number, block in enumerate(arrange(c.comb, where))
@@ -83,26 +109,31 @@ def _written(c: Context) -> Written:
     items += [parsed([line], count + n) for n, line in enumerate(_constant_outputs(c))]
     body = looped(
         _side_by_side(c, rolled(_bit_by_bit(c, items))), c.lists, c.taken.has,
-        lambda lines: _scope_name(c, lines), lambda lines, name: named_in_loop(c, lines, name),
+        lambda stmts: _scope_name(c, stmts), lambda stmts, name: named_in_loop(c, stmts, name),
     )
     registered = _registers(c)
-    body = without_copies(c, body, [*instances, *registered, *c.wires, *join_lines(c)])
+    ends = joins(c)
+    body = without_copies(c, body, [*below, *registered, *c.wires, *ends])
     unused = _unused(c)
-    inside = [f"  wire {RESET} = ~{RESET_LOW};"] if c.reset_low else []
-    below = [*inside, *constant_lines(c), *declaration_lines(c), *c.wires]
-    for section in (join_lines(c), instances, body, registered, unused):
+    inverted = Line(Code("wire ", RESET, " = ~", RESET_LOW, ";"))
+    made: list[Stmt] = [inverted] if c.reset_low else []
+    made += [*constant_rows(c), *declarations(c), *c.wires]
+    for section in (ends, below, body, registered, unused):
         if section:
-            below += ["", *section]
-    lines = [*head_lines(c), *sliced(c, below), "endmodule"]
+            made += [BLANK, *section]
+    whole = sliced(c, made)
+    if whole is None:
+        return None
     registers = {var: _register(c, var) for stmt in c.sync for var in ir.writes(stmt)}
     for memory in c.memories:
         for port in memory.reads:
             if port.clocked and isinstance(port.data, ir.Var):
                 registers[port.data] = _register(c, port.data)
     return Written(
-        lines, c.port_list(), c.clocked, registers, c.instances, c.arrays,
+        ModuleText(tuple(doc_comments(c)), tuple(port_rows(c)), whole), c.port_list(), c.clocked,
+        registers, c.instances, c.arrays,
         {var: mask for var, mask in assigned(c.sync).items() if var in c.mixed}, c.boxes,
-        {var: c.names[var] for var in c.local if var not in c.hidden and var in c.names},
+        {var: str(c.names[var]) for var in c.local if var not in c.hidden and var in c.names},
     )
 
 
@@ -110,36 +141,52 @@ def _register(c: Context, var: ir.Var) -> tuple[str, int | None]:
     if var in c.element:
         array, number = c.element[var]
         return array.name, number * array.width
-    return c.mixed.get(var, c.names[var]), None
+    return c.register(var).name, None
 
 
-def _scope_name(c: Context, lines: list[str]) -> str:
-    """The name of a loop, after a signal that it assigns."""
-    text = "\n".join(lines)
-    names = re.findall(r"^ *assign \{?(\w+)", text, re.M)
-    names = names or re.findall(r"^ *(\w+).* = ", text, re.M)
-    names = [f"each_{name}" for name in names] or ["each"]
+def _scope_name(c: Context, stmts: Sequence[Stmt]) -> str:
+    """The name of a loop, after a signal that it assigns; after the word that begins a statement
+    if there are but blocks.
+    """
+    found = [each.targets[0].name for each in assignments(stmts) if each.parts[0] and each.targets]
+    found = found or [
+        str(line.code.leaves[0]).strip(" (") for line in lines(stmts) if _assigns(line)
+    ]
+    names = [f"each_{name}" for name in found] or ["each"]
     return c.taken.new(next((name for name in names if not c.taken.has(name)), names[0]))
 
 
-_SIDE_BY_SIDE = re.compile(r"  assign (\w+)((?:\[\d+\])*) = \{(.*)\};")
+def _assigns(line: Line) -> bool:
+    """Return True if a value is given to a signal, a wire or the variable of a loop in *line*."""
+    return " = " in line.code.parts or any(isinstance(n, Assignment | For) for n in walk(line.code))
+
+
+def _only(item: Item) -> Assignment | None:
+    """The assignment that *item* is; None if it is anything else."""
+    line = item.stmts[0] if len(item.stmts) == 1 and not item.sizes else None
+    if isinstance(line, Line) and not line.note and isinstance(line.code, Assignment):
+        return line.code
+    return None
 
 
 def _bit_by_bit(c: Context, items: list[Item]) -> list[Item]:
     """*items*, with concatenations of similar elements split into an assignment for each."""
     made: list[Item] = []
     for item in items:
-        lines = [] if item.notes else item.body(())
-        match = _SIDE_BY_SIDE.fullmatch(lines[0]) if len(lines) == 1 else None
-        words = _words(match[3])[::-1] if match else []
-        if match is None or len(words) < _SOME or all(re.fullmatch(r"[\w.]+", w) for w in words):
+        assign = _only(item)
+        value = assign.value if assign else None
+        words = value.parts[::-1] if isinstance(value, Concat) else ()
+        if assign is None or len(words) < _SOME or not isinstance(assign.target, Ref) or (
+            any(isinstance(step, str) for step in assign.target.steps)
+            or all(isinstance(word, Ref) and _is_field(word) for word in words)
+        ):
             made.append(item)
             continue
-        name, inside = match[1], match[2]
-        size = c.lists.get(name, ())[inside.count("["):][:1]
+        target = assign.target
+        size = c.lists.get(target.name, ())[len(target.steps):][:1]
         parts = [
-            parsed([f"  assign {name}{inside}[{number}] = {word};"], item.place)
-            for number, word in enumerate(words)
+            parsed([Line(Assignment("assign ", target.then(bits(n, 1)), "=", word))], item.place)
+            for n, word in enumerate(words)
         ]
         made += parts if size == (len(words),) and aligned(parts) else [item]
     return made
@@ -148,49 +195,39 @@ def _bit_by_bit(c: Context, items: list[Item]) -> list[Item]:
 _SOME = 3  # elements from which on a loop reads better
 
 
-def _words(text: str) -> list[str]:
-    """The words between the commas of *text* that are in no parentheses."""
-    words, depth, start = [], 0, 0
-    for at, letter in enumerate(text):
-        depth += (letter in "({[") - (letter in ")}]")
-        if letter == "," and depth == 0:
-            words.append(text[start:at].strip())
-            start = at + 1
-        if depth < 0:
-            return []  # several concatenations side by side
-    return [*words, text[start:].strip()]
-
-
-_TO_NAME = re.compile(r"  assign (\w+) = (\w+)\[(\d+)\];")
-_FROM_NAME = re.compile(r"  assign (\w+)\[(\d+)\] = ([A-Za-z_]\w*);")
+def _is_field(ref: Ref) -> bool:
+    return all(isinstance(step, str) for step in ref.steps)
 
 
 def _side_by_side(c: Context, items: list[Item]) -> list[Item]:
     """*items* with one concatenation in place of copies of all elements of an array to or from
     plain names.
     """
-    groups: dict[tuple[str, bool], dict[int, tuple[str, Item]]] = defaultdict(dict)
+    groups: dict[tuple[str, bool], dict[int, tuple[Ref, Item]]] = defaultdict(dict)
     for item in items:
-        lines = [] if item.sizes or item.notes else item.body(())
-        if len(lines) != 1:
+        assign = _only(item)
+        if assign is None:
             continue
-        if match := _TO_NAME.fullmatch(lines[0]):
-            groups[match[2], True][int(match[3])] = match[1], item
-        elif match := _FROM_NAME.fullmatch(lines[0]):
-            groups[match[1], False][int(match[2])] = match[3], item
+        for one, other, out in (
+            (assign.target, assign.value, True), (assign.value, assign.target, False)
+        ):
+            at = element(other)
+            if at and not at[0].steps and isinstance(one, Ref) and not one.steps:
+                groups[at[0].name, out][at[1]] = one, item
     arrays = {array.name: array for array, _ in c.element.values()}
     gone: set[int] = set()
     made = []
     for (name, out), members in groups.items():
         if name not in arrays or arrays[name].dims != (len(members),):
             continue
-        names = [member for _, (member, _) in sorted(members.items(), reverse=True)]
+        names = [member for _, (member, _) in sorted(
+            members.items(), key=lambda each: each[0], reverse=True
+        )]
         if len(set(names)) < len(names):
             continue
         gone.update(id(item) for _, item in members.values())
-        ends = ("  assign {", f"}} = {name};") if out else (f"  assign {name} = {{", "};")
         place = min(item.place for _, item in members.values())
-        made.append(parsed([row(ends[0], names, ends[1])], place))
+        made.append(parsed([Line(side_by_side(name, names, out))], place))
     left = [item for item in items if id(item) not in gone]
     return sorted([*left, *made], key=lambda item: item.place)
 
@@ -227,7 +264,7 @@ def _entangled(c: Context) -> bool:
     return len(c.plan.loose) > known
 
 
-def _combinational(c: Context, block: Block) -> list[str]:
+def _combinational(c: Context, block: Block) -> Sequence[Stmt]:
     if len(block.stmts) == 1 and isinstance(block.stmts[0], ir.Assign):
         (stmt,) = block.stmts
         assert isinstance(stmt, ir.Assign)
@@ -235,32 +272,32 @@ def _combinational(c: Context, block: Block) -> list[str]:
             isinstance(stmt.lhs, ir.Cat) and _covers(block)
         )
         if all_of_it and not any(var in c.mixed for var in block.vars):
-            *above, line = c.statements.lines(stmt, "  ", clocked=False)
-            return [*above, f"  assign {line.strip()}"]
+            line = Line(c.statements.assign(stmt, "assign ", clocked=False))
+            return [*c.statements.comments(stmt.loc), line]
     short = _as_choice(c, block) or _by_field(c, block)
     if short:
         return short
-    at = source.where(block.stmts[0].loc)
-    lines = ["  always_comb begin" + (f"  // {at}" if at else "")]
+    head = Line(Code("always_comb begin"), source.where(block.stmts[0].loc))
     covered = _unconditional(block.stmts)
+    starts: list[Line] = []
     for var in block.vars:
         if var in c.mixed:
-            lines.append(f"    {c.names[var]} = {c.mixed[var]};")
+            starts.append(Line(Assignment("", c.names[var], "=", c.register(var))))
             free = assigned(block.stmts)[var] & ~covered.get(var, 0)
             for lo, width in unused_bits(var, ~free):
                 start = constant(var.init >> lo, width)
-                lines.append(f"    {c.printer.target(var, lo, width)} = {start};")
+                starts.append(Line(Assignment("", c.printer.target(var, lo, width), "=", start)))
         elif covered.get(var, 0) != (1 << var.width) - 1:
-            lines.append(f"    {c.names[var]} = {c.initial(var)};")
-    starts = [[line] for line in lines[1:]]
-    parts = [c.statements.lines(stmt, "    ", clocked=False) for stmt in block.stmts]
-    body = c.statements.sequence([*starts, *parts])
-    if len(body) == 1 and (whole := re.fullmatch(r"    (\w+ = \w+;)", body[0])):
-        return [f"  assign {whole[1]}"]
-    return [lines[0], *body, "  end"]
+            starts.append(Line(Assignment("", c.names[var], "=", c.initial(var))))
+    parts = [c.statements.stmts(stmt, 4, clocked=False) for stmt in block.stmts]
+    body = c.statements.sequence([*([line] for line in starts), *parts], 4)
+    only = _only(parsed(body))
+    if only and all(isinstance(side, Ref) and not side.steps for side in (only.target, only.value)):
+        return [Line(Assignment("assign ", *only.parts[1:]))]
+    return [Nested(((head, body),))]
 
 
-def _by_field(c: Context, block: Block) -> list[str]:
+def _by_field(c: Context, block: Block) -> list[Stmt]:
     """An assignment for each field of one structure, if nothing but fields is assigned."""
     (var,) = block.vars if len(block.vars) == 1 else (None,)
     if var is None or var in c.mixed or var in c.element or not c.fields(var):
@@ -273,13 +310,16 @@ def _by_field(c: Context, block: Block) -> list[str]:
     ]
     if len(found) < len(parts) or sorted(found) != fields:
         return []
-    lines = [c.statements.lines(stmt, "  ", clocked=False) for stmt in block.stmts]
-    if any(len(each) > 1 for each in lines):
-        return []
-    return [f"  assign {line.strip()}" for (line,) in lines]
+    made: list[Stmt] = []
+    above: list[Stmt] = []
+    for stmt in block.stmts:
+        assert isinstance(stmt, ir.Assign)
+        made += [Line(c.statements.assign(stmt, "assign ", clocked=False))]
+        above += c.statements.comments(stmt.loc)
+    return [] if above else made
 
 
-def _as_choice(c: Context, block: Block) -> list[str]:
+def _as_choice(c: Context, block: Block) -> list[Stmt]:
     """A conditional assignment, where one condition decides one signal and it fits on a line."""
     stmt = block.stmts[0]
     if len(block.stmts) > 1 or len(block.vars) > 1 or not isinstance(stmt, ir.CaseSwitch):
@@ -294,58 +334,70 @@ def _as_choice(c: Context, block: Block) -> list[str]:
     if stmt.cases[0].patterns != ("1",) or source.comment_above(inner.loc):
         return []
     condition = c.printer.full(test)
-    condition = f"({condition})" if " " in condition else condition
+    if any(" " in str(word) for word in leaves(condition)):
+        condition = Code("(", condition, ")")
     value = c.printer.at(inner.rhs, var.width, var.enum)
     otherwise = c.initial(var)
-    if " ? " in value or c.fields(var):
+    if any(isinstance(node, Ternary) for node in walk(value)) or c.fields(var):
         return []
-    line = f"  assign {c.names[var]} = {condition} ? {value} : {otherwise};"
-    return [*c.statements.comments(stmt.loc, "  "), line] if fits(line) else []
+    chosen = Ternary(condition, " ? ", value, " : ", otherwise)
+    assign = Assignment("assign ", c.names[var], "=", chosen)
+    return [*c.statements.comments(stmt.loc), Line(assign)] if fits(assign, 2) else []
 
 
-def _constant_outputs(c: Context) -> list[str]:
+def _constant_outputs(c: Context) -> list[Line]:
     """Assignments of initial values to undriven outputs."""
     return [
-        f"  assign {c.names[var]} = {c.initial(var)};"
+        Line(Assignment("assign ", c.names[var], "=", c.initial(var)))
         for var in c.order
         if c.is_output(var) and var not in c.scope.driver
     ]
 
 
-def _registers(c: Context) -> list[str]:
-    lines: list[str] = []
-    after: list[str] = []
+def _registers(c: Context) -> list[Stmt]:
+    made: list[Stmt] = []
+    after: list[Stmt] = []
     for memory in c.memories:
-        one, other = memory_lines(c, memory)
-        lines += one
+        one, other = memory_stmts(c, memory)
+        made += one
         after += other
-    lines += initial_lines(c)
+    made += initial_block(c)
     if not c.sync and not after:
-        return lines
-    parts = [[line] for line in after]
+        return made
+    parts: list[Sequence[Stmt]] = [[stmt] for stmt in after]
     registers: dict[ir.Var, None] = {}
     for stmt in c.sync:
         registers.update(dict.fromkeys(ir.writes(stmt)))
-        text = c.statements.lines(stmt, "    ", clocked=True)
-        at = source.where(stmt.loc)
-        if isinstance(stmt, ir.CaseSwitch) and at and len(text) > 1:
-            first = next(i for i, line in enumerate(text) if not line.strip().startswith("//"))
-            text[first] += f"  // {at}"
-        parts.append(text)
-    lines += [f"  always @(posedge {CLOCK}) begin", *c.statements.sequence(parts)]
+        written = c.statements.stmts(stmt, 4, clocked=True)
+        if isinstance(stmt, ir.CaseSwitch):
+            written = _with_note(written, source.where(stmt.loc))
+        parts.append(written)
+    body = c.statements.sequence(parts, 4)
     resettable = [
-        (var, c.mixed.get(var, c.names[var]))
+        (var, c.register(var))
         for var in registers if not var.reset_less and c.module.rst is not None
     ]
-    reset = [[f"      {line}"] for (line,) in c.starts(resettable, "<=")]
-    if reset:
-        lines += enclosed(f"    if ({RESET})", c.statements.sequence(reset))
-    return [*lines, "  end"]
+    if reset := c.starts(resettable, "<="):
+        both = c.statements.sequence([[line] for line in reset], 6)
+        body = (*body, enclosed(Code(f"if ({RESET})"), both, 4))
+    return [*made, Nested(((Line(Code(f"always @(posedge {CLOCK}) begin")), body),))]
 
 
-def _unused(c: Context) -> list[str]:
+def _with_note(stmts: list[Stmt], note: str) -> list[Stmt]:
+    """*stmts* with a note behind the first line, unless that is the only one."""
+    at = next((n for n, stmt in enumerate(stmts) if not isinstance(stmt, Comment)), 0)
+    first = stmts[at] if stmts else None
+    if isinstance(first, Nested):
+        (head, body), *others = first.sections
+        first = replace(first, sections=((replace(head, note=note), body), *others))
+    elif isinstance(first, Line) and len(stmts) > 1:
+        first = replace(first, note=note)
+    return [*stmts[:at], first, *stmts[at + 1 :]] if first else stmts
+
+
+def _unused(c: Context) -> list[Stmt]:
     """A sink for signals that nobody reads, so that linters do not warn of them."""
-    words: list[str] = []
+    words: list[Part] = []
     seen = c.printer.seen
     given = {
         var for child in c.module.children for var in c.scope.ports[child]
@@ -361,18 +413,23 @@ def _unused(c: Context) -> list[str]:
         ]
     for expr, wire in c.printer.shared.items():
         words += [
-            f"{wire}[{lo}]" if width == 1 else f"{wire}[{lo + width - 1}:{lo}]"
-            for lo, width in unused_bits(expr, seen.get(expr, 0))
+            wire.then(bits(lo, width)) for lo, width in unused_bits(expr, seen.get(expr, 0))
         ]
     own = [name for name in c.clocked if not _clock_used(c, name)]
     if not words and not own:
         return []
     sink = c.taken.new("unused")
     # From the last one on, like the elements of a vector, with those of one variable together.
-    place = {word.partition("[")[0]: at for at, word in reversed(list(enumerate(words)))}
-    words.sort(key=lambda word: place[word.partition("[")[0]])
+    place = {_stem(word): at for at, word in reversed(list(enumerate(words)))}
+    words.sort(key=lambda word: place[_stem(word)])
     words = ranges(compressed(words[::-1], c.lists))[::-1]
-    return [row(f"  wire {sink} = &{{", ["1'b0", *own, *words], "};")]
+    return [Line(Packed(Code("wire ", sink, " = &{"), "1'b0", *own, *words, "};"))]
+
+
+def _stem(word: Part) -> Part:
+    """*word* up to its first index."""
+    assert isinstance(word, Ref)
+    return Ref(word.name, *itertools.takewhile(lambda step: isinstance(step, str), word.steps))
 
 
 def _is_port_out(c: Context, var: ir.Var) -> bool:

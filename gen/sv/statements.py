@@ -1,15 +1,30 @@
-"""Statements as text: nested as the author nested them."""
+"""Statements as a tree: nested as the author nested them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from gen.sv import ir, source
-from gen.sv.expressions import Printer, constant
+from gen.sv.expressions import Printer
 from gen.sv.layout import fits, packed
 from gen.sv.lists import compressed
 from gen.sv.loops import Dims, Taken, repeated, statements
+from gen.sv.tree import (
+    Assignment,
+    Code,
+    Comment,
+    Line,
+    Nested,
+    Number,
+    Part,
+    Ref,
+    Stmt,
+    concat,
+    constant,
+    joined,
+    references,
+)
 
 __all__ = ["Statements", "static_targets"]
 
@@ -132,46 +147,43 @@ class Statements:
         self._lists, self._taken = lists, taken
         self._said: set[str] = set()
 
-    def comments(self, loc: ir.Location | None, indent: str) -> list[str]:
+    def comments(self, loc: ir.Location | None) -> list[Stmt]:
         """The comment above the statement at *loc*, unless it was written before."""
         found = [text for text in source.comment_above(loc) if text not in self._said]
         self._said.update(found)
-        return [f"{indent}// {text}" for text in found]
+        return [Comment(f" {text}") for text in found]
 
-    def target(self, lhs: ir.Expr, clocked: bool) -> str:
+    def target(self, lhs: ir.Expr, clocked: bool) -> Part:
         """The left side of an assignment."""
         if isinstance(lhs, ir.Cat):
             parts = [self.target(part, clocked) for part in reversed(lhs.parts)]
-            words = compressed(parts, self._lists)
-            return words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
-        if isinstance(lhs, ir.PartSelect):
-            element = self._printer.element(lhs)
-            base = next(var for var, _, _ in ir.targets(lhs))
-            return self._registered(base, element) if clocked else element
+            return concat(compressed(parts, self._lists))
         ((var, lo, width),) = ir.targets(lhs)
-        text = self._printer.target(var, lo, width)
-        return self._registered(var, text) if clocked else text
+        if isinstance(lhs, ir.PartSelect):
+            text = self._printer.element(lhs)
+        else:
+            text = self._printer.target(var, lo, width)
+        registered = clocked and var in self._mixed
+        return Ref(self._mixed[var], *text.steps) if registered else text
 
-    def _registered(self, var: ir.Var, text: str) -> str:
-        if var not in self._mixed:
-            return text
-        return self._mixed[var] + text[len(self._printer.target(var, 0, var.width)) :]
+    def assign(self, stmt: ir.Assign, start: str, *, clocked: bool) -> Assignment:
+        """An assignment that begins with *start*."""
+        target = self.target(stmt.lhs, clocked)
+        enum = None if isinstance(stmt.lhs, ir.Cat) else self._printer.enum_of(stmt.lhs)
+        value = self._printer.at(stmt.rhs, stmt.lhs.width, enum)
+        if value == constant(0, stmt.lhs.width) and stmt.lhs.width > _WIDE:
+            value = "'0"
+        return Assignment(start, target, "<=" if clocked else "=", value)
 
-    def lines(self, stmt: ir.Stmt, indent: str, *, clocked: bool) -> list[str]:
-        """*stmt* as text, with the comment above it."""
+    def stmts(self, stmt: ir.Stmt, indent: int, *, clocked: bool) -> list[Stmt]:
+        """*stmt*, which stands at *indent*, with the comment above it."""
         if isinstance(stmt, ir.Assign):
-            target = self.target(stmt.lhs, clocked)
-            enum = None if isinstance(stmt.lhs, ir.Cat) else self._printer.enum_of(stmt.lhs)
-            value = self._printer.at(stmt.rhs, stmt.lhs.width, enum)
-            if value == constant(0, stmt.lhs.width) and stmt.lhs.width > _WIDE:
-                value = "'0"
-            arrow = "<=" if clocked else "="
-            text = f"{indent}{target} {arrow} {value};"
-            return [*self.comments(stmt.loc, indent), text]
-        above = self.comments(stmt.loc, indent)
+            assign = self.assign(stmt, "", clocked=clocked)
+            return [*self.comments(stmt.loc), Line(assign)]
+        above = self.comments(stmt.loc)
         bodies = [
             self.sequence(
-                [self.lines(inner, indent + "  ", clocked=clocked) for inner in case.body]
+                [self.stmts(inner, indent + 2, clocked=clocked) for inner in case.body], indent + 2
             )
             for case in stmt.cases
         ]
@@ -180,11 +192,11 @@ class Statements:
             return above + _branches(conditions, bodies, indent)
         return above + self._case(stmt, bodies, indent)
 
-    def sequence(self, parts: Sequence[Sequence[str]]) -> list[str]:
-        """Statements that follow one another, with loops where they repeat."""
-        return statements(parts, self._lists, self._taken)
+    def sequence(self, parts: Sequence[Sequence[Stmt]], indent: int) -> tuple[Stmt, ...]:
+        """Statements that follow one another at *indent*, with loops where they repeat."""
+        return statements(parts, self._lists, self._taken, indent)
 
-    def _as_conditions(self, stmt: ir.CaseSwitch) -> list[str | None] | None:
+    def _as_conditions(self, stmt: ir.CaseSwitch) -> list[Part | None] | None:
         """The conditions of a chain of if and else; None if the statement is a case."""
         test = stmt.test
         parts = test.parts if isinstance(test, ir.Cat) and test.width > 1 else (test,)
@@ -200,33 +212,34 @@ class Statements:
         if test.width == 1 or _overlapping(stmt):
             enum = self._printer.enum_of(test)
             return [
-                None if case.patterns is None else " || ".join(
-                    self._printer.matches(test, pattern, enum) for pattern in case.patterns
-                ) or "1'b0"
+                None if case.patterns is None else constant(0, 1) if not case.patterns else Code(
+                    *joined([self._printer.matches(test, p, enum) for p in case.patterns], " || ")
+                )
                 for case in stmt.cases
             ]
         return None
 
-    def _case(self, stmt: ir.CaseSwitch, bodies: list[list[str]], indent: str) -> list[str]:
+    def _case(
+        self, stmt: ir.CaseSwitch, bodies: Sequence[tuple[Stmt, ...]], indent: int
+    ) -> list[Stmt]:
         test, enum = stmt.test, self._printer.enum_of(stmt.test)
         if test.width == 0:
-            return [line[2:] for line in bodies[0]] if bodies else []
+            return list(bodies[0]) if bodies else []
         wild = any("-" in p for case in stmt.cases for p in case.patterns or ())
         tested = self._printer.full(test)
-        if re.search(r"\][\[.]", tested):  # Yosys takes no part of an element there
+        if any(map(_within_element, references(tested))):  # Yosys takes no part of one there
             tested = self._printer.wired(test)
-        lines = [f"{indent}case{'z' if wild else ''} ({tested})"]
-        otherwise: list[str] = next(
+        otherwise: tuple[Stmt, ...] = next(
             (body for case, body in zip(stmt.cases, bodies, strict=True) if case.patterns is None),
-            [],
+            (),
         )
         # No value fits two cases, so cases with equal bodies are merged.
-        arms: dict[tuple[str, ...], list[str]] = {}
+        arms: dict[tuple[Stmt, ...], list[Part]] = {}
         for case, body in zip(stmt.cases, bodies, strict=True):
             if case.patterns is None:
                 break
             if case.patterns and body != otherwise:
-                arms.setdefault(tuple(body), []).extend(
+                arms.setdefault(body, []).extend(
                     f"{len(p)}'b{p.replace('-', '?')}" if "-" in p
                     else self._printer.at(ir.Const(int(p, 2), len(p)), len(p), enum)
                     for p in case.patterns
@@ -234,55 +247,64 @@ class Statements:
         if len(arms) == 1 and (between := _between(tested, next(iter(arms.values())))):
             (same,) = arms
             inside, outside = between
-            bodies = [[line[2:] for line in each] for each in (same, otherwise)]
             if not same:
-                return _branches([outside], bodies[1:], indent)
-            return _branches([inside, None], bodies, indent)
-        for labels, inner in self._rolled_arms(tested, arms, indent + "  "):
-            *above, label = packed(f"{indent}  ", labels, "")
-            lines += [*above, *_arm(label, inner, indent + "  ")]
-        lines += _arm(f"{indent}  default", otherwise, indent + "  ")
-        return [*lines, f"{indent}endcase"]
-
+                return _branches([outside], [otherwise], indent)
+            return _branches([inside, None], [same, otherwise], indent)
+        made: list[Stmt] = []
+        for labels, inner in self._rolled_arms(tested, arms, indent + 2):
+            *above, label = packed("", labels, "", indent + 2)
+            made += [*above, _arm(label, inner, indent + 2)]
+        made.append(_arm(Line(Code("default")), otherwise, indent + 2))
+        head = Line(Code("casez (" if wild else "case (", tested, ")"))
+        return [Nested(((head, tuple(made)),), "endcase")]
 
     def _rolled_arms(
-        self, tested: str, arms: Mapping[tuple[str, ...], list[str]], indent: str
-    ) -> Iterator[tuple[list[str], list[str]]]:
+        self, tested: Part, arms: Mapping[tuple[Stmt, ...], list[Part]], indent: int
+    ) -> Iterator[tuple[list[Part], tuple[Stmt, ...]]]:
         """Labels and bodies of *arms*; those that differ in growing numbers are one with a loop."""
-        listed = [(labels, list(body)) for body, labels in arms.items()]
+        listed = [(labels, body) for body, labels in arms.items()]
         parts = []
         for labels, body in listed:
-            condition = f"{tested} == {labels[0]}"
-            inside = [f"  {line}" for line in body]
-            single = len(labels) == 1 and re.fullmatch(r"\d+'d\d+", labels[0])
-            parts.append(_branches([condition], [inside], indent) if single else [])
-        runs = {at: (size, lines) for at, size, lines in repeated(parts, self._lists, self._taken)}
+            condition = Code(tested, " == ", labels[0])
+            single = len(labels) == 1 and isinstance(labels[0], Number) and labels[0].moves
+            parts.append(_branches([condition], [body], indent) if single else [])
+        runs = {
+            at: (size, loop)
+            for at, size, loop in repeated(parts, self._lists, self._taken, indent)
+        }
         at = 0
         while at < len(listed):
-            size, lines = runs.get(at, (0, []))
+            size, loop = runs.get(at, (0, ()))
             if size >= _ARMS:
-                yield [labels[0] for labels, _ in listed[at : at + size]], lines
+                yield [labels[0] for labels, _ in listed[at : at + size]], loop
                 at += size
             else:
                 yield listed[at]
                 at += 1
 
 
-def _between(tested: str, labels: Sequence[str]) -> tuple[str, str] | None:
+def _within_element(ref: Ref) -> bool:
+    """Return True if *ref* is a part of an element."""
+    return any(not isinstance(step, str) for step in ref.steps[:-1])
+
+
+def _between(tested: Part, labels: Sequence[Part]) -> tuple[Part, Part] | None:
     """Conditions for a value that is one of *labels* and for any other, if they are a range."""
-    found = [re.fullmatch(r"(\d+)'d(\d+)", label) for label in labels]
-    if len(labels) < _RANGE or None in found:
+    found = [label for label in labels if isinstance(label, Number) and label.moves]
+    if len(labels) < _RANGE or len(found) < len(labels):
         return None
-    values = [int(match[2]) for match in found if match]
-    width = int(labels[0].partition("'")[0])
-    low, high = values[0], values[-1]
-    if values != list(range(low, high + 1)) or high == (1 << width) - 1:
+    low, high = found[0], found[-1]
+    if [label.value for label in found] != list(range(low.value, high.value + 1)) or (
+        high.value == (1 << high.width) - 1
+    ):
         return None
-    above, below = f"{tested} <= {width}'d{high}", f"{tested} > {width}'d{high}"
-    if low == 0:
+    above, below = Code(tested, " <= ", high), Code(tested, " > ", high)
+    if low.value == 0:
         return above, below
-    first = f"{width}'d{low}"
-    return f"({tested} >= {first}) & ({above})", f"({tested} < {first}) | ({below})"
+    return (
+        Code("(", tested, " >= ", low, ") & (", above, ")"),
+        Code("(", tested, " < ", low, ") | (", below, ")"),
+    )
 
 
 def _only_bit(patterns: ir.Patterns) -> int | None:
@@ -305,48 +327,49 @@ def _overlapping(stmt: ir.CaseSwitch) -> bool:
     return False
 
 
-def _single(body: Sequence[str]) -> str | None:
+def _single(body: Sequence[Stmt]) -> Assignment | None:
     """The statement of *body* if that is a single simple one, else None."""
-    if len(body) != 1 or body[0].lstrip().startswith(("//", "if", "case", "for ")):
-        return None
-    return body[0].strip()
+    only = body[0] if len(body) == 1 else None
+    return only.code if isinstance(only, Line) and isinstance(only.code, Assignment) else None
 
 
-def _arm(label: str, body: list[str], indent: str) -> list[str]:
-    """*label*, which is indented, with its body."""
+def _arm(label: Line, body: tuple[Stmt, ...], indent: int) -> Stmt:
+    """*label* with its body."""
     single = _single(body)
     if not body:
-        return [f"{label}: ;"]
-    if single is not None and fits(f"{label}: {single}"):
-        return [f"{label}: {single}"]
-    return [f"{label}: begin", *(f"  {line}" for line in body), f"{indent}end"]
+        return replace(label, code=Code(label.code, ": ;"))
+    if single is not None:
+        short = Code(label.code, ": ", single)
+        if fits(short, indent + label.inset):
+            return replace(label, code=short)
+    return Nested(((replace(label, code=Code(label.code, ": begin")), body),))
 
 
 def _branches(
-    conditions: Sequence[str | None], bodies: Sequence[list[str]], indent: str
-) -> list[str]:
+    conditions: Sequence[Part | None], bodies: Sequence[tuple[Stmt, ...]], indent: int
+) -> list[Stmt]:
     """``if``, ``else if`` and ``else``; trailing branches that do nothing are left out."""
     pairs = list(zip(conditions, bodies, strict=True))
     while pairs and not pairs[-1][1]:
         pairs.pop()
     if not pairs:
         return []
-    (condition, body), *others = pairs
+    condition, body = pairs[0]
     if condition is None:
-        return [line[2:] for line in body]
+        return list(body)
     single = _single(body)
-    if not others and single and fits(short := f"{indent}if ({condition}) {single}"):
-        return [short]
-    lines = [f"{indent}if ({condition}) begin", *body]
-    for condition, body in others:
-        lines.append(
-            f"{indent}end else begin" if condition is None
-            else f"{indent}end else if ({condition}) begin"
-        )
-        lines += body
+    if len(pairs) == 1 and single:
+        short = Code("if (", condition, ") ", single)
+        if fits(short, indent):
+            return [Line(short)]
+    sections: list[tuple[Line, tuple[Stmt, ...]]] = []
+    for condition, body in pairs:
+        start = "end else " if sections else ""
+        test = Code() if condition is None else Code("if (", condition, ") ")
+        sections.append((Line(Code(start, test, "begin")), body))
         if condition is None:
             break
-    return [*lines, f"{indent}end"]
+    return [Nested(tuple(sections))]
 
 
 def unused_bits(var: ir.Expr, seen: int) -> list[tuple[int, int]]:
@@ -364,7 +387,7 @@ def unused_bits(var: ir.Expr, seen: int) -> list[tuple[int, int]]:
     return runs
 
 
-def zero(var: ir.Var, structured: bool) -> str:
+def zero(var: ir.Var, structured: bool) -> Part:
     """The initial value of *var*."""
     if structured and not var.init:
         return "'0"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gen.sv import ir, source
-from gen.sv.expressions import range_of
 from gen.sv.names import Names, identifier
+from gen.sv.tree import BLANK, Code, Line, Nested, Stmt, vector
 
 __all__ = ["Types"]
 
@@ -34,7 +34,7 @@ class Types:
         self._hints: dict[tuple[object, ...], str] = {}
         self._names: dict[tuple[object, ...], str] = {}
         self._taken = Names()
-        self.lines: list[str] = []
+        self.stmts: list[Stmt] = []
         weak: dict[tuple[object, ...], str] = {}
         for module in modules:
             layouts = source.member_layouts(module.origin) if module.origin else {}
@@ -69,13 +69,14 @@ class Types:
         # The first field of a packed structure is the most significant one.
         members = []
         for field in reversed(fields):
-            kind = self.name(field.fields) if field.fields else f"logic{range_of(field.width)}"
-            enum = f"  // {field.enum.name}" if field.enum and field.enum.name else ""
-            members.append(f"  {kind} {identifier(field.name)};{enum}")
+            kind = self.name(field.fields) if field.fields else vector(field.width)
+            enum = field.enum.name if field.enum else ""
+            members.append(Line(Code(kind, f" {identifier(field.name)};"), enum))
         hint = identifier(self._hints.get(key, "fields")).rstrip("0123456789_") or "fields"
         name = self._taken.new(f"{self._prefix}_{hint}").rstrip("_") + "_t"
         self._names[key] = name
-        self.lines += ["typedef struct packed {", *members, f"}} {name};", ""]
+        head = Line(Code("typedef struct packed {"))
+        self.stmts += [Nested(((head, tuple(members)),), f"}} {name};"), BLANK]
         return name
 
 

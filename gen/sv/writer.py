@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from amaranth.lib import wiring
 
 from gen.sv import ir
-from gen.sv.context import Written
+from gen.sv.context import Call, Written
 from gen.sv.design import read_design
-from gen.sv.families import Member, made_with, unified
-from gen.sv.header import NAME
-from gen.sv.layout import wrapped
+from gen.sv.families import Member, One, made_with, unified
+from gen.sv.layout import printed
 from gen.sv.module import write_module
 from gen.sv.names import Names, snake
 from gen.sv.record import RecordPart, recorded
 from gen.sv.scope import Scope
+from gen.sv.tree import Code, Line, ModuleText, PortLine
 from gen.sv.types import Types
 
-__all__ = ["Text", "write_design"]
+__all__ = ["Text", "module_lines", "write_design"]
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,19 @@ def write_design(
     scope = Scope(top, ports)
     types = Types(name, scope.modules)
     bodies, done = _modules(scope, types, reset_low)
-    head = ["// Structures that pass between the modules.", *types.lines] if types.lines else []
+    head = ["// Structures that pass between the modules."] if types.stmts else []
+    head += printed(types.stmts)
     return Text(
         "\n".join([*head, "\n\n".join(bodies)]) + "\n",
-        dict(Counter(call.split()[0] for call, _ in done.values())),
+        dict(Counter(call.name for call, _ in done.values())),
         recorded(top, {module: made for module, (_, made) in done.items()}, scope,
                  reset_low=reset_low),
         _names(scope, done),
     )
 
 
-_Done: TypeAlias = dict[ir.Module, tuple[str, Written]]
-"""Module -> the start of its instances (name and parameters), and its text."""
+_Done: TypeAlias = dict[ir.Module, tuple[Call, Written]]
+"""Module -> the start of its instances, and its tree."""
 
 
 def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _Done]:
@@ -97,24 +98,46 @@ def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _D
             stem = next(stem for stem, each in waiting.items() if any(map(known, each)))
             members = [module for module in waiting[stem] if known(module)]
             waiting[stem] = [module for module in waiting[stem] if module not in members]
-        texts: dict[str, list[tuple[ir.Module, Written]]] = defaultdict(list)
+        texts: dict[ModuleText, list[tuple[ir.Module, Written]]] = defaultdict(list)
         for module in members:
             children = {child: done[child] for child in module.children if child in done}
             low = reset_low and module is top
             written = write_module(module, scope, types, children, reset_low=low)
-            texts["\n".join(written.lines)].append((module, written))
+            texts[written.text].append((module, written))
         equal = list(texts.values())
         for one in unified([Member(text, made_with(same[0][0])) for text, same in texts.items()]):
             called = name if stem == name else taken.new(stem)
             for number, values in one.values.items():
-                given = ", ".join(f".{key}({value})" for key, value in values.items())
                 for module, written in equal[number]:
-                    done[module] = f"{called} #({given})" if given else called, written
+                    done[module] = Call(called, values), written
             place = min(scope.number[equal[number][0][0]] for number in one.values)
-            # Names and parameters are longer than their placeholders.
-            text = one.text.replace(NAME, called, 1)
-            bodies[place] = "\n".join(wrapped(text.split("\n")))
+            bodies[place] = "\n".join(module_lines(one, called))
     return [bodies[place] for place in sorted(bodies)], done
+
+
+def module_lines(one: One, name: str) -> Iterator[str]:
+    """The lines of a module called *name*."""
+    text = one.text
+    values = next(iter(one.values.values()))
+    yield from printed(text.above)
+    given = [f"    parameter int {key} = {value}" for key, value in values.items()]
+    given += [f"    localparam int {key} = {means}" for key, means in one.derived.items()]
+    ports = [port for port in text.ports if isinstance(port, PortLine)]
+    yield f"module {name}" + (" #(" if given else " (" if ports else " ();")
+    for line in given:
+        yield line + ("," if line is not given[-1] else "")
+    yield from [") ("] if given else []
+    wide = max((len(str(port.kind)) for port in ports), default=0)
+    for each in text.ports:
+        if isinstance(each, PortLine):
+            code = f"{each.direction:6} {each.kind!s:{wide}} {each.name}"
+            comma = "," if each is not ports[-1] else ""
+            yield from printed([Line(Code(code, comma), each.note)], 4)
+        else:
+            yield from printed([each], 4)
+    yield from [");"] if ports or given else []
+    yield from printed(text.body, 2)
+    yield "endmodule"
 
 
 def _names(scope: Scope, done: _Done) -> list[tuple[str, str, int]]:

@@ -10,6 +10,19 @@ from amaranth.lib.wiring import In, Out
 
 from gen.sv.families import Member, unified
 from gen.sv.proof import READERS, check, design
+from gen.sv.tree import (
+    Assignment,
+    Code,
+    Line,
+    ModuleText,
+    PortLine,
+    Ref,
+    bits,
+    constant,
+    plain,
+    vector,
+)
+from gen.sv.writer import module_lines
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 
@@ -65,11 +78,22 @@ def test_a_wrong_parameter_is_found(old, new):
         assert check(made, planted, readers=[reader], first=True).wrong
 
 
-def module(width, depth, other=0):
-    bits = (depth - 1).bit_length()
-    return (f"module @NAME@ (\n    input  logic [{width - 1}:0] i,\n    output logic o\n);\n"
-            f"  logic [{bits - 1}:0] at;\n  assign o = (at == {bits}'d{depth - 1}) & i[{other}];"
-            "  // hw/part.py:12\nendmodule")
+def module(width, depth, other=0, below=()):
+    at = Code("(at == ", constant(depth - 1, (depth - 1).bit_length()), ")")
+    value = Code(at, " & ", Ref("i", bits(other, 1)))
+    return ModuleText(
+        above=(),
+        ports=(PortLine("input", vector(width), "i", ""), PortLine("output", vector(1), "o", "")),
+        body=(
+            Line(Code(vector((depth - 1).bit_length()), " at;")),
+            Line(Assignment("assign ", Ref("o"), "=", value), "hw/part.py:12"),
+            *below,
+        ),
+    )
+
+
+def text(one):
+    return "\n".join(module_lines(one, "part"))
 
 
 def test_a_number_that_no_parameter_explains_keeps_modules_apart():
@@ -81,16 +105,16 @@ def test_a_number_that_no_parameter_explains_keeps_modules_apart():
         {0: {"WIDTH": 4, "DEPTH": 8}, 1: {"WIDTH": 6, "DEPTH": 16}},
         {2: {"WIDTH": 4, "DEPTH": 16}, 3: {"WIDTH": 5, "DEPTH": 8}},
     ]
-    assert "DEPTH_BITS'(DEPTH - 1)) & i[0];  // hw/part.py:12" in made[0].text
+    assert "DEPTH_BITS'(DEPTH - 1)) & i[0];  // hw/part.py:12" in text(made[0])
     alone = unified([Member(module(4, 8), {}), Member(module(4, 8, 1), {})])
     assert [one.text for one in alone] == [module(4, 8), module(4, 8, 1)]
 
 
 def test_only_numbers_that_the_module_uses_become_parameters():
-    inner = "\n  part #(.N(2)) inner (.i(i[0]), .o(o));\nendmodule  // N parts"
+    inner = Line(Code("part #(.N(", plain(2), ")) inner (.i(i[0]), .o(o));"), "N parts")
     (one,) = unified([
-        Member(module(width, 8).replace("endmodule", inner), {"WIDTH": width, "DEPTH": 8, "N": 2})
+        Member(module(width, 8, below=[inner]), {"WIDTH": width, "DEPTH": 8, "N": 2})
         for width in (4, 6)
     ])
     assert one.values == {0: {"WIDTH": 4}, 1: {"WIDTH": 6}}
-    assert "N = 2" not in one.text
+    assert "N = 2" not in text(one)

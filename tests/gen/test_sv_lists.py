@@ -4,6 +4,7 @@
 import importlib.util
 import random
 import re
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -12,9 +13,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from bench.verilog import apart, lint, slang
+from gen.sv.layout import printed
 from gen.sv.lists import compressed, numbered
 from gen.sv.loops import parsed, rolled, statements, unrolled
 from gen.sv.proof import READERS, check, design
+from gen.sv.tree import Assignment, Code, Line, Ref, Unary, bits, constant
 from gen.verilator import has_verilator
 from gen.verilog import emit
 
@@ -136,30 +139,43 @@ def test_a_loop_says_what_its_pieces_said(seed):
         for x in range(draw.randint(1, 5)):
             for y in range(draw.randint(1, 4)):
                 low = 40 + a * x + b * y
-                pieces.append([
-                    f"  assign to[{low}][{low + 3}:{low}] = from[{20 + c * x}] + 9'd{y + 100};"
-                ])
+                target = Ref("to", bits(low, 1), bits(low, 4))
+                value = Code(Ref("from", bits(20 + c * x, 1)), " + ", constant(y + 100, 9))
+                pieces.append((Line(Assignment("assign ", target, "=", value)),))
     draw.shuffle(pieces)
     items = rolled([parsed(lines, place) for place, lines in enumerate(pieces)])
-    assert sorted(each for item in items for each in unrolled(item)) == sorted(pieces)
+    assert Counter(each for item in items for each in unrolled(item)) == Counter(pieces)
     assert len(items) <= len(pieces)
 
 
+def clocked(target, value):
+    return [Line(Assignment("", target, "<=", value))]
+
+
 def test_statements_of_a_loop_keep_their_order():
-    lines = [[f"  to[{n}] <= 1'b{m};"] for n in range(4) for m in (0, 1)]
-    assert statements(lines, {}, lambda _: False) == [
+    parts = [clocked(Ref("to", bits(n, 1)), constant(m, 1)) for n in range(4) for m in (0, 1)]
+    assert list(printed(statements(parts, {}, lambda _: False, 2), 2)) == [
         "  for (int k = 0; k < 4; k++) begin", "    to[k] <= 1'b0;", "    to[k] <= 1'b1;", "  end"
     ]
-    other = [["  a[0] <= b;"], ["  a[1] <= b;"], ["  c <= d;"], ["  a[2] <= b;"]]
-    assert statements(other, {}, lambda _: False) == [line for (line,) in other]
+    other = [clocked(Ref("a", bits(0, 1)), "b"), clocked(Ref("a", bits(1, 1)), "b"),
+             clocked(Ref("c"), "d"), clocked(Ref("a", bits(2, 1)), "b")]
+    assert statements(other, {}, lambda _: False, 2) == tuple(line for (line,) in other)
 
 
 def test_all_elements_are_the_array():
     dims = {"a": (2, 3), "b": (4,)}
-    words = [f"a[{m}][{n}]" for m in (1, 0) for n in (2, 1, 0)] + ["b[3]", "b[2]", "b[1]"]
-    assert compressed(words, dims) == ["a", "b[3]", "b[2]", "b[1]"]
-    zeros = [[f"  c[{m}][{n}] = 1'b0;"] for m in range(4) for n in range(3)]
-    assert statements(zeros, {"c": (4, 3)}, lambda _: False) == ["  c = '0;"]
+    both = [Ref("a", bits(m, 1), bits(n, 1)) for m in (1, 0) for n in (2, 1, 0)]
+    few = [Ref("b", bits(n, 1)) for n in (3, 2, 1)]
+    assert compressed([*both, *few], dims) == [Ref("a"), *few]
+    zeros = [clocked(Ref("c", bits(m, 1), bits(n, 1)), constant(0, 1))
+             for m in range(4) for n in range(3)]
+    assert statements(zeros, {"c": (4, 3)}, lambda _: False, 2) == tuple(clocked(Ref("c"), "'0"))
+
+
+def test_a_cast_behind_a_prefix_operator_is_in_parentheses():
+    parts = [clocked(Ref("to", bits(n, 1)), Unary("~", constant(n, 4))) for n in range(4)]
+    (line,) = printed(statements(parts, {}, lambda _: False, 0))
+    assert line == "for (int k = 0; k < 4; k++) to[k] <= ~(4'(k));"
 
 
 def test_only_equal_things_that_are_numbered_without_a_gap_are_a_list():

@@ -16,6 +16,7 @@ from gen.sv import loops as sv_loops
 from gen.sv.netlists import NetlistSlice
 from gen.sv.proof import READERS, check, design, loops, questions, read
 from gen.sv.question import Question, prove
+from gen.sv.tree import Form
 from gen.yosys import YosysError
 from hw.common.fifo import StreamFIFO
 
@@ -97,9 +98,14 @@ def test_a_generator_that_counts_loops_of_six_wrongly_is_found(monkeypatch, link
 
     def planted(first, steps, size):
         made = right(first, steps, size)
-        slots = [piece for piece in made.pieces if not isinstance(piece, str)]
-        more = [size == LINKS and slot.kind == "number" and bool(slot.terms) for slot in slots]
-        return replace(made, values=tuple(map(sum, zip(made.values, more, strict=True))))
+        grows = [
+            size == LINKS and each.form is Form.LITERAL and bool(each.terms)
+            for each in made.numbers
+        ]
+        return replace(made, numbers=tuple(
+            replace(each, value=each.value + more)
+            for each, more in zip(made.numbers, grows, strict=True)
+        ))
 
     monkeypatch.setattr(sv_loops, "_as_loop", planted)
     made = design(Links)
