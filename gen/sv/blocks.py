@@ -8,7 +8,7 @@ that all that is read has its final value by then; where no order will do, they 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -61,7 +61,7 @@ def arrange(stmts: Sequence[ir.Stmt], where: str) -> list[Block]:
         needs[var] = {other: mask for other, mask in needs[var].items() if other in needs}
     blocks = []
     for group in _groups(stmts):
-        inside = tuple(dict.fromkeys(var for stmt in group for var in ir.writes(stmt)))
+        inside = tuple(dict.fromkeys(var for stmt in group for var in stmt.writes))
         if not _leaves_and_returns(inside, needs) and (ordered := _ordered(group)) is not None:
             blocks.append(Block(tuple(ordered), inside))
         elif any(_reaches(var, var, needs) for var in inside):
@@ -75,7 +75,7 @@ def _needs(stmts: Sequence[ir.Stmt]) -> _Graph:
     """For each variable that *stmts* write, the bits that decide its value, as masks."""
     needs: _Graph = defaultdict(dict)
     for stmt in stmts:
-        for var in ir.writes(stmt):
+        for var in stmt.writes:
             decides(stmt, var, needs[var])
     return dict(needs)
 
@@ -92,6 +92,12 @@ def untangled(stmts: Sequence[ir.Stmt]) -> tuple[list[ir.Stmt], list[ir.Var]]:
     for each in needs.values():
         for var, mask in each.items():
             looked[var] = looked.get(var, 0) | mask
+    once: dict[ir.Var, int] = defaultdict(int)
+    twice: dict[ir.Var, int] = defaultdict(int)
+    for stmt in stmts:
+        for var, mask in stmt.writes.items():
+            twice[var] |= once[var] & mask
+            once[var] |= mask
     parts: dict[ir.Var, list[tuple[int, ir.Var]]] = defaultdict(list)
     made: list[ir.Stmt] = []
     for stmt in stmts:
@@ -102,8 +108,7 @@ def untangled(stmts: Sequence[ir.Stmt]) -> tuple[list[ir.Stmt], list[ir.Var]]:
         assert isinstance(stmt, ir.Assign)
         var = part.value
         mask = ((1 << part.width) - 1) << part.lo
-        others = assigned(other for other in stmts if other is not stmt).get(var, 0)
-        if others & mask or not looked.get(var, 0) & mask or not _reaches(var, var, needs):
+        if twice[var] & mask or not looked.get(var, 0) & mask or not _reaches(var, var, needs):
             made.append(stmt)
             continue
         fields = [field.name for field in var.fields if (field.lo, field.width) == (
@@ -147,12 +152,12 @@ def _groups(stmts: Sequence[ir.Stmt]) -> list[list[ir.Stmt]]:
         return var
 
     for stmt in stmts:
-        first, *others = ir.writes(stmt)
+        first, *others = stmt.writes
         for other in others:
             root[find(other)] = find(first)
     groups: dict[ir.Var, list[ir.Stmt]] = defaultdict(list)
     for stmt in stmts:
-        groups[find(next(iter(ir.writes(stmt))))].append(stmt)
+        groups[find(next(iter(stmt.writes)))].append(stmt)
     return list(groups.values())
 
 
@@ -186,14 +191,14 @@ def _leaves_and_returns(group: Sequence[ir.Var], needs: _Graph) -> bool:
 
 def _ordered(stmts: Sequence[ir.Stmt]) -> list[ir.Stmt] | None:
     """*stmts* ordered such that bits are written before they are read; None if impossible."""
-    written = [ir.writes(stmt) for stmt in stmts]
+    written = [stmt.writes for stmt in stmts]
     read: list[dict[ir.Var, int]] = []
     for stmt in stmts:
         found: dict[ir.Var, int] = {}
         decides(stmt, None, found)
         read.append(found)
 
-    def clash(one: dict[ir.Var, int], other: dict[ir.Var, int]) -> bool:
+    def clash(one: Mapping[ir.Var, int], other: Mapping[ir.Var, int]) -> bool:
         return any(other.get(var, 0) & mask for var, mask in one.items())
 
     count = len(stmts)

@@ -325,7 +325,7 @@ class Context:
 
     def registers(self) -> list[tuple[ir.Var, Ref]]:
         """The registers with their names, those of clocked memory reads among them."""
-        found = dict.fromkeys(var for stmt in self.sync for var in ir.writes(stmt))
+        found = dict.fromkeys(var for stmt in self.sync for var in stmt.writes)
         for memory in self.memories:
             for port in memory.reads:
                 if port.clocked:
@@ -534,8 +534,8 @@ class Context:
 
     def find_mixed(self) -> None:
         """Name the registers of signals that have both register bits and others."""
-        comb = {var for stmt in self.comb for var in ir.writes(stmt)}
-        sync = {var: None for stmt in self.sync for var in ir.writes(stmt)}
+        comb = {var for stmt in self.comb for var in stmt.writes}
+        sync = {var: None for stmt in self.sync for var in stmt.writes}
         self.mixed |= {
             var: self.taken.new(f"{self.name(var)}_q") for var in sync if var in comb
         }
@@ -545,7 +545,7 @@ class Context:
         if self.top:
             return tuple(n for n, v in ((CLOCK, module.clk), (RESET, module.rst)) if v is not None)
         names = {name for child in self.children.values() for name in child[1].clocked}
-        if any(not var.reset_less for stmt in self.sync for var in ir.writes(stmt)):
+        if any(not var.reset_less for stmt in self.sync for var in stmt.writes):
             names |= {CLOCK, RESET}
         used = [v for box in module.boxes for _, value in box.inputs for v in ir.variables(value)]
         for stmt in (*self.comb, *self.sync):

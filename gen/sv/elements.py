@@ -166,6 +166,8 @@ def without_copies(
         name: array for name, array in _structures(c).items()
         if set(array.elements) <= set(c.local)  # no port
     }
+    if not arrays:
+        return tuple(body)
     count = Counter(ref.name for ref in references([*body, *others]))
 
     def copies(stmt: Stmt) -> bool:

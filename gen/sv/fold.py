@@ -109,7 +109,7 @@ def _sole(c: Context) -> dict[ir.Var, ir.Assign]:
     count: Counter[ir.Var] = Counter()
     found: dict[ir.Var, ir.Assign] = {}
     for stmt in (*c.comb, *c.sync):
-        count.update(ir.writes(stmt).keys())
+        count.update(stmt.writes.keys())
     for stmt in c.comb:
         if isinstance(stmt, ir.Assign) and isinstance(stmt.lhs, ir.Var):
             found[stmt.lhs] = stmt

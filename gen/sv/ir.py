@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 __all__ = [
@@ -40,7 +41,6 @@ __all__ = [
     "slice_of",
     "targets",
     "variables",
-    "writes",
 ]
 
 Location: TypeAlias = tuple[str, int]
@@ -210,6 +210,14 @@ class Assign:
     rhs: Expr
     loc: Location | None = None
 
+    @cached_property
+    def writes(self) -> Mapping[Var, int]:
+        """The variables that it may write, with masks of the bits."""
+        found: dict[Var, int] = {}
+        for var, lo, width in targets(self.lhs):
+            found[var] = found.get(var, 0) | _mask(lo, width)
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -227,6 +235,16 @@ class CaseSwitch:
     test: Expr
     cases: tuple[Case, ...]
     loc: Location | None = None
+
+    @cached_property
+    def writes(self) -> Mapping[Var, int]:
+        """The variables that it may write, with masks of the bits."""
+        found: dict[Var, int] = {}
+        for case in self.cases:
+            for inner in case.body:
+                for var, mask in inner.writes.items():
+                    found[var] = found.get(var, 0) | mask
+        return found
 
     def with_bodies(self, new: Callable[[tuple[Stmt, ...]], Iterable[Stmt]]) -> CaseSwitch:
         """The same switch with *new* applied to each body."""
@@ -404,23 +422,6 @@ def lhs_reads(lhs: Expr, into: dict[Var, int]) -> None:
     else:
         for inner in operands(lhs):
             lhs_reads(inner, into)
-
-
-def writes(stmt: Stmt) -> dict[Var, int]:
-    """The variables that *stmt* may write, with masks of the bits."""
-    found: dict[Var, int] = {}
-
-    def visit(stmt: Stmt) -> None:
-        if isinstance(stmt, Assign):
-            for var, lo, width in targets(stmt.lhs):
-                found[var] = found.get(var, 0) | _mask(lo, width)
-        else:
-            for case in stmt.cases:
-                for inner in case.body:
-                    visit(inner)
-
-    visit(stmt)
-    return found
 
 
 def replaced(expr: Expr, new: Callable[[Expr], Expr | None], done: dict[Expr, Expr]) -> Expr:

@@ -378,11 +378,11 @@ def looped(
 
     *scope* names a loop by its body; *inside* rewrites a body, given the variable of the loop.
     """
-    names = _free(_GENERATED, items, taken)
+    names = _free(_GENERATED, items, taken) if any(item.sizes for item in items) else []
     left: list[_Left] = []
     for item in items:
         own = names[: len(item.sizes)][::-1]
-        stmts, sizes = item.body(own), item.sizes
+        stmts, sizes = item.body(own) if item.sizes else item.stmts, item.sizes
         while sizes and (line := _only_line(stmts)):
             whole = _whole(line, own[-len(sizes)], sizes[0], dims)
             if whole is None:

@@ -124,7 +124,7 @@ def _written(c: Context) -> Written | None:
     whole = sliced(c, made)
     if whole is None:
         return None
-    registers = {var: _register(c, var) for stmt in c.sync for var in ir.writes(stmt)}
+    registers = {var: _register(c, var) for stmt in c.sync for var in stmt.writes}
     for memory in c.memories:
         for port in memory.reads:
             if port.clocked and isinstance(port.data, ir.Var):
@@ -243,7 +243,7 @@ def _entangled(c: Context) -> bool:
     node: dict[ir.Var, object] = {var: c.element.get(var, (var, 0))[0] for var in order}
     needs: dict[object, set[object]] = defaultdict(set)
     for stmt in c.comb:
-        for var in ir.writes(stmt):
+        for var in stmt.writes:
             found: dict[ir.Var, int] = {}
             decides(stmt, var, found)
             for other in found:
@@ -367,7 +367,7 @@ def _registers(c: Context) -> list[Stmt]:
     parts: list[Sequence[Stmt]] = [[stmt] for stmt in after]
     registers: dict[ir.Var, None] = {}
     for stmt in c.sync:
-        registers.update(dict.fromkeys(ir.writes(stmt)))
+        registers.update(dict.fromkeys(stmt.writes))
         written = c.statements.stmts(stmt, 4, clocked=True)
         if isinstance(stmt, ir.CaseSwitch):
             written = _with_note(written, source.where(stmt.loc))
@@ -443,7 +443,7 @@ def _clock_used(c: Context, name: str) -> bool:
         return True
     if name == CLOCK:
         return bool(c.sync or c.memories)
-    return any(not var.reset_less for stmt in c.sync for var in ir.writes(stmt))
+    return any(not var.reset_less for stmt in c.sync for var in stmt.writes)
 
 
 def _covers(block: Block) -> bool:
@@ -456,6 +456,6 @@ def _unconditional(stmts: Iterable[ir.Stmt]) -> dict[ir.Var, int]:
     covered: dict[ir.Var, int] = {}
     for stmt in stmts:
         if isinstance(stmt, ir.Assign) and not isinstance(stmt.lhs, ir.PartSelect):
-            for var, mask in ir.writes(stmt).items():
+            for var, mask in stmt.writes.items():
                 covered[var] = covered.get(var, 0) | mask
     return covered

@@ -31,7 +31,7 @@ def assigned(stmts: Iterable[ir.Stmt]) -> dict[ir.Var, int]:
     """The variables that *stmts* may write, with masks of the bits."""
     found: dict[ir.Var, int] = {}
     for stmt in stmts:
-        for var, mask in ir.writes(stmt).items():
+        for var, mask in stmt.writes.items():
             found[var] = found.get(var, 0) | mask
     return found
 
@@ -78,7 +78,7 @@ class Scope:
     def statements(self, module: ir.Module) -> tuple[list[ir.Stmt], list[ir.Stmt]]:
         """The combinational and the clocked statements of *module* that drive live signals."""
         return tuple(  # type: ignore[return-value]
-            [stmt for stmt in stmts if not self.live.isdisjoint(ir.writes(stmt))]
+            [stmt for stmt in stmts if not self.live.isdisjoint(stmt.writes)]
             for stmts in (module.comb, module.sync)
         )
 
@@ -97,7 +97,7 @@ class Scope:
         for module in self.modules:
             roots += [var for _, var, _ in module.members]
             for stmt in (*module.comb, *module.sync):
-                for var in ir.writes(stmt):
+                for var in stmt.writes:
                     by_var[var].append(stmt)
             for memory in module.memories:
                 for port in memory.reads:
@@ -135,7 +135,7 @@ class Scope:
     def _uses(self, module: ir.Module) -> dict[ir.Var, int]:
         used: dict[ir.Var, int] = {}
         for stmt in (*module.comb, *module.sync):
-            for var in ir.writes(stmt):
+            for var in stmt.writes:
                 if var in self.live:
                     used[var] = 0
                     decides(stmt, var, used)

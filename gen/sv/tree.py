@@ -438,14 +438,15 @@ def lines(stmts: Iterable[Stmt]) -> Iterator[Line]:
 
 def walk(found: Part | Iterable[Stmt]) -> Iterator[Code]:
     """The nodes of code or of statements, outer ones first."""
-    if isinstance(found, Code):
-        yield found
-        for part in found.parts:
-            if isinstance(part, Code):
-                yield from walk(part)
-    elif not isinstance(found, str | Number):
-        for line in lines(found):
-            yield from walk(line.code)
+    todo: list[Part] = [found] if isinstance(found, str | Number | Code) else [
+        line.code for line in lines(found)
+    ]
+    todo.reverse()
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Code):
+            yield part
+            todo += part.parts[::-1]
 
 
 def references(found: Part | Iterable[Stmt]) -> Iterator[Ref]:
