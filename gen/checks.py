@@ -130,18 +130,21 @@ def _check_outputs(component: wiring.Component, where: str, driven: set[int]) ->
 
 
 def _in_one_line(error: Exception, design: Any) -> DesignError:
-    """Amaranth's error for a combinational cycle or several drivers, without source locations."""
+    """Amaranth's error for a combinational cycle or several drivers, without source locations.
+
+    Names are in its text only.
+    """
     text = str(error)
+    if isinstance(error, _netlist.CombinationalCycle):
+        names = list(dict.fromkeys(re.findall(r": signal (\S+) bit", text)))
+        through = ", ".join(names) or "parts without a name"
+        where = _place_of(names[0] if names else "", design)
+        return DesignError(f"{where}: combinational loop through {through}")
     two = r"Signal \(sig (\S+)\) bit.* from module (\S+) at .* module (\S+) at"
     if found := re.match(two, text):
         return DesignError(f"{found[2]}: signal {found[1]!r} is driven here and in {found[3]}")
-    if found := re.match(r"Bit \d+ of signal \(sig (\S+)\) has multiple drivers", text):
-        where = _place_of(found[1], design)
-        return DesignError(f"{where}: signal {found[1]!r} has several drivers")
-    names = list(dict.fromkeys(re.findall(r": signal (\S+) bit", text)))
-    through = ", ".join(names) or "parts without a name"
-    where = _place_of(names[0] if names else "", design)
-    return DesignError(f"{where}: combinational loop through {through}")
+    (name,) = re.findall(r"\((?:sig|io-port) (\S+)\)", text)
+    return DesignError(f"{_place_of(name, design)}: signal {name!r} has several drivers")
 
 
 def _place_of(name: str, design: Any) -> str:

@@ -282,6 +282,13 @@ def two_drivers(m, part):
     inner.d.comb += part.o.eq(0)
 
 
+def driven_by_clock_too(m, part):
+    shared = Signal(name="shared")
+    m.d.comb += [shared.eq(part.a), part.o.eq(shared)]
+    m.submodules.inner = inner = Module()
+    inner.d.sync += shared.eq(0)
+
+
 def loop_of_two(m, part):
     one, other = Signal(name="one"), Signal(name="other")
     m.d.comb += [one.eq(other | part.a), other.eq(one), part.o.eq(other)]
@@ -300,6 +307,7 @@ MISTAKES = [
     (undriven, r"\.part: output 'o' of Part is driven by nothing"),
     (inout, r"\.part\.pad: port 'wire' is an inout, which is not supported"),
     (two_drivers, r"\.part\.inner: signal 'o' is driven here and in \w+\.part"),
+    (driven_by_clock_too, r"\.part: signal 'shared' has several drivers"),
 ]
 MADE = {
     "sv": ("top", lambda component: emit(component, name="top")),
