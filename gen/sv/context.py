@@ -165,6 +165,8 @@ class Context:
         Arrays made for the connections of lists, by type.
     joined:
         Arrays made for ports of the top, each with True if they are outputs.
+    assembled:
+        Structures that loops make of the fields of an element.
     plan:
         Findings of earlier attempts at this module.
     element:
@@ -208,6 +210,7 @@ class Context:
         self.wires: list[Line] = []
         self.beside: dict[Code, list[str]] = {}
         self.joined: list[tuple[Array, bool]] = []
+        self.assembled: set[Part] = set()
         self.hidden: set[ir.Var] = set()
         self.instances: dict[ir.Module, str] = {}
         self.boxes: dict[ir.Box, str] = {}

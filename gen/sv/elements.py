@@ -128,6 +128,7 @@ def named_in_loop(c: Context, stmts: Sequence[Stmt], loop: str) -> tuple[Stmt, .
         if element in written:
             if element not in whole:
                 whole[element] = Ref(c.taken.new(f"one_{array.name}"))
+                c.assembled.add(whole[element])
                 structure = c.types.name(array.elements[0].fields)
                 above.append(Line(Code(structure, " ", whole[element], ";")))
                 after.append(Line(Assignment("assign ", element, "=", whole[element])))
@@ -173,7 +174,7 @@ def without_copies(
     def copies(stmt: Stmt) -> bool:
         assign = stmt.code if isinstance(stmt, Line) else None
         return isinstance(assign, Assignment) and isinstance(assign.target, Ref) and (
-            isinstance(assign.value, Ref) and assign.value.name.startswith("one_")
+            assign.value in c.assembled
             and assign.target.name in arrays and count[assign.target.name] == 1
         )
 

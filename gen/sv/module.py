@@ -149,9 +149,7 @@ def _scope_name(c: Context, stmts: Sequence[Stmt]) -> str:
     if there are but blocks.
     """
     found = [each.targets[0].name for each in assignments(stmts) if each.parts[0] and each.targets]
-    found = found or [
-        str(line.code.leaves[0]).strip(" (") for line in lines(stmts) if _assigns(line)
-    ]
+    found = found or [str(line.code.leaves[0]) for line in lines(stmts) if _assigns(line)]
     names = [f"each_{name}" for name in found] or ["each"]
     return c.taken.new(next((name for name in names if not c.taken.has(name)), names[0]))
 

@@ -359,13 +359,13 @@ def _branches(
         return list(body)
     single = _single(body)
     if len(pairs) == 1 and single:
-        short = Code("if (", condition, ") ", single)
+        short = Code("if", " (", condition, ") ", single)
         if fits(short, indent):
             return [Line(short)]
     sections: list[tuple[Line, tuple[Stmt, ...]]] = []
     for condition, body in pairs:
         start = "end else " if sections else ""
-        test = Code() if condition is None else Code("if (", condition, ") ")
+        test = Code() if condition is None else Code("if", " (", condition, ") ")
         sections.append((Line(Code(start, test, "begin")), body))
         if condition is None:
             break

@@ -276,7 +276,7 @@ class For(Code):
 
     def _spelled(self) -> Iterable[Part]:
         kind, name, size = self.parts
-        return "for (", kind, " ", name, " = 0; ", name, " < ", size, "; ", name, "++)"
+        return "for", " (", kind, " ", name, " = 0; ", name, " < ", size, "; ", name, "++)"
 
 
 class Packed(Code):
