@@ -109,7 +109,9 @@ class AceEndpoint:
         sram = port / self.sram_accesses
 
         def access(times: float, cycles: float) -> Stage:
-            return Stage(unit="SRAM", s_per_byte=times * sram, latency_s=cycles * cycle)
+            return Stage(
+                unit="SRAM", s_per_byte=times * sram, latency_s=cycles * cycle, share=times
+            )
 
         def in_turn(times: float, cycles: float) -> tuple[Stage, ...]:
             piece = access(times / PIECES, 0)
@@ -142,7 +144,10 @@ class AceEndpoint:
             store=(
                 *in_turn(self._result(plan), self.store_cycles),
                 self.bus.stage("bus from engine", self._result(plan)),
-                replace(write, s_per_byte=self._result(plan) / self.memory_bytes_per_s),
+                replace(
+                    write, s_per_byte=self._result(plan) / self.memory_bytes_per_s,
+                    share=self._result(plan),
+                ),
             ),
             rooms=self._rooms(network, plan),
             contexts=tuple([max(1, self.fsms * self.contexts // max(1, phases))] * max(1, phases)),

@@ -88,7 +88,10 @@ class AceRingTimes(HardwareRing):
             credits = (make, *credits) if credits else ()
         sram = beat * accesses / arrives / banks
         passes = (
-            Stage(unit="SRAM", s_per_byte=sram, ahead_s=sram * c.packet_bytes),
+            Stage(
+                unit="SRAM", s_per_byte=sram, ahead_s=sram * c.packet_bytes,
+                share=accesses / arrives,
+            ),
             Stage(unit=None, s_per_byte=beat, latency_s=self._hop_cycles * cycle),
         )
         own = (make, Stage(unit=None, s_per_byte=beat), *self._credits())
@@ -191,7 +194,7 @@ class AceRingTimes(HardwareRing):
             Stage(unit=None, latency_s=read * cycle + ready_s),
         )
         store = (
-            Stage(unit="RX DMA", s_per_byte=result * beat),
+            Stage(unit="RX DMA", s_per_byte=result * beat, share=result),
             *write_window,
             Stage(unit=None, latency_s=(write + known.ace_store) * cycle),
         )

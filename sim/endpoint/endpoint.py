@@ -36,13 +36,15 @@ class Unit:
 class Stage:
     """A message (or chunk) of b bytes occupies a unit for ``fixed_s + b * s_per_byte`` and goes on
     ``latency_s`` later. Without a unit it is a delay. ``ahead_s``: time for which a unit without
-    requests works ahead, as one that prefetches data into a buffer does."""
+    requests works ahead, as one that prefetches data into a buffer does. ``share``: bytes that the
+    unit moves meanwhile, over b."""
 
     unit: str | None
     s_per_byte: float = 0.0
     fixed_s: float = 0.0
     latency_s: float = 0.0
     ahead_s: float = 0.0
+    share: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

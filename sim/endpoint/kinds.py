@@ -74,6 +74,7 @@ class Bus:
             s_per_byte=times / self.bytes_per_s,
             fixed_s=fixed * max(1.0, times) if times else 0.0,
             latency_s=self.latency_s + self.overhead_s,
+            share=times,
         )
 
 
@@ -182,7 +183,7 @@ class BaselineEndpoint:
         rate = self.cores * self.npu.core_bytes_per_cycle * self.npu.clock_hz
         return (
             self._memory().stage("memory read", times),
-            Stage(unit="cores", s_per_byte=times / rate),
+            Stage(unit="cores", s_per_byte=times / rate, share=times),
         )
 
     def _write(self) -> Stage:

@@ -213,6 +213,7 @@ class SendTables:
                         seconds_to_fs(stage.fixed_s),
                         seconds_to_fs(stage.latency_s),
                         seconds_to_fs(stage.ahead_s),
+                        stage.share,
                     )
                 )
             self.stage_ranges[key] = first, len(self.stages)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench._levels_cases import KIB, Case, EngineLevels, log_uniform
 
-__all__ = ["LEVELS"]
+__all__ = ["LEVELS", "switch_descriptions"]
 
 PORTS = {"test": 4, "8-port": 8, "16-port": 16}
 RATE = 25e9
@@ -68,7 +68,7 @@ def _has_rtl(description: dict[str, Any]) -> bool:
     return True
 
 
-def _descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
+def switch_descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names and descriptions, each of at least 256 KiB per node."""
     dgx_2 = {"topology": {"kind": "dgx2"}}
     for mode in ("push", "pull"):
@@ -94,7 +94,7 @@ class _SwitchLevels(EngineLevels):
     most_bytes = 1 << 20  # the model simulates every cycle of every part
 
     def cases(self, job: str) -> Iterator[Case]:
-        for name, each in _descriptions():
+        for name, each in switch_descriptions():
             yield Case(name=name, description=each, rtl=_has_rtl(each))
 
     def drawn(self, rng: random.Random, group: str) -> dict[str, Any]:

@@ -234,7 +234,7 @@ def serve_unit(s, c, index, node, now, size, column):
         s.unit_free[best] = start + busy
         finish = max(now, start + busy)
         s.unit_busy[unit * c.nodes + node] += busy
-        s.unit_bytes[unit * c.nodes + node] += np.int64(size + 0.5)
+        s.unit_bytes[unit * c.nodes + node] += np.int64(size * s.stages[index].share + 0.5)
     finish += s.stages[index].latency_fs
     s.bus_delay[column] += finish - now
     return finish

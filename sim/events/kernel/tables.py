@@ -100,9 +100,9 @@ PHASE = np.dtype(
         ("relays", I8),
     ]
 )
-# `ahead_fs`: time by which the unit works ahead.
+# `ahead_fs`: time by which the unit works ahead; `share`: bytes that it moves, over the size.
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8),
-                  ("ahead_fs", I8)])
+                  ("ahead_fs", I8), ("share", F8)])
 UNIT = np.dtype([("first", I8), ("servers", I4)])
 # `stream`: collectives and messages of a stream run one at a time on a node; -1: whenever they are
 # issued. The last call stands for all messages to other nodes.

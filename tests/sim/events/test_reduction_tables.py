@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench._levels_switch import switch_descriptions
+from bench.records.in_switch.levels import switch_descriptions
 from hw.switch.config import PRESETS as SWITCHES
 from hw.switch_dma.config import PRESETS as ENDPOINTS
 from sim.collectives import turns
