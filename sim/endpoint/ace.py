@@ -102,8 +102,9 @@ class AceEndpoint:
             raise FieldError("partition", f"must be heuristic or even, not {self.partition!r}")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
-        if self.ring is not None and all(len(each.phases) == 1 for each in plan.variants):
-            return self.ring.model(kind)
+        ring = None if self.ring is None else self.ring.of(network, plan)
+        if ring is not None:
+            return ring.model(kind)
         cycle = self.npu.cycle_s
         port = cycle / self.bus_bytes
         sram = port / self.sram_accesses

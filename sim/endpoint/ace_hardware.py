@@ -66,7 +66,7 @@ def ace_on_rings(
         hop_s=max(each.hop_s for each in linked),
         packet_s=config.packet_bytes / ace_wire_share(config) / rate,
         latencies=EventLatencies.stored() if latencies is None else latencies,
-        rings=1 if len(linked) == 1 else sum(each.lanes for each in linked),
+        rings=1 if len(dimensions) == 1 else sum(each.lanes for each in linked),
     )
     return replace(endpoint, ring=ring)
 

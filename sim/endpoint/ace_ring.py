@@ -8,7 +8,7 @@ The result is written in bursts again.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,9 +17,10 @@ from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
 from sim.collectives.ace_program import AceProgram
 from sim.collectives.partition import Partition
-from sim.collectives.program import Receipt, Source
+from sim.collectives.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import EndpointModel, HardwareRing, Room, Stage, Unit
 from sim.endpoint.latencies import EventLatencies
+from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["AceRingTimes"]
@@ -69,6 +70,18 @@ class AceRingTimes(HardwareRing):
     def directions(self) -> int:
         """Directions of the ring that the FSMs use."""
         return min(2, self.config.fsms)
+
+    def of(self, network: Network, plan: Plan) -> "AceRingTimes | None":
+        """The engines of a group, whose plan has one phase and a variant for each ring and
+        direction."""
+        if not plan.variants or any(len(each.phases) != 1 for each in plan.variants):
+            return None
+        made = self
+        if self.rings > 1:
+            group = plan.variants[0].phases[0].group
+            nodes = math.prod(network.shape[each] for each in group)
+            made = replace(self, nodes=nodes, rings=max(1, len(plan.variants) // 2))
+        return made if len(plan.variants) >= min(self.config.fsms, 2 * made.rings) else None
 
     def model(self, kind: CollectiveKind) -> EndpointModel:
         """The stages of a collective."""

@@ -160,6 +160,10 @@ class EndpointModel:
 class HardwareRing(ABC):
     """A hardware engine on a one-dimensional ring."""
 
+    def of(self, network: Network, plan: Plan) -> "HardwareRing | None":
+        """The engine as it performs a plan; None if that is no ring of it."""
+        return self
+
     @abstractmethod
     def model(self, kind: CollectiveKind) -> EndpointModel:
         """The units and stages that messages of a collective occupy."""

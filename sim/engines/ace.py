@@ -196,7 +196,11 @@ class AceRecord(RingRecord):
 
 def _on_rings(section: EngineSection, dimensions: Sequence[Dimension]) -> bool:
     """True if every collective runs on rings through all nodes, as the hardware does it."""
-    return len(dimensions) == 1 or section.style == "hamiltonian"
+    rings = all(
+        each.kind is DimensionKind.RING and (each.bidirectional or section.config.fsms == 1)
+        for each in dimensions if each.size > 1
+    )
+    return rings and (len(dimensions) == 1 or section.style == "hamiltonian")
 
 
 ENGINE = AceRecord()

@@ -30,6 +30,14 @@ def described(level, **tables):
     return made
 
 
+def of_dimensions(level, *dimensions, **tables):
+    made = described(level, **tables)
+    links = {each: made["topology"][each] for each in ("bandwidth_bytes_per_s", "latency_s")}
+    made["topology"] = {}
+    made["dimension"] = [{"kind": "ring", **links, **each} for each in dimensions]
+    return made
+
+
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
 def test_all_levels_agree_and_every_link_is_used(kind):
     workload = {"collective": kind}
@@ -42,6 +50,38 @@ def test_all_levels_agree_and_every_link_is_used(kind):
     assert len(rtl.record.links) == 36 and (rtl.record.link_bytes > 0).all()
     assert events.time_s == pytest.approx(rtl.time_s, rel=0.15)
     assert (events.record.link_bytes > 0).all()
+
+
+@pytest.mark.parametrize(
+    "tables, group, rel",
+    [
+        ({"workload": {"dimensions": [0]}}, {"shape": [3]}, 1e-9),
+        ({"topology": {"shape": [3, 4, 3]}, "workload": {"dimensions": [0, 1]}},
+         {"shape": [3, 4]}, 1e-9),
+        ({"topology": {"logical_shape": [9]}}, {"shape": [9]}, 0.05),
+    ],
+    ids=str,
+)
+def test_groups_at_events_take_the_time_of_a_torus_of_their_own(tables, group, rel):
+    found, own = run(described("events", **tables)), run(described("events", topology=group))
+    assert found.time_s == pytest.approx(own.time_s, rel=rel)
+
+
+@pytest.mark.parametrize(
+    "shape", [{"kind": "switch"}, {"kind": "fully_connected"}, {"bidirectional": False}], ids=str
+)
+@pytest.mark.parametrize("more", [0, 1])
+def test_one_dimension_without_a_ring_both_ways_runs_at_events(shape, more):
+    assert run(of_dimensions("events", {"size": 9, **shape}, *[{"size": 1}] * more)).time_s > 0
+
+
+def test_lanes_of_one_ring_are_all_used_at_events_as_in_engines():
+    events, cycles = (
+        run(of_dimensions(level, {"size": 3, "lanes": 2}, {"size": 1}))
+        for level in ("events", "cycles")
+    )
+    assert (events.record.link_bytes > 0).all() and (cycles.record.link_bytes > 0).all()
+    assert events.time_s == pytest.approx(cycles.time_s, rel=0.15)
 
 
 def test_one_node_of_rtl_among_models_of_links_unlike():
