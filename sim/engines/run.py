@@ -36,14 +36,15 @@ def engine_group(description: Description, system: DescribedSystem) -> EngineGro
         allowed = " or ".join(repr(each) for each in record.styles)
         what = f"must be absent{f' or {allowed}' if allowed else ''}, not {style!r}"
         raise refused(description, "algorithm", what, "style")
-    made = record.described_group(description, section, system)
+    made, dimensions = record.described_group(description, section, system), description.dimensions
     if "rtl" in made.levels and record.kind.driver is None:
         what = f"must be 'cycles' for {description.kind!r}, which has no RTL, not 'rtl'"
         raise description.reader.error("endpoint", "level", what)
     cycles, most = made.settings.latencies[1], record.most_latency_cycles()
     if "rtl" in made.levels and cycles > most:
         what = f"must be at most {most} cycles with RTL, not {cycles}"
-        name, index = stated_at(description, "latency_s")
+        longest = max((each.size > 1, each.hop_s, -n) for n, each in enumerate(dimensions))
+        name, index = stated_at(description, "latency_s", -longest[2])
         raise description.reader.error(name, "latency_s", what, index)
     return made
 

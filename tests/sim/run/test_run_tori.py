@@ -84,6 +84,13 @@ def test_lanes_of_one_ring_are_all_used_at_events_as_in_engines():
     assert events.time_s == pytest.approx(cycles.time_s, rel=0.15)
 
 
+def test_links_too_long_for_rtl_are_named_where_they_are_stated():
+    made = of_dimensions("rtl", {"size": 3}, {"size": 1, "latency_s": 5e-3}, {"size": 3})
+    made["dimension"][2]["latency_s"] = 2e-3
+    with pytest.raises(ConfigError, match=re.escape("dimension[2].latency_s: must be at most")):
+        run(made)
+
+
 def test_one_node_of_rtl_among_models_of_links_unlike():
     dimension = [
         {"bandwidth_bytes_per_s": 8 * 1.245e9, "latency_s": 20e-9},
