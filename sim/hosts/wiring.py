@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from sim.fields import FieldError, check_integer
+from sim.fields import FieldError, check_integer, check_number, check_type
 from sim.network.embedding import RingPlace, hamiltonian_cycle, hamiltonian_rings, ring_through
 from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports
@@ -37,6 +38,7 @@ class Wire:
             check_integer(name, getattr(self, name), 0)
         check_integer("latency_cycles", self.latency_cycles, 1)
         pace = self.beats_per_cycle
+        check_number("beats_per_cycle", pace)
         if not 0 < pace <= 1:
             raise FieldError("beats_per_cycle", f"must be above 0 and at most 1, not {pace!r}")
 
@@ -50,7 +52,13 @@ class EngineWiring:
     links : tuple of (Wire, Wire)
         Both directions of every link.
     rings : tuple of tuples of RingPlace
-        By place, with ranks for nodes. Rings may share links.
+        By place, with ranks for nodes, each through all ranks, from 0 on. Rings may share links.
+
+    Raises
+    ------
+    ValueError
+        For links without their opposite or with a port of another, and rings that are not as above
+        or go over links that there are not.
     """
 
     links: tuple[tuple[Wire, Wire], ...]
@@ -59,6 +67,35 @@ class EngineWiring:
     def __post_init__(self) -> None:
         if not self.links or not self.rings:
             raise FieldError("links" if self.rings else "rings", "must be at least one")
+        pairs = all(
+            isinstance(link, tuple) and len(link) == 2 and all(isinstance(w, Wire) for w in link)
+            for link in self.links
+        )
+        check_type("links", self.links, "pairs of Wire", pairs)
+        for there, back in self.links:
+            if (there.rank, there.port, there.peer, there.peer_port) != (
+                back.peer, back.peer_port, back.rank, back.port
+            ):
+                raise FieldError("links", f"must be both directions of a link, not {there}, {back}")
+        places = all(isinstance(each, RingPlace) for ring in self.rings for each in ring)
+        check_type("rings", self.rings, "tuples of RingPlace", places)
+        ranks = len(self.rings[0])
+        ends = {(each.rank, each.port): (each.peer, each.peer_port) for each in self.wires}
+        if len(ends) < len(self.wires):
+            raise FieldError("links", "must have ports of their own")
+        if (most := max(rank for rank, _ in ends)) >= ranks:
+            raise FieldError("links", f"must be between ranks below {ranks}, not to {most}")
+        for ring in self.rings:
+            order = [each.node for each in ring]
+            if sorted(order) != list(range(ranks)):
+                raise FieldError("rings", f"must go once through {ranks} ranks, not {order!r}")
+            for here, following in pairwise([*ring, ring[0]]):
+                end = following.node, following.previous_port
+                if ends.get((here.node, here.next_port)) != end:
+                    raise FieldError(
+                        "rings", f"must go over links; there is none from port {here.next_port} of "
+                        f"rank {here.node} to port {end[1]} of rank {end[0]}"
+                    )
 
     @classmethod
     def ring(cls, ranks: int, *, latency_cycles: int, beats_per_cycle: float) -> "EngineWiring":
@@ -128,7 +165,7 @@ class EngineWiring:
         ValueError
             A link is faster than the bus.
         """
-        rank = {node: rank for rank, node in enumerate(order or range(network.nodes))}
+        rank = _ranks(network, order)
         return cls(
             links=network_links(network, clock_hz=clock_hz, bus_bytes=bus_bytes, order=order),
             rings=tuple(
@@ -162,11 +199,12 @@ def network_links(
 
     Latencies are rounded up to whole cycles, at least 1.
     """
+    check_number("clock_hz", clock_hz)
     if not clock_hz > 0:
         raise FieldError("clock_hz", f"must be above 0, not {clock_hz!r}")
     check_integer("bus_bytes", bus_bytes, 1)
     ports = Ports(network)
-    rank = {node: rank for rank, node in enumerate(order or range(network.nodes))}
+    rank = _ranks(network, order)
 
     def wire(a: NetworkPort, b: NetworkPort) -> Wire:
         link = ports.link(*a)
@@ -179,6 +217,15 @@ def network_links(
         )
 
     return tuple((wire(a, b), wire(b, a)) for a, b in ports.pairs())
+
+
+def _ranks(network: Network, order: Sequence[int] | None) -> dict[int, int]:
+    """Rank of each node."""
+    nodes = range(network.nodes)
+    chosen = list(nodes if order is None else order)
+    if sorted(chosen) != list(nodes):
+        raise FieldError("order", f"must have every node below {len(nodes)} once, not {chosen!r}")
+    return {node: rank for rank, node in enumerate(chosen)}
 
 
 def _reversed(wire: Wire) -> Wire:

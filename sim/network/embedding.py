@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from sim.fields import FieldError
+from sim.fields import FieldError, check_integer
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports
@@ -65,9 +65,12 @@ def hamiltonian_cycles(shape: Sequence[int]) -> list[list[int]]:
     dimension begins with a colour of its own, its rings, and squares of two colours exchange them
     as long as that joins cycles, or else leaves as many.
     """
-    if not shape or min(shape) < 3:
-        raise FieldError("shape", f"must be 3 or more in every dimension, not {tuple(shape)!r}")
-    return _Colours(shape).solved()
+    sizes = tuple(shape)
+    for each in sizes:
+        check_integer("shape", each, 0)
+    if not sizes or min(sizes) < 3:
+        raise FieldError("shape", f"must be 3 or more in every dimension, not {sizes!r}")
+    return _Colours(sizes).solved()
 
 
 class _Colours:
@@ -179,9 +182,12 @@ def hamiltonian_rings(network: Network) -> list[list[RingPlace]]:
     Raises
     ------
     ValueError
-        For a dimension of size 2, or lanes that differ, whose links these rings do not all use.
+        For a dimension of size 2, or lanes that differ, whose links these rings do not all use, and
+        for dimensions that are no rings.
     """
     wide = [each for each in network.dimensions if each.size > 1]
+    if any(each.kind is not DimensionKind.RING for each in wide):
+        raise ValueError(f"dimensions must be rings, not {network.describe()}")
     if len({each.lanes for each in wide}) > 1:
         lanes = ", ".join(str(each.lanes) for each in wide)
         raise FieldError("lanes", f"must be alike in all dimensions, not {lanes}")

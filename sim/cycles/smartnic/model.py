@@ -272,6 +272,8 @@ def check_ring(ring: Surroundings) -> None:
     """Raise a ``ValueError`` for a ring that a NIC does not support."""
     if ring.nodes > MAX_NODES:
         raise FieldError("nodes", f"must be from 2 to {MAX_NODES}, not {ring.nodes!r}")
+    if ring.wiring is not None:
+        raise FieldError("wiring", "must be None for NICs, which are a ring of their own")
 
 
 def check_command(config: SmartNicConfig, command: Command) -> None:

@@ -26,6 +26,8 @@ class SwitchRules(EngineRules):
             raise FieldError(
                 "nodes", f"must be {members}, those of the fabric, not {settings.nodes}"
             )
+        if settings.wiring is not None:
+            raise FieldError("wiring", "must be None for switches, which the fabric links")
         if settings.link_stalls:
             raise FieldError("link_stalls", f"must be 0 for switches, not {settings.link_stalls!r}")
         if settings.bad_wires and settings.retry is None:
