@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, count, pairwise
 
 import numpy as np
 
@@ -89,10 +89,12 @@ class _Colours:
             for a, b in enumerate(following):
                 here[a].add(b)
                 here[b].add(a)
-        self._cycle = [[0] * nodes for _ in shape]  # by colour: number of the cycle of each node
+        self._cycle = [[-1] * nodes for _ in shape]  # by colour: number of the cycle of each node
+        self._place = [[0] * nodes for _ in shape]  # and its place in that cycle
         self._count = [0] * len(shape)
+        self._numbers = count()
         for colour in range(len(shape)):
-            self._number(colour)
+            self._count[colour] = self._number(colour, range(nodes))
 
     def solved(self) -> list[list[int]]:
         """One cycle of each colour."""
@@ -122,13 +124,11 @@ class _Colours:
     def _vary(self, squares: Sequence[tuple[int, int, int]], draw: random.Random) -> None:
         """Exchange a square that leaves no more cycles than there were; any, if there is none."""
         possible = [square for square in squares if self._square(*square) is not None]
-        before = sum(self._count)
         for square in possible:
-            self._exchange(*square)
-            now = sum(self._count)
-            if now < before or (now == before and draw.random() < 0.5):
+            more = self._more(*square)
+            if more < 0 or (more == 0 and draw.random() < 0.5):
+                self._exchange(*square)
                 return
-            self._exchange(*square)
         self._exchange(*draw.choice(possible))
 
     def _square(self, a: int, i: int, j: int) -> tuple[int, int, int, int] | None:
@@ -140,29 +140,52 @@ class _Colours:
             return None
         return b, d, x, y
 
+    def _more(self, a: int, i: int, j: int) -> int:
+        """Cycles that an exchange adds."""
+        found = self._square(a, i, j)
+        assert found is not None
+        b, d, x, y = found
+        c = self._next[j][b]
+        return self._cut(x, (a, b), (d, c)) + self._cut(y, (a, d), (b, c))
+
+    def _cut(self, colour: int, link: tuple[int, int], other: tuple[int, int]) -> int:
+        """Cycles that a colour gains where the links between two opposite ones replace them."""
+        cycle, place = self._cycle[colour], self._place[colour]
+        if cycle[link[0]] != cycle[other[0]]:
+            return -1
+        steps = [place[end] - place[start] for start, end in (link, other)]
+        ahead = [step == 1 or step < -1 for step in steps]  # cycles have 3 nodes or more
+        return int(ahead[0] != ahead[1])
+
     def _exchange(self, a: int, i: int, j: int) -> None:
         found = self._square(a, i, j)
         assert found is not None
         b, d, x, y = found
         c = self._next[j][b]
+        counts = [len({self._cycle[x][a], self._cycle[x][d]}),
+                  len({self._cycle[y][a], self._cycle[y][b]})]
         for old, new, way, links in ((x, y, i, ((a, b), (d, c))), (y, x, j, ((a, d), (b, c)))):
             for start, end in links:
                 self._colour[way][start] = new
                 for u, v in ((start, end), (end, start)):
                     self._linked[old][u].discard(v)
                     self._linked[new][u].add(v)
-        self._number(x)
-        self._number(y)
+        for colour, before in zip((x, y), counts):
+            for each in (a, b, c, d):
+                self._cycle[colour][each] = -1
+            self._count[colour] += self._number(colour, (a, b, c, d)) - before
 
-    def _number(self, colour: int) -> None:
-        """Number the cycles of a colour."""
-        cycle, count = [-1] * self._nodes, 0
-        for node in range(self._nodes):
+    def _number(self, colour: int, nodes: Sequence[int]) -> int:
+        """Number the cycles of a colour through those *nodes* that have no number, and their
+        places; returns how many."""
+        cycle, place, found = self._cycle[colour], self._place[colour], 0
+        for node in nodes:
             if cycle[node] < 0:
-                for each in self._walk(colour, node):
-                    cycle[each] = count
-                count += 1
-        self._cycle[colour], self._count[colour] = cycle, count
+                number = next(self._numbers)
+                for index, each in enumerate(self._walk(colour, node)):
+                    cycle[each], place[each] = number, index
+                found += 1
+        return found
 
     def _walk(self, colour: int, start: int) -> list[int]:
         """Nodes of the cycle through *start*."""

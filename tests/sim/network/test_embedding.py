@@ -99,7 +99,7 @@ def used_once(rings, network):
 
 @pytest.mark.parametrize(
     "sizes", [(3,), (7,), (3, 3), (3, 4), (4, 4), (5, 3), (3, 64), (3, 3, 3), (4, 4, 4), (3, 4, 5),
-              (5, 5, 5), (3, 3, 3, 3), (4, 1, 3)], ids=str
+              (5, 5, 5), (3, 3, 3, 3), (4, 1, 3), (12, 12, 12)], ids=str
 )
 def test_hamiltonian_rings_use_every_link_of_a_torus_once(sizes):
     network = torus(*sizes)
