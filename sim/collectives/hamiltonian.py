@@ -31,13 +31,17 @@ def hamiltonian_rings_of(
     Raises
     ------
     ValueError
-        For dimensions that are no rings of 3 nodes or more, or whose lanes differ.
+        For dimensions that are no rings of 3 nodes or more, or parts of one, or whose lanes differ.
     """
     physical = [network.physical(each) for each in dimensions]
     rings = [each for each in physical if each is not None and each.kind is DimensionKind.RING
              and each.bidirectional and each.size > 2]
-    whole = all(network.is_physical(each) for each in dimensions)
-    if len(rings) < len(physical) or not whole:
+    if not all(network.is_physical(each) for each in dimensions):
+        raise FieldError(
+            "style", "must not be 'hamiltonian', whose rings lie in whole dimensions, where "
+            "collectives see others: by a logical shape, a placement or groups of their own"
+        )
+    if len(rings) < len(physical):
         raise FieldError(
             "style", "must not be 'hamiltonian', which is for dimensions with rings of 3 nodes or "
             f"more and links both ways, on {network.describe()}"

@@ -59,6 +59,8 @@ def test_what_has_no_such_rings_is_refused():
         (Network((ring, Dimension.switch(4, 1e9))), "style must not be 'hamiltonian', which is"),
         (torus(3, 3, bidirectional=False), "style must not be 'hamiltonian', which is for"),
         (Network((ring, torus(3, lanes=2).dimensions[0])), "where lanes differ from dimension to"),
+        (torus(9, 3, logical_shape=(3, 3, 3)), "whose rings lie in whole dimensions"),
+        (torus(3, 3, placement=tuple(range(9))[::-1]), "by a logical shape, a placement or groups"),
         (torus(3, 3, logical_shape=(9,)), None),
     ):
         if text is None:  # one dimension is a ring of its own
