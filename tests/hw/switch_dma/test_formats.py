@@ -236,7 +236,7 @@ def test_a_format_that_the_endpoint_lacks_is_refused(has, format, error):
     async def bench(ctx):
         ctx.set(control.node.members, 2)
         ctx.set(control.memory_end, (1 << 32) - 1)
-        ctx.set(control.joined, 1)
+        ctx.set(control.state.joined, 1)
         ctx.set(control.command.elements, 64)
         ctx.set(control.command.format, format)
         ctx.set(control.command_strobe, 1)
