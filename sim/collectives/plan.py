@@ -117,6 +117,12 @@ class AlgorithmChoice:
                     )
         if self.rings is not None and self.rings < 1:
             raise FieldError("rings", f"must be at least 1, not {self.rings!r}")
+        for name in ("rings", "reductions", "halves"):
+            if self.style == "hamiltonian" and getattr(self, name) is not None:
+                raise FieldError(
+                    name, "must be absent beside style = 'hamiltonian', whose rings are all that "
+                    f"there are, not {getattr(self, name)!r}"
+                )
 
 
 def plan_collective(

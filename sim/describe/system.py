@@ -337,6 +337,8 @@ def _algorithms(
     if chosen.engine is not None:
         default = engine_named(chosen.engine.kind).algorithm(chosen.engine, dimensions)
     own = {key: value for key, value in table.items() if key not in REDUCTION_KEYS}
+    if own.get("style") == "hamiltonian":  # whose rings are not an engine's to choose
+        default = AlgorithmChoice(style="hamiltonian")
     choice = reader.vary(default, "algorithm", own, beside=REDUCTION_KEYS)
     made = dict.fromkeys(CollectiveKind, choice)
     hint = get_type_hints(AlgorithmChoice)["reductions"]

@@ -109,11 +109,6 @@ class AceRecord(RingRecord):
 
     def algorithm(self, section: EngineSection, dimensions: int) -> AlgorithmChoice:
         """In one dimension a single phase, in both directions with more than one FSM."""
-        if section.style == "hamiltonian":
-            return AlgorithmChoice(
-                style="baseline" if dimensions == 1 else "hamiltonian",
-                rings=1 if section.config.fsms == 1 else None,
-            )
         if dimensions > 1:
             return AlgorithmChoice()
         return AlgorithmChoice(style="baseline", rings=1 if section.config.fsms == 1 else None)

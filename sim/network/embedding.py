@@ -1,5 +1,6 @@
 """Rings on links that are not their own: through all nodes of a torus, and of groups of nodes."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ __all__ = [
     "ring_through",
 ]
 
+
+MOST_NODES = 1 << 16
+"""Nodes of a torus whose Hamiltonian cycles are searched: minutes."""
 
 @dataclass(frozen=True, kw_only=True)
 class RingPlace:
@@ -57,7 +61,7 @@ def hamiltonian_cycles(shape: Sequence[int]) -> list[list[int]]:
     Raises
     ------
     ValueError
-        For a dimension below 3, whose links make no rings of their own.
+        For a dimension below 3, whose links make no rings of their own, or too many nodes.
 
     Notes
     -----
@@ -70,6 +74,8 @@ def hamiltonian_cycles(shape: Sequence[int]) -> list[list[int]]:
         check_integer("shape", each, 0)
     if not sizes or min(sizes) < 3:
         raise FieldError("shape", f"must be 3 or more in every dimension, not {sizes!r}")
+    if math.prod(sizes) > MOST_NODES:
+        raise FieldError("shape", f"must be of at most {MOST_NODES} nodes, not {sizes!r}")
     return _Colours(sizes).solved()
 
 

@@ -68,3 +68,11 @@ def test_what_has_no_such_rings_is_refused():
             continue
         with pytest.raises(ValueError, match=text):
             plan_collective(network, CollectiveKind.ALL_REDUCE, STYLE)
+
+
+@pytest.mark.parametrize("name, value", [
+    ("rings", 1), ("reductions", ("ring", "ring")), ("halves", ("ring", "ring")),
+])
+def test_choices_that_its_rings_leave_no_room_for_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be absent beside style = 'hamiltonian'"):
+        AlgorithmChoice(style="hamiltonian", **{name: value})

@@ -5,7 +5,12 @@ from itertools import product
 
 import pytest
 
-from sim.network.embedding import hamiltonian_cycle, hamiltonian_rings, ring_through
+from sim.network.embedding import (
+    hamiltonian_cycle,
+    hamiltonian_cycles,
+    hamiltonian_rings,
+    ring_through,
+)
 from sim.network.link import LinkFault
 from sim.network.network import Network
 from sim.network.ports import Ports
@@ -118,6 +123,8 @@ def test_lanes_have_hamiltonian_rings_of_their_own():
 def test_what_has_no_hamiltonian_rings_is_named():
     with pytest.raises(ValueError, match=r"shape must be 3 or more in every dimension, not \(4, 2"):
         hamiltonian_rings(torus(4, 2))
+    with pytest.raises(ValueError, match="shape must be of at most 65536 nodes"):
+        hamiltonian_cycles([10**9, 3])
     two, one = torus(3, lanes=2).dimensions[0], torus(3).dimensions[0]
     with pytest.raises(ValueError, match="lanes must be alike in all dimensions, not 2, 1"):
         hamiltonian_rings(Network((two, one)))
