@@ -65,8 +65,11 @@ class EngineWiring:
     rings: tuple[tuple[RingPlace, ...], ...]
 
     def __post_init__(self) -> None:
-        if not self.links or not self.rings:
-            raise FieldError("links" if self.rings else "rings", "must be at least one")
+        for name, of in (("links", "pairs of Wire"), ("rings", "tuples of RingPlace")):
+            found = getattr(self, name)
+            check_type(name, found, f"a tuple of {of}", isinstance(found, tuple))
+            if not found:
+                raise FieldError(name, "must be at least one")
         pairs = all(
             isinstance(link, tuple) and len(link) == 2 and all(isinstance(w, Wire) for w in link)
             for link in self.links
@@ -77,7 +80,10 @@ class EngineWiring:
                 back.peer, back.peer_port, back.rank, back.port
             ):
                 raise FieldError("links", f"must be both directions of a link, not {there}, {back}")
-        places = all(isinstance(each, RingPlace) for ring in self.rings for each in ring)
+        places = all(
+            isinstance(ring, tuple) and ring and all(isinstance(each, RingPlace) for each in ring)
+            for ring in self.rings
+        )
         check_type("rings", self.rings, "tuples of RingPlace", places)
         ranks = len(self.rings[0])
         ends = {(each.rank, each.port): (each.peer, each.peer_port) for each in self.wires}

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -143,15 +143,6 @@ class MixedExchange(ABC):
     @abstractmethod
     def sort(self) -> None:
         """Hand the packets, beats and credits that the model has sent to the ports."""
-
-    def crossings(self) -> Iterable[tuple[int, int, int]]:
-        """Number in the system, rank, and step to a neighbour, next (1) or previous (-1), that is
-        a model."""
-        nodes = self.cluster.settings.nodes
-        for number, rank in enumerate(self.nodes):
-            for step in (1, -1):
-                if (rank + step) % nodes not in self.nodes:
-                    yield number, rank, step
 
     def run(self, max_cycles: int) -> float:
         """Run until all scripts have ended; returns the wall time in seconds."""

@@ -1,7 +1,7 @@
 """Smart NICs in RTL among their cycle models: Ethernet frames."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class NicExchange(MixedExchange):
     ) -> list[ExchangePort]:
         golden = Golden(config, ring, commands, inputs)
         self._ends: dict[tuple[int, int, int], _NicPort] = {}
-        for number, rank, step in self.crossings():
+        for number, rank, step in self._crossings():
             link = 0 if step == 1 else 1
             peer = (rank + step) % ring.nodes
             for engine in range(config.engines):
@@ -92,6 +92,15 @@ class NicExchange(MixedExchange):
                     Frames(golden, rank=peer, engine=engine),
                 )
         return list(self._ends.values())
+
+    def _crossings(self) -> Iterable[tuple[int, int, int]]:
+        """Number in the system, rank, and step to a neighbour, next (1) or previous (-1), that is
+        a model."""
+        nodes = self.cluster.settings.nodes
+        for number, rank in enumerate(self.nodes):
+            for step in (1, -1):
+                if (rank + step) % nodes not in self.nodes:
+                    yield number, rank, step
 
     def sort(self) -> None:
         for beat in self.model.take_log():

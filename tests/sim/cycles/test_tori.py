@@ -137,3 +137,13 @@ def test_an_engine_without_ports_or_program_words_is_refused():
         AceRing(replace(ACE, max_nodes=64), wired((3, 3, 3)))
     with pytest.raises(ValueError, match="nodes must be few enough for 64 program words, not 16"):
         AceRing(replace(ACE, program_words=64), wired((4, 4)))
+
+
+@pytest.mark.parametrize("links, rings, text", [
+    (1, 2, "links must be a tuple of pairs of Wire, not 1"),
+    ((), (), "links must be at least one"),
+    (((1, 2),), ((),), "links must be pairs of Wire"),
+])
+def test_wirings_that_are_none_are_refused_by_name(links, rings, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        EngineWiring(links=links, rings=rings)
