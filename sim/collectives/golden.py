@@ -24,6 +24,7 @@ from sim.collectives.algorithm import (
 )
 from sim.collectives.partition import NicPartition, Partition
 from sim.collectives.ring import NIC_RING, RING
+from sim.collectives.torus_paths import TorusPaths
 from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
@@ -36,6 +37,7 @@ __all__ = [
     "ring_all_reduce",
     "ring_order",
     "ring_partials",
+    "torus_all_reduce",
 ]
 
 
@@ -165,6 +167,48 @@ def ring_all_reduce(
             shard = partition.shard(owner)
             total = fold(partial(reduce, op), (arrays[rank][shard] for rank in ranks))
             np.copyto(result[shard], total, where=way[shard] == track)
+    return result
+
+
+def torus_all_reduce(
+    arrays: Sequence[np.ndarray],
+    partition: Partition,
+    torus: TorusPaths,
+    *,
+    op: ReduceOp = ReduceOp.SUM_F32,
+) -> np.ndarray:
+    """The vector that every rank holds after an all-reduce on a torus, bit for bit.
+
+    Dimension by dimension, each ring of nodes adds up a block as `ring_all_reduce` does; what it
+    holds then is one operand of the next dimension.
+
+    Parameters
+    ----------
+    arrays, partition, op
+        As for `ring_all_reduce`.
+    torus : TorusPaths
+    """
+    result = np.empty_like(arrays[0])
+    chunk = np.arange(len(result)) % partition.stride // partition.block
+    number = chunk % partition.queues % len(torus.paths)
+    nodes = np.argsort(torus.ranks)  # node of each rank
+    for owner in range(partition.nodes):
+        shard = partition.shard(owner)
+        mine = np.stack([arrays[rank][shard] for rank in torus.ranks])
+        grid = mine.reshape(*torus.shape[::-1], -1).transpose(
+            *reversed(range(len(torus.shape))), len(torus.shape)
+        )
+        at = np.unravel_index(nodes[owner], torus.shape, order="F")
+        for each in np.unique(number[shard]):
+            path = torus.paths[each]
+            here = number[shard] == each
+            part = grid[..., here]
+            for dimension in path.order:
+                ring = ring_order(int(at[dimension]), nodes=torus.shape[dimension],
+                                  direction=path.way)
+                lines = (part.take([place], axis=dimension) for place in ring)
+                part = fold(partial(reduce, op), lines)
+            result[shard][here] = part.reshape(-1)
     return result
 
 

@@ -73,7 +73,7 @@ class Surroundings:
     bidirectional : bool
         True: every second round of FSMs runs its ring backwards (ACE).
     wiring : EngineWiring or None
-        Links, with latency and pace of each, and rings on them (ACE); None: one ring of links with
+        Links, with latency and pace of each, and rings or paths on them (ACE); None: one ring of links with
         *latency_cycles* and *beats_per_cycle*.
     seed : int
         Draws all stalls, and losses, repetitions and damages of packets.
@@ -143,9 +143,10 @@ class Surroundings:
             return
         if not isinstance(self.wiring, EngineWiring):
             raise FieldError("wiring", f"must be a EngineWiring or None, not {self.wiring!r}")
-        found = {len(ring) for ring in self.wiring.rings}
-        if found != {self.nodes}:
-            raise FieldError("wiring", f"must have rings of {self.nodes} ranks, not {max(found)}")
+        if self.wiring.ranks != self.nodes:
+            raise FieldError(
+                "wiring", f"must have rings of {self.nodes} ranks, not {self.wiring.ranks}"
+            )
 
     def wired(self) -> EngineWiring:
         """Links and rings, those of one ring if no others are given."""

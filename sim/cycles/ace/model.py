@@ -75,6 +75,10 @@ def check_ring(config: AceConfig, ring: Surroundings, *, max_nodes: int | None =
         what = "for a ring" if ring.wiring is None else "for these links"
         raise FieldError("ports", f"must be at least {max(used)} {what}, not {config.ports!r}")
     fsms = config.fsms if ring.fsms is None else ring.fsms
+    if ring.fsms is None and ring.wiring is not None and ring.wiring.torus is not None:
+        # All paths have equally many FSMs.
+        paths = len(ring.wiring.torus.paths)
+        fsms = max(paths, fsms // paths * paths)
     if not 1 <= fsms <= config.fsms:
         raise FieldError("fsms", f"must be from 1 to {config.fsms} for this engine, not {fsms!r}")
     return fsms
@@ -92,6 +96,7 @@ def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
         config=config, nodes=ring.nodes, queues=check_ring(config, ring),
         bidirectional=ring.bidirectional,
         rings=() if ring.wiring is None else ring.wiring.rings,
+        torus=None if ring.wiring is None else ring.wiring.torus,
     )
 
 
