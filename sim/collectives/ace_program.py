@@ -99,6 +99,13 @@ class AceProgram:
         orders = np.array(self._orders or [list(range(self.nodes))])
         return np.argsort(orders, axis=1)
 
+    @property
+    def order_of_places(self) -> NDArray[np.int64]:
+        """Rings (or one torus) x nodes: rank at each place, that of a torus by number."""
+        if self.torus is not None:
+            return self.torus.ranks[None, :]
+        return np.argsort(self.places, axis=1)
+
     def ring_of(self, fsm: int) -> int:
         """Number of the ring that an FSM runs."""
         return fsm % max(1, len(self.rings))
