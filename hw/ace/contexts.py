@@ -103,7 +103,8 @@ class ContextTable(wiring.Component):
     Timing: ``loaded`` to live is 2 cycles, the last event to ``store`` 2 cycles; one context
     finishes per cycle, of all in turn, unless ``store`` stalls. The counts of a phase are there 3
     cycles after ``phase``. Nothing else stalls. Between two admissions there are as many cycles as
-    the entry and the search take (``vacant`` stays low), and 2 for each phase that begins meanwhile.
+    the entry and the search take (``vacant`` stays low), and up to 2 more if a phase begins in the
+    last of them.
 
     Members
     -------

@@ -130,8 +130,8 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
 
     ``valid`` is low if there is no such context, instruction or offset, or if length, operator or
     contribution count differ from what the program expects. ``row`` is the first row of its data,
-    of the operand and of the outcome. ``granted`` tells that the peer on ``port`` is ready, with its context in ``remote_context``;
-    ``poisoned`` that what the context sends is not valid.
+    of the operand and of the outcome. ``granted`` tells that the peer on ``port`` is ready, with
+    its context in ``remote_context``; ``poisoned`` that what the context sends is not valid.
     """
     return data.StructLayout(
         {

@@ -40,9 +40,9 @@ class GrantSignature(ParametricSignature):
 class ReadyTable(wiring.Component):
     """Matches READY packets with contexts.
 
-    A READY whose chunk has a context grants that context its peer; another one of the same peer, for
-    a later phase, counts on. Any other one comes from a peer that is ahead of this node; it is kept
-    in a table with one row for each context of each peer, so it always finds room, and a peer
+    A READY whose chunk has a context grants that context its peer; later ones of the same peer, for
+    later phases, are counted. Any other one comes from a peer that is ahead of this node; it is
+    kept in a table with one row for each context of each peer, so it always finds room, and a peer
     reuses a row only when this node has taken it out. An
     admission searches the whole table for what the new context waits for. When a READY and its
     context meet, operation and digest must be equal.

@@ -40,8 +40,8 @@ class SendGenerator(wiring.Component):
 
     Timing: a READY takes 2 cycles; a packet takes ``LOOKUP_LATENCY + 3`` cycles, one that is passed
     over ``LOOKUP_LATENCY + 2`` (one more if parked), a table entry and the end of a phase
-    ``LOOKUP_LATENCY + 2``; each longer by the cycles in which lookup or ``send`` stall. While a command waits for its port
-    nothing else is looked at.
+    ``LOOKUP_LATENCY + 2``; each longer by the cycles in which lookup or ``send`` stall. While a
+    command waits for its port nothing else is looked at.
 
     Members
     -------

@@ -84,7 +84,8 @@ class AceProgram:
         """Ranks x dimensions of `shape`: place of each rank for an FSM."""
         if self.torus is not None:
             return self.torus.places
-        return self.places[self.ring_of(fsm)][:, None]
+        places: NDArray[np.int64] = self.places[self.ring_of(fsm)][:, None]
+        return places
 
     # ---- Rings.
 
@@ -104,7 +105,8 @@ class AceProgram:
         """Rings (or one torus) x nodes: rank at each place, that of a torus by number."""
         if self.torus is not None:
             return self.torus.ranks[None, :]
-        return np.argsort(self.places, axis=1)
+        order: NDArray[np.int64] = np.argsort(self.places, axis=1)
+        return order
 
     def ring_of(self, fsm: int) -> int:
         """Number of the ring that an FSM runs."""
@@ -120,11 +122,6 @@ class AceProgram:
     def place(self, fsm: int, rank: int) -> int:
         """Place of a rank in the ring of an FSM."""
         return int(self.places[self.ring_of(fsm), rank])
-
-    def successor(self, fsm: int, rank: int) -> int:
-        """The rank to which a rank sends the data of an FSM."""
-        place = (self.place(fsm, rank) + self.direction(fsm)) % self.nodes
-        return self._orders[self.ring_of(fsm)][place] if self.rings else place
 
     def order(self, fsm: int) -> list[int] | None:
         """Ranks by place in the ring of an FSM, None if they are those of the places."""
@@ -241,6 +238,8 @@ class AceProgram:
         self, arrays: NDArray[Any], *, rank: int, op: ReduceOp, block: int | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Partial results that arrive at a rank and leave it, and the final ones, bit for bit."""
+        if self.torus is not None:
+            raise ValueError("partial results of phases are those of a block, see torus_partial")
         cut = self.cut(np.shape(arrays)[1], block=block)
         return ring_partials(
             arrays, cut, rank=rank, op=op, bidirectional=self.bidirectional, rings=self._orders

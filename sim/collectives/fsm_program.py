@@ -5,8 +5,9 @@ FSM runs algorithms that send blocks along chains of neighbours: it adds one pac
 of a block, and passes every packet on to one neighbour at most. A ring can be run through in both
 directions at once; the second direction is the same program with predecessor and successor
 exchanged. A program does one such collective, or several one after the other, each a *phase* on a
-ring of its own: a torus is reduced dimension by dimension. The other limits are those of :mod:`hw.ace.isa` (widths of fields) and of the engine
-(words of a program store, steps that a packet can name).
+ring of its own: a torus is reduced dimension by dimension. The other limits are those of
+:mod:`hw.ace.isa` (widths of fields) and of the engine (words of a program store, steps that a
+packet can name).
 """
 
 from collections import Counter

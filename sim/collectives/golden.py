@@ -38,6 +38,7 @@ __all__ = [
     "ring_order",
     "ring_partials",
     "torus_all_reduce",
+    "torus_partial",
 ]
 
 
@@ -191,25 +192,63 @@ def torus_all_reduce(
     result = np.empty_like(arrays[0])
     chunk = np.arange(len(result)) % partition.stride // partition.block
     number = chunk % partition.queues % len(torus.paths)
-    nodes = np.argsort(torus.ranks)  # node of each rank
     for owner in range(partition.nodes):
         shard = partition.shard(owner)
-        mine = np.stack([arrays[rank][shard] for rank in torus.ranks])
-        grid = mine.reshape(*torus.shape[::-1], -1).transpose(
-            *reversed(range(len(torus.shape))), len(torus.shape)
-        )
-        at = np.unravel_index(nodes[owner], torus.shape, order="F")
-        for each in np.unique(number[shard]):
-            path = torus.paths[each]
-            here = number[shard] == each
-            part = grid[..., here]
-            for dimension in path.order:
-                ring = ring_order(int(at[dimension]), nodes=torus.shape[dimension],
-                                  direction=path.way)
-                lines = (part.take([place], axis=dimension) for place in ring)
-                part = fold(partial(reduce, op), lines)
-            result[shard][here] = part.reshape(-1)
+        mine = np.stack([array[shard] for array in arrays])
+        for path in np.unique(number[shard]):
+            here = number[shard] == path
+            result[shard][here] = torus_partial(
+                mine[:, here], torus, path=path, block=owner, operands=torus.nodes, rank=owner,
+                op=op,
+            )
     return result
+
+
+def torus_partial(
+    values: NDArray,
+    torus: TorusPaths,
+    *,
+    path: int,
+    block: int,
+    operands: int,
+    rank: int,
+    op: ReduceOp = ReduceOp.SUM_F32,
+) -> NDArray:
+    """Partial sum of a block, made of *operands* operands, as it comes to a rank or stays there.
+
+    Parameters
+    ----------
+    values : array, ranks x elements
+        The block's elements at each rank.
+    torus : TorusPaths
+    path : int
+        Path of the block's chunk.
+    block, rank : int
+        Rank that owns the block, and the one that the packet comes to.
+    operands : int
+        Contributions in it.
+    op : ReduceOp
+    """
+    dims = len(torus.shape)
+    # Node numbers have the first dimension varying fastest.
+    part = values[torus.ranks].reshape(*reversed(torus.shape), -1)
+    part = part.transpose(*reversed(range(dims)), dims)
+    way, done = torus.paths[path].way, 1
+    for dimension in torus.paths[path].order:
+        if done == operands:
+            break
+        size = torus.shape[dimension]
+        ring = ring_order(int(torus.places[block, dimension]), nodes=size, direction=way)
+        taken = min(size, operands // done)
+        lines = [part.take([place], axis=dimension) for place in ring[:taken]]
+        part = fold(partial(reduce, op), lines)
+        done *= taken
+    at = tuple(
+        int(place) if size > 1 else 0
+        for place, size in zip(torus.places[rank], part.shape)
+    )
+    whole: NDArray = part[at]
+    return whole
 
 
 def ring_partials(

@@ -139,7 +139,7 @@ def _program(
     grid = torus.ranks.reshape(torus.shape, order="F")
     scattered: set[int] = set()
     operands = 1
-    phases = []
+    phases: list[RingPhase] = []
     for dimension, kind in torus.steps(collective, path):
         gathers = kind is CollectiveKind.ALL_GATHER
         if collective is CollectiveKind.ALL_GATHER and not phases:
@@ -147,9 +147,11 @@ def _program(
         if gathers:
             scattered.discard(dimension)
         size = torus.shape[dimension]
-        # Blocks that the node holds, by its coordinates in the dimensions that are scattered.
-        held = grid[
-            tuple(place[n] if n in scattered else slice(None) for n in range(grid.ndim))
+        # Blocks that the node holds, by its coordinates in the dimensions that are scattered. They
+        # are counted from its own, so programs of all nodes are the same one, moved.
+        others = [n for n in range(grid.ndim) if n != dimension]
+        held = np.roll(grid, [-place[n] for n in others], axis=others)[
+            tuple(0 if n in scattered else slice(None) for n in range(grid.ndim))
         ]
         axis = sum(n not in scattered for n in range(dimension))
         blocks = tuple(

@@ -73,8 +73,8 @@ class Surroundings:
     bidirectional : bool
         True: every second round of FSMs runs its ring backwards (ACE).
     wiring : EngineWiring or None
-        Links, with latency and pace of each, and rings or paths on them (ACE); None: one ring of links with
-        *latency_cycles* and *beats_per_cycle*.
+        Links, with latency and pace of each, and rings or paths on them (ACE); None: one ring of
+        links with *latency_cycles* and *beats_per_cycle*.
     seed : int
         Draws all stalls, and losses, repetitions and damages of packets.
 
