@@ -212,6 +212,7 @@ def torus_partial(
     block: int,
     operands: int,
     rank: int,
+    chain: bool = False,
     op: ReduceOp = ReduceOp.SUM_F32,
 ) -> NDArray:
     """Partial sum of a block, made of *operands* operands, as it comes to a rank or stays there.
@@ -227,6 +228,8 @@ def torus_partial(
         Rank that owns the block, and the one that the packet comes to.
     operands : int
         Contributions in it.
+    chain : bool
+        The rank is to add its own: the last of them are the previous places' of a ring.
     op : ReduceOp
     """
     dims = len(torus.shape)
@@ -235,14 +238,16 @@ def torus_partial(
     part = part.transpose(*reversed(range(dims)), dims)
     way, done = torus.paths[path].way, 1
     for dimension in torus.paths[path].order:
-        if done == operands:
-            break
         size = torus.shape[dimension]
-        ring = ring_order(int(torus.places[block, dimension]), nodes=size, direction=way)
         taken = min(size, operands // done)
+        if taken < size and not chain:
+            break
+        ring = ring_order(int(torus.places[block, dimension]), nodes=size, direction=way)
         lines = [part.take([place], axis=dimension) for place in ring[:taken]]
         part = fold(partial(reduce, op), lines)
         done *= taken
+        if taken < size:
+            break
     at = tuple(
         int(place) if size > 1 else 0
         for place, size in zip(torus.places[rank], part.shape)
