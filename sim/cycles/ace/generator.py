@@ -325,3 +325,5 @@ def park(s, node, f, slot, step, offset, ready):
     if k.sleeping:
         resume(s, node, f, ready)
     post(s, ready, PICK, node, f)
+    if ready < k.busy_until < NEVER:
+        post(s, k.busy_until, PICK, node, f)

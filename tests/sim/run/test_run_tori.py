@@ -179,7 +179,7 @@ def test_training_overlaps_on_a_torus_of_rtl(tmp_path, style):
     [
         ({"topology": {"shape": [2, 3]}}, "must have 3 nodes or more in every dimension of more"),
         ({"endpoint": {"fsms": 1, "memory_ports": 1}, "algorithm": {"style": "baseline"}},
-         "fsms: must be at least 2, one for each direction and lane"),
+         "must be at least 2, one for each direction and lane of style baseline, not 1"),
         ({"endpoint": {"ports": 3, "alus": 3}, "algorithm": {"style": "baseline"}},
          "must be at least 4, one for each link, not 3"),
         ({"algorithm": {"style": "hamiltonian", "gather_backwards": True}},
