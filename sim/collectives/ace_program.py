@@ -17,7 +17,12 @@ from sim.collectives.fsm_program import (
     program_words,
     ring_program,
 )
-from sim.collectives.golden import direction_of, ring_all_reduce, ring_partials
+from sim.collectives.golden import (
+    direction_of,
+    ring_all_reduce,
+    ring_partials,
+    rotated_all_reduce,
+)
 from sim.collectives.partition import Partition
 from sim.network.embedding import RingPlace
 from sim.workload.graph import CollectiveKind
@@ -184,6 +189,14 @@ class AceProgram:
         return ring_all_reduce(
             arrays, cut, op=op, bidirectional=self.bidirectional, rings=self._orders
         )
+
+    def rotated(
+        self, vector: NDArray[Any], *, op: ReduceOp, block: int | None = None
+    ) -> NDArray[Any]:
+        """The same where rank 0 has *vector*, and every other rank that of the previous one with
+        its shards moved on by one."""
+        cut = self.cut(len(vector), block=block)
+        return rotated_all_reduce(vector, cut, op=op, bidirectional=self.bidirectional)
 
     def partials(
         self, arrays: NDArray[Any], *, rank: int, op: ReduceOp, block: int | None = None

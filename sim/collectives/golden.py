@@ -6,6 +6,7 @@ to its own data in the order of their senders.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from functools import reduce as fold
 
@@ -36,6 +37,7 @@ __all__ = [
     "ring_all_reduce",
     "ring_order",
     "ring_partials",
+    "rotated_all_reduce",
 ]
 
 
@@ -166,6 +168,30 @@ def ring_all_reduce(
             total = fold(partial(reduce, op), (arrays[rank][shard] for rank in ranks))
             np.copyto(result[shard], total, where=way[shard] == track)
     return result
+
+
+def rotated_all_reduce(
+    vector: np.ndarray, partition: Partition, *, op: ReduceOp, bidirectional: bool
+) -> np.ndarray:
+    """The vector that every rank of a ring holds after an all-reduce of *vector* at rank 0 and, at
+    rank *r*, of *vector* with its shards moved on by *r* in a circle; bit for bit.
+
+    Every shard has the same sum then, made in the same order, so one is made here.
+
+    Parameters
+    ----------
+    vector : 1-D array of float32, int32 or uint32
+    partition : Partition
+        Of equal shards.
+    op, bidirectional
+        As for `ring_all_reduce`.
+    """
+    shards = vector.reshape(partition.nodes, partition.stride)
+    *_, whole = ring_partials(
+        shards[-np.arange(partition.nodes)], replace(partition, elements=partition.stride),
+        rank=0, op=op, bidirectional=bidirectional,
+    )
+    return np.tile(whole, partition.nodes)
 
 
 def ring_partials(

@@ -45,6 +45,7 @@ _ORDINARY = "ordinary packets between endpoints"
 _MODELS = "all endpoints and switches must be models"
 _ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
 _RINGS = "at `ace` on a torus: `hamiltonian`, rings that use every link; others are refused"
+_FOLD = "`on`: one engine for all, at `ace` on a ring, or refused; `auto` and `off`: all engines"
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
 )
@@ -100,7 +101,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "link": Meaning("slow and failed links", None, None),
     },
     "run": {
-        "fold": Meaning("one NPU for all where that is exact", None, None),
+        "fold": Meaning("one NPU for all where that is exact", _FOLD, _FOLD),
         "trace": Meaning("chunks and transfers in the trace", None, None),
         "most_spans": Meaning("room for the trace", None, None),
         "reserve": Meaning("a place for the least live chunk", None, None),

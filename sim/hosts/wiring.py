@@ -105,7 +105,7 @@ class EngineWiring:
 
     @classmethod
     def ring(cls, ranks: int, *, latency_cycles: int, beats_per_cycle: float) -> "EngineWiring":
-        """Links of one ring: port 0 of a rank to port 1 of the next."""
+        """Links of one ring: port 0 of a rank to port 1 of the next, of one rank to its own."""
         links = []
         for rank in range(ranks):
             there = Wire(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
+from sim.collectives.fold import check_alike
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import AceState, allocate
 from sim.cycles.model import MOST_CYCLES, RingCycles
@@ -31,6 +32,7 @@ __all__ = [
     "START_WRITES",
     "EngineModel",
     "Note",
+    "check_command",
     "check_ring",
     "completion_cycles",
     "program_of",
@@ -95,6 +97,15 @@ def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
     )
 
 
+def check_command(config: AceConfig, ring: Surroundings, command: Command) -> None:
+    """Raise a ``ValueError`` for a command that a ring of engines does not have; a `FoldError` for
+    one that makes ranks differ where one engine stands for all."""
+    program = program_of(config, ring)
+    program.cut(command.elements, block=command.block)
+    if ring.folded:
+        check_alike(program, command.elements, block=command.block)
+
+
 class EngineModel(RingCycles):
     """Engines of one configuration on a ring; cycles only, no data.
 
@@ -144,10 +155,10 @@ class EngineModel(RingCycles):
         hosts = self.operations(ring, commands, scripts, external, writes=START_WRITES)
         program = program_of(config, ring)
         for each in commands:
-            program.cut(each.elements, block=each.block)
+            check_command(config, ring, each)
         c = self.config = config
         self.ring = ring
-        nodes = ring.nodes
+        nodes = ring.engines
         flits = (program.most_flits(each.elements, block=each.block) for each in commands)
         most = nodes * sum(flits) if trace else 0
         s = self.state = allocate(
@@ -158,7 +169,7 @@ class EngineModel(RingCycles):
         self._trace = trace
         table = latencies or Latencies.stored()
         settings = {
-            "nodes": nodes, "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts,
+            "nodes": ring.nodes, "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts,
             "memory_ports": c.memory_ports, "banks": c.banks,
             "shared_banks": int(c.bank_ports == "1rw"), "flits": c.flits, "lanes": c.lanes,
             "beats": c.packet_beats, "elements": c.packet_elements, "slot_beats": c.slot_beats,
@@ -191,10 +202,10 @@ class EngineModel(RingCycles):
     def _draw_stalls(self) -> None:
         """Keys and thresholds of the channels of links and memories."""
         s, c, ring = self.state, self.config, self.ring
-        ranks, ports = np.indices((ring.nodes, c.ports), np.uint64)
+        ranks, ports = np.indices((ring.engines, c.ports), np.uint64)
         s.port["stall_below"] = threshold(ring.link_stalls)
         s.port["stall_key"] = stall_key(ring.seed, ranks, ports, LINK)
-        ranks, ports = np.indices((ring.nodes, c.memory_ports), np.uint64)
+        ranks, ports = np.indices((ring.engines, c.memory_ports), np.uint64)
         read_address, write_address, write, read, answer = range(MEMORY, MEMORY + 5)
         for unit, channels in (
             (s.loader, (read_address, read)),
@@ -240,8 +251,9 @@ class EngineModel(RingCycles):
             for kind in PROGRAM_ENTRY:
                 state.c["program_of"][0, fsm, PROGRAM_ENTRY[kind]] = numbers[direction, kind]
             state.way["ring"][:, fsm] = program.ring_of(fsm)
-            state.way["place"][:, fsm] = program.places[program.ring_of(fsm)]
-            ports = [program.ports(fsm, rank) for rank in range(program.nodes)]
+            engines = self.ring.engines
+            state.way["place"][:, fsm] = program.places[program.ring_of(fsm)][:engines]
+            ports = [program.ports(fsm, rank) for rank in range(engines)]
             state.way["port"][:, fsm] = ports
         order = np.argsort(program.places, axis=1)
         self.state = state._replace(code=code, programs=entries, order=order)
@@ -381,9 +393,9 @@ def completion_cycles(
         raise FieldError(
             "size_bytes", f"must be a multiple of {ELEMENT_BYTES} above 0, not {size_bytes!r}"
         )
-    begins = [0] * ring.nodes if starts is None else list(starts)
-    if len(begins) != ring.nodes or min(begins) < 0:
-        raise FieldError("starts", f"must be {ring.nodes} cycles of at least 0, not {starts!r}")
+    begins = [0] * ring.engines if starts is None else list(starts)
+    if len(begins) != ring.engines or min(begins) < 0:
+        raise FieldError("starts", f"must be {ring.engines} cycles of at least 0, not {starts!r}")
     command = Command(collective=collective, elements=size_bytes // ELEMENT_BYTES)
     # A delay ends in its last cycle; what follows starts in the next one.
     scripts: list[list[Step]] = [
