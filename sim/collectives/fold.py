@@ -17,6 +17,7 @@ partial sums of its *own* shards. These are the sums of a ring in which rank *r*
 rank 0 with shards moved on by *r* in a circle; `AceProgram.rotated` says what it must hold.
 """
 
+from hw.ace.config import ELEMENT_BYTES
 from sim.collectives.ace_program import AceProgram
 from sim.fields import FoldError
 
@@ -38,7 +39,9 @@ def check_alike(program: AceProgram, elements: int, *, block: int | None) -> Non
         return
     field, value, why = unlike
     near = " or ".join(map(str, _near(program, elements, block)))
-    ways = [f"{near} elements"] if near else []
+    ways = [f"{near} elements of {ELEMENT_BYTES} B"] if near else []
+    if block is not None and field != "elements" and (other := _near_block(program, elements)):
+        ways.append(f"a block of {other}")
     if field != "elements":
         ways.append("fewer banks")
     what = f"cannot be {value} where one engine stands for all {program.nodes} ranks: {why}"
@@ -59,6 +62,13 @@ def _unlike(
         if size % (lanes * banks):
             beats = f"its {size // lanes} beats are no multiple of {banks} banks"
             return name, size, f"{beats}, so conflicts at banks would depend on the rank"
+    return None
+
+
+def _near_block(program: AceProgram, elements: int) -> int | None:
+    """The block that is chosen, if ranks are alike with it."""
+    if _unlike(program, elements, None) is None:
+        return program.cut(elements).block
     return None
 
 

@@ -166,9 +166,13 @@ class Surroundings:
                 what = f"must be 0 where one engine stands for all, not {value!r}"
                 raise FoldError(name, f"{what}: it hits each rank in cycles of its own")
         if self.wiring is not None:
+            low, high = self.wiring.latencies
+            found = f"{len(self.wiring.links)} links of {low} to {high} cycles" if low < high else (
+                f"rings ({len(self.wiring.rings)}) in {len(self.wiring.links)} links of their own"
+            )
             raise FoldError(
-                "wiring", "must be that of one ring of links alike where one engine stands for "
-                "all: on others ranks may have links of their own, or another place in each ring"
+                "wiring", f"must be one ring of links alike where one engine stands for all, not "
+                f"{found}: ranks may have other links, or another place in each ring"
             )
 
     def refuse_folded(self, engines: str) -> None:

@@ -30,7 +30,7 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
     engine, settings = group.engine, group.settings
     known = engine_named(engine.kind)
     job = slowed(system.job, system.options["stragglers"], settings.nodes)
-    reason = why_not_alike(job, system.options["stragglers"])
+    reason = why_not_alike(system.job, system.options["stragglers"])
     if settings.folded and reason is not None:
         unlike = FoldError("folded", f"needs nodes that do the same, but {reason}")
         raise cannot_fold(description, unlike)

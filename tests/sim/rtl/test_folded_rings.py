@@ -253,12 +253,12 @@ def rank_cycles(config, settings, kind, elements, *, block=None):
     "name, nodes, elements, text",
     [
         ("test", 8, 8001, (r"elements cannot be 8001 where one engine stands for all 8 ranks: "
-         r"shards of whole beats of 4 would be unequal; it works with 8000 or 8032 elements")),
-        ("test", 8, 3, "elements cannot be 3 .*; it works with 32 elements"),
+         r"shards of whole beats of 4 would be unequal; it works with 8000 or 8032 elements of")),
+        ("test", 8, 3, "elements cannot be 3 .*; it works with 32 elements of 4 B"),
         ("duo", 6, 3000, (r"last block cannot be 20 .*: its 5 beats are no multiple of 2 banks, so "
-         r".*; it works with 2976 or 3024 elements, or fewer banks")),
+         r".*; it works with 2976 or 3024 elements of 4 B, or fewer banks")),
         ("ring", 5, 6400, (r"block cannot be 320 .*: its 20 beats are no multiple of 8 banks, so .*"
-         r"; it works with 5120 or 7040 elements, or fewer banks")),
+         r"; it works with 5120 or 7040 elements of 4 B, or fewer banks")),
     ],
 )
 def test_vectors_that_make_ranks_differ_are_refused_with_one_that_does_not(
@@ -308,7 +308,7 @@ def test_one_slow_link_and_rings_of_a_torus_are_refused():
         ),
     ]
     for wiring in wirings:
-        with pytest.raises(FoldError, match=r"^wiring must be that of one ring of links alike"):
+        with pytest.raises(FoldError, match=r"^wiring must be one ring of links alike"):
             Surroundings(nodes=len(wiring.rings[0]), wiring=wiring, folded=True)
 
 
