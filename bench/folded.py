@@ -52,7 +52,8 @@ OF_PORTS = (
     "damaged", "unexpected", "repeated", "missing", "parked", "starved", "sent", "received",
 )
 LARGEST = AceConfig(
-    ports=2, alus=2, fsms=2, contexts=4, rx_packets=64, max_nodes=1024, program_words=8192,
+    ports=2, alus=2, fsms=2, contexts=4, sram_bytes=2 << 20, rx_packets=64, max_nodes=1024,
+    program_words=8192,
 )
 """A block is a packet that lies in all banks, and a slot has one of each of the 1024 nodes."""
 BEYOND = 4096, 97336

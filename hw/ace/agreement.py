@@ -17,7 +17,6 @@ AGREED = {
     "fsms": 5,
     "load_all": 1,
     "store_all": 1,
-    "load_to_result": 1,
 }
 """Fields of a command and their widths, lowest bits first; the operation travels by itself."""
 

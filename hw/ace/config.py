@@ -26,7 +26,7 @@ class AceConfig(EngineConfig):
     packet_bytes : int
         Largest payload of a packet; 1 to 16 bus beats.
     sram_bytes : int
-        Size of the whole SRAM, all banks and partitions.
+        Size of the whole SRAM, all banks.
     banks : int
         SRAM banks, a power of two; consecutive beats lie in consecutive banks.
     bank_ports : str
@@ -38,7 +38,8 @@ class AceConfig(EngineConfig):
     fsms : int
         Programmable FSMs, up to 16.
     contexts : int
-        Chunks that an FSM works on at a time, up to 16. Each owns a slot of the source partition.
+        Chunks that an FSM works on at a time, up to 16. Each owns a slot of the SRAM, in which its
+        data stay from their load to their store.
     program_words : int
         Instructions (64 bits each) in the program store of an FSM; 1024 are 8 KB.
     memory_ports : int
@@ -118,12 +119,12 @@ class AceConfig(EngineConfig):
             self.sram_bytes,
         )
         packets = 1 << self.format.offset
-        least = 4 * self.slots * self.packet_bytes
+        least = 2 * self.slots * self.packet_bytes
         require(
             self.slot_beats >= 2 * self.packet_beats,
             "sram_bytes",
             f"at least {least} bytes, two packets for each of "
-            f"2 x {self.fsms} x {self.contexts} slots",
+            f"{self.fsms} x {self.contexts} slots",
             self.sram_bytes,
         )
         require(
@@ -184,14 +185,13 @@ class AceConfig(EngineConfig):
 
     @property
     def slots(self) -> int:
-        """Slots of a partition: every context of every FSM owns one."""
+        """Slots of the SRAM: every context of every FSM owns one."""
         return self.fsms * self.contexts
 
     @property
     def slot_beats(self) -> int:
-        """Beats of one slot. A single-phase collective has two partitions of equal size (source,
-        results)."""
-        beats = self.sram_beats // (2 * self.slots)
+        """Beats of one slot; all are equal, and packets start at its multiples."""
+        beats = self.sram_beats // self.slots
         return beats - beats % self.packet_beats
 
     @property
@@ -213,7 +213,7 @@ _TEST = AceConfig(
     ports=2,
     bus_bytes=16,
     packet_bytes=64,
-    sram_bytes=16 << 10,
+    sram_bytes=8 << 10,
     banks=1,
     alus=1,
     fsms=1,
@@ -230,14 +230,14 @@ PRESETS: dict[str, AceConfig] = {
     # The smallest engine: one FSM, one bank, four lanes.
     "test": _TEST,
     # Two FSMs, one for each direction of a ring.
-    "duo": replace(_TEST, alus=2, banks=2, fsms=2, sram_bytes=32 << 10, memory_ports=2),
+    "duo": replace(_TEST, alus=2, banks=2, fsms=2, sram_bytes=16 << 10, memory_ports=2),
     # A bidirectional ring at full rate over links of up to 500 cycles: 8 banks, receive buffers of
     # one round trip.
     "ring": AceConfig(
         ports=2,
         alus=2,
         banks=8,
-        sram_bytes=2 << 20,
+        sram_bytes=1 << 20,
         fsms=4,
         contexts=8,
         memory_ports=2,
@@ -245,7 +245,7 @@ PRESETS: dict[str, AceConfig] = {
         max_nodes=8,
     ),
     # 64 lanes: a node of a two-dimensional torus.
-    "wide": AceConfig(ports=4, banks=8, sram_bytes=512 << 10, fsms=8, memory_ports=2, max_nodes=8),
+    "wide": AceConfig(ports=4, banks=8, sram_bytes=256 << 10, fsms=8, memory_ports=2, max_nodes=8),
     # The published size (ISCA 2021): 6 ports, 4 x 1 MB, 16 FSMs, 4 x 16 lanes.
     "isca21": AceConfig(),
 }

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.agreement import DIGEST_BITS
 from hw.ace.config import AceConfig
-from hw.ace.isa import program_entry_layout
+from hw.ace.isa import PHASE_FIELDS, program_entry_layout
 from hw.ace.layouts import (
     admit_layout,
     context_key_layout,
@@ -20,7 +20,13 @@ from hw.common.arbiter import RoundRobinArbiter
 from hw.common.signature import ParametricSignature
 from hw.fp.ops import ReduceOp
 
-__all__ = ["ContextSignature", "ContextTable", "context_entry_layout", "entry_request_layout"]
+__all__ = [
+    "ContextSignature",
+    "ContextTable",
+    "context_entry_layout",
+    "entry_request_layout",
+    "next_phase_layout",
+]
 
 
 class ContextSignature(ParametricSignature):
@@ -32,6 +38,8 @@ class ContextSignature(ParametricSignature):
         Contexts that hold a chunk.
     live : ``Out(contexts)``
         Contexts that expect packets.
+    settled : ``Out(contexts)``
+        Contexts of which every packet of the phase has arrived and left; valid while they are live.
     poisoned : ``Out(contexts)``
         Contexts with data that could not be read, here or at a peer.
     key : ``Out(context_key_layout(config)).array(contexts)``
@@ -53,6 +61,7 @@ class ContextSignature(ParametricSignature):
             {
                 "assigned": Out(c.contexts),
                 "live": Out(c.contexts),
+                "settled": Out(c.contexts),
                 "poisoned": Out(c.contexts),
                 "key": Out(context_key_layout(c)).array(c.contexts),
                 "operator": Out(ReduceOp).array(c.contexts),
@@ -76,23 +85,32 @@ def context_entry_layout(c: AceConfig) -> data.StructLayout:
     return data.StructLayout({"context": range(max(2, c.contexts)), "entry": program_entry_layout})
 
 
+def next_phase_layout(c: AceConfig) -> data.StructLayout:
+    """The next phase of a context begins: blocks that arrive and leave in it."""
+    counts = {name: PHASE_FIELDS[name][0] for name in ("receives", "sends")}
+    return data.StructLayout({"context": range(max(2, c.contexts)), **counts})
+
+
 class ContextTable(wiring.Component):
     """Follows each chunk from its admission to the moment its result is in memory.
 
     A context is *assigned* by an admission. It goes *live* when its data is loaded, its table entry
-    is known and the search for early READY packets has ended. It is *finished* when every packet
-    has arrived and left and its sends are over; then it is free, and its job goes to the RX DMA.
-    Its result slot is free when that reports it stored.
+    is known and the search for early READY packets has ended. It is *settled* when every packet
+    of its phase has arrived and left; then its program may open the next phase. It is *finished*
+    when it is settled and its sends are over: its job goes to the RX DMA. Context and slot are free
+    when that reports it stored.
 
     Timing: ``loaded`` to live is 2 cycles, the last event to ``store`` 2 cycles; one context
-    finishes per cycle, of all in turn, unless ``store`` stalls. Nothing else stalls. Between two
-    admissions there are as many cycles as the entry and the search take (``vacant`` stays low).
+    finishes per cycle, of all in turn, unless ``store`` stalls. The counts of a phase are there 3
+    cycles after ``phase``. Nothing else stalls. Between two admissions there are as many cycles as
+    the entry and the search take (``vacant`` stays low), and up to 2 more if a phase begins in the
+    last of them.
 
     Members
     -------
     vacant : ``Out(1)``
-        There is a free context and a free result slot.
-    vacant_context, vacant_result : ``Out(range(contexts))``
+        There is a free context.
+    vacant_context : ``Out(range(contexts))``
         A free one, if ``vacant``.
     admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
         A chunk takes the context that was vacant.
@@ -102,6 +120,9 @@ class ContextTable(wiring.Component):
         For the send generator, which looks it up.
     entry : ``In(stream.Signature(context_entry_layout(config), always_ready=True))``
         What it has found.
+    phase : ``In(stream.Signature(next_phase_layout(config), always_ready=True))``
+        A context that is settled begins its next phase; at most one in 3 cycles, and none together
+        with ``entry``.
     searched : ``In(1)``
         See `ReadyTable`.
     loaded, stored : ``In(stream)``
@@ -117,17 +138,17 @@ class ContextTable(wiring.Component):
     forget : ``In(1)``
         Forget all chunks but those whose job has been handed over.
     busy : ``Out(1)``
-        A context or a result slot is in use.
+        A slot is in use.
     state : ``Out(ContextSignature(config))``
         State of the contexts.
     """
 
     vacant: Signal
     vacant_context: Signal
-    vacant_result: Signal
     admit: stream.Interface
     entry_request: stream.Interface
     entry: stream.Interface
+    phase: stream.Interface
     searched: Signal
     loaded: stream.Interface
     stored: stream.Interface
@@ -145,11 +166,11 @@ class ContextTable(wiring.Component):
             {
                 "vacant": Out(1),
                 "vacant_context": Out(range(max(2, c.contexts))),
-                "vacant_result": Out(range(max(2, c.contexts))),
                 "admit": In(stream.Signature(admit_layout(c), **always)),
                 "job": In(store_job_layout(c)),
                 "entry_request": Out(stream.Signature(entry_request_layout(c))),
                 "entry": In(stream.Signature(context_entry_layout(c), **always)),
+                "phase": In(stream.Signature(next_phase_layout(c), **always)),
                 "searched": In(1),
                 "loaded": In(stream.Signature(loaded_layout(c), **always)),
                 "stored": In(stream.Signature(stored_layout(c), **always)),
@@ -167,30 +188,25 @@ class ContextTable(wiring.Component):
         m = Module()
         c = self._config
         # In the order of precedence: what comes later wins.
-        result_busy = Signal(c.contexts)  # the result slot of this number is in use
-        result_of = [
-            Signal(range(max(2, c.contexts)), name=f"result_of_{n}") for n in range(c.contexts)
-        ]
+        occupied = Signal(c.contexts)  # the slot of this number is in use
         loaded = Signal(c.contexts)
         entry_known = Signal()
         tainted = Signal(c.contexts)  # a poisoned packet has come
-        self._admit(m, result_busy, result_of, loaded, entry_known, tainted)
+        self._admit(m, occupied, loaded, entry_known, tainted)
         self._go_live(m, loaded)
         finished = self._count(m, entry_known, tainted)
-        self._complete(m, finished, result_busy, tainted)
-        self._abort(m, result_busy, result_of)
-        m.d.comb += self.busy.eq(self.state.assigned.any() | result_busy.any() | self.store.valid)
+        self._complete(m, finished, occupied, tainted)
+        self._abort(m, occupied)
+        m.d.comb += self.busy.eq(occupied.any() | self.store.valid)
         return m
 
-    def _admit(self, m, result_busy, result_of, loaded, entry_known, tainted):
-        """A chunk takes a context and a result slot; its table entry is asked for."""
+    def _admit(self, m, occupied, loaded, entry_known, tainted):
+        """A chunk takes a context and its slot; its table entry is asked for."""
         c, state, admit = self._config, self.state, self.admit.p
-        m.d.comb += self.vacant.eq(~state.assigned.all() & ~result_busy.all() & ~state.setup)
+        m.d.comb += self.vacant.eq(~occupied.all() & ~state.setup)
         for n in reversed(range(c.contexts)):
-            with m.If(~state.assigned[n]):
+            with m.If(~occupied[n]):
                 m.d.comb += self.vacant_context.eq(n)
-            with m.If(~result_busy[n]):
-                m.d.comb += self.vacant_result.eq(n)
 
         entry_asked = Signal()
         with m.If(self.admit.valid):
@@ -199,7 +215,7 @@ class ContextTable(wiring.Component):
                 entry_asked.eq(0),
                 entry_known.eq(0),
                 state.newest.eq(admit),
-                result_busy.bit_select(admit.result, 1).eq(1),
+                occupied.bit_select(admit.context, 1).eq(1),
             ]
         for n in range(c.contexts):
             with m.If(self.admit.valid & (admit.context == n)):
@@ -209,7 +225,6 @@ class ContextTable(wiring.Component):
                     state.operator[n].eq(admit.op),
                     state.digest[n].eq(admit.digest),
                     state.packets[n].eq(admit.packets),
-                    result_of[n].eq(admit.result),
                     loaded[n].eq(0),
                     tainted[n].eq(0),
                     state.poisoned[n].eq(0),
@@ -246,25 +261,42 @@ class ContextTable(wiring.Component):
                 m.d.sync += state.live[n].eq(1)
 
     def _count(self, m, entry_known, tainted):
-        """Count packets that have yet to arrive and to leave; return which contexts are done."""
+        """Count packets of the phase that have yet to arrive and to leave; return which contexts
+        are done."""
         c, state, event = self._config, self.state, self.event
         finished = Signal(c.contexts)
         packet_count = range(c.block_packets * 4096)
-        # One multiplier: receives when the entry comes, sends from the next cycle on.
+        # One multiplier. Of an admission: receives when the entry comes, sends from the next cycle
+        # on; of a phase: one after the other.
         receives_due = Signal(packet_count)
         product = Signal(packet_count)
-        entries = Array(entry.sends for entry in state.entry)
-        blocks = Mux(
-            self.entry.valid, self.entry.p.entry.receives, entries[state.newest.context]
-        )
-        m.d.comb += product.eq(blocks * state.newest.packets)
+        blocks = Signal(PHASE_FIELDS["receives"][0])
+        packets = Signal.like(state.newest.packets)
+        phase = Signal(next_phase_layout(c))
+        opening = Signal(2)  # the products that the phase still needs
+        m.d.comb += [
+            blocks.eq(Array(entry.sends for entry in state.entry)[state.newest.context]),
+            packets.eq(state.newest.packets),
+            product.eq(blocks * packets),
+        ]
+        with m.If(opening.any()):
+            m.d.comb += [
+                blocks.eq(Mux(opening[0], phase.receives, phase.sends)),
+                packets.eq(Array(state.packets)[phase.context]),
+            ]
         with m.If(self.entry.valid):
+            m.d.comb += blocks.eq(self.entry.p.entry.receives)
             m.d.sync += receives_due.eq(product)
+        m.d.sync += opening.eq(opening << 1)
+        with m.If(self.phase.valid):
+            m.d.sync += [phase.eq(self.phase.p), opening.eq(1)]
+        with m.If(self.forget):
+            m.d.sync += opening.eq(0)
         for n in range(c.contexts):
             receives = Signal(packet_count, name=f"receives_left_{n}")
             sends = Signal(packet_count, name=f"sends_left_{n}")
             in_setup = state.setup & (state.newest.context == n)
-            with m.If(in_setup & entry_known & self.searched):
+            with m.If(in_setup & entry_known & self.searched & ~opening.any()):
                 m.d.sync += [
                     state.setup.eq(0),
                     receives.eq(receives_due),
@@ -277,12 +309,18 @@ class ContextTable(wiring.Component):
                 ]
                 with m.If(event.p.poisoned):
                     m.d.sync += [tainted[n].eq(1), state.poisoned[n].eq(1)]
-            m.d.comb += finished[n].eq(
-                state.live[n] & ~self.sending[n] & (receives == 0) & (sends == 0)
-            )
+            with m.If(phase.context == n):
+                with m.If(opening[0]):
+                    m.d.sync += receives.eq(product)
+                with m.If(opening[1]):
+                    m.d.sync += sends.eq(product)
+            m.d.comb += [
+                state.settled[n].eq((receives == 0) & (sends == 0)),
+                finished[n].eq(state.live[n] & ~self.sending[n] & state.settled[n]),
+            ]
         return finished
 
-    def _complete(self, m, finished, result_busy, tainted):
+    def _complete(self, m, finished, occupied, tainted):
         """One finished context at a time gives its job to the RX DMA."""
         c, state = self._config, self.state
         jobs: Memory = Memory(shape=store_job_layout(c), depth=max(2, c.contexts), init=[])
@@ -316,13 +354,11 @@ class ContextTable(wiring.Component):
                     state.live.bit_select(completed, 1).eq(0),
                 ]
         with m.If(self.stored.valid):
-            m.d.sync += result_busy.bit_select(self.stored.p.slot, 1).eq(0)
+            m.d.sync += occupied.bit_select(self.stored.p.slot, 1).eq(0)
 
-    def _abort(self, m, result_busy, result_of):
+    def _abort(self, m, occupied):
         """Forget all chunks but those whose job the RX DMA already has; these are still stored."""
         state = self.state
         with m.If(self.forget):
             m.d.sync += [state.assigned.eq(0), state.live.eq(0), state.setup.eq(0)]
-            for n, result in enumerate(result_of):
-                with m.If(state.assigned[n]):
-                    m.d.sync += result_busy.bit_select(result, 1).eq(0)
+            m.d.sync += occupied.eq(occupied & ~state.assigned)

@@ -19,7 +19,7 @@ __all__ = ["EngineControl", "PortControlSignature"]
 _IDLE_CYCLES = 4
 _TABLE_WORDS = 16
 """First words of a program store: its table."""
-_COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all", "load_to_result")
+_COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all")
 """Fields of the register `command`."""
 
 

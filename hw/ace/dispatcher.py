@@ -39,7 +39,6 @@ def command_layout(c: AceConfig) -> data.StructLayout:
             "op": ReduceOp,
             "load_all": 1,
             "store_all": 1,
-            "load_to_result": 1,
             # As written: what the address bus cannot carry is refused like all else beyond memory.
             "source": 64,
             "destination": 64,
@@ -72,14 +71,13 @@ def _chunk_layout(c: AceConfig) -> data.StructLayout:
         {
             "offset": _COUNT_BITS,  # first element within each shard
             "number": c.format.chunk,
-            **places(c, "fsm", "context", "result"),
+            **places(c, "fsm", "context"),
             "block": range(c.slot_elements + 1),  # elements of a block of this chunk
             "tail_elements": range(c.slot_elements + 1),
             "packets": range(c.block_packets + 1),
             "beats": range(c.slot_beats + 1),
             "own_rows": range(c.sram_beats),  # from the start of a slot to this rank's block
-            "source_row": range(c.sram_beats),
-            "result_row": range(c.sram_beats),
+            "row": range(c.sram_beats),
         }
     )
 
@@ -96,8 +94,8 @@ class Dispatcher(wiring.Component):
     refused as a whole, before anything is moved.
 
     Timing: a command is checked in 3 cycles and one for each shard before the last that holds
-    anything; a refusal follows a cycle later. A chunk takes 4 cycles when its FSM has a context and
-    a result slot free and its DMA takes the job. Stalls: those two.
+    anything; a refusal follows a cycle later. A chunk takes 4 cycles when its FSM has a context
+    free and its DMA takes the job. Stalls: those two.
 
     Members
     -------
@@ -106,8 +104,8 @@ class Dispatcher(wiring.Component):
     programs : ``In(16).array(fsms)``
         Entries of each program table that hold a program.
     vacant : ``In(fsms)``
-        FSMs with a free context and a free result slot.
-    vacant_context, vacant_result : ``In(range(contexts)).array(fsms)``
+        FSMs with a free context.
+    vacant_context : ``In(range(contexts)).array(fsms)``
         A free one in each vacant FSM.
     admit : ``Out(stream).array(fsms)``
         A chunk enters an FSM.
@@ -127,7 +125,6 @@ class Dispatcher(wiring.Component):
     programs: list
     vacant: Signal
     vacant_context: list
-    vacant_result: list
     admit: list
     job: data.View
     load: list
@@ -145,7 +142,6 @@ class Dispatcher(wiring.Component):
                 "programs": In(16).array(c.fsms),
                 "vacant": In(c.fsms),
                 "vacant_context": In(context).array(c.fsms),
-                "vacant_result": In(context).array(c.fsms),
                 "admit": Out(stream.Signature(admit_layout(c), always_ready=True)).array(c.fsms),
                 "job": Out(store_job_layout(c)),
                 "load": Out(stream.Signature(load_job_layout(c))).array(c.memory_ports),
@@ -302,7 +298,6 @@ class Dispatcher(wiring.Component):
                 chunk.packets.eq((chunk.block + (c.packet_elements - 1)) >> packet_bits),
                 chunk.beats.eq(chunk.block >> beat_bits),
                 chunk.context.eq(Array(self.vacant_context)[chunk.fsm]),
-                chunk.result.eq(Array(self.vacant_result)[chunk.fsm]),
             ]
             with m.If(self.vacant.bit_select(chunk.fsm, 1)):
                 m.next = "ROWS"
@@ -310,8 +305,7 @@ class Dispatcher(wiring.Component):
             first = chunk.fsm * c.contexts
             m.d.sync += [
                 chunk.own_rows.eq(job.rank * chunk.beats),
-                chunk.source_row.eq((first + chunk.context) * c.slot_beats),
-                chunk.result_row.eq((first + chunk.result + c.slots) * c.slot_beats),
+                chunk.row.eq((first + chunk.context) * c.slot_beats),
             ]
             m.next = "LOAD"
         with m.State("LOAD"):
@@ -337,25 +331,24 @@ class Dispatcher(wiring.Component):
         c, command = self._config, job.command
         load = Signal(load_job_layout(c))
 
-        def walk(target, base, everything, rows):
+        def walk(target, base, everything):
             m.d.comb += [
                 target.address.eq(base + chunk.offset * ELEMENT_BYTES),
                 target.stride.eq(command.stride * ELEMENT_BYTES),
                 target.first.eq(Mux(everything, 0, job.rank)),
                 target.last.eq(Mux(everything, job.nodes - 1, job.rank)),
-                target.row.eq(rows + Mux(everything, 0, chunk.own_rows)),
+                target.row.eq(chunk.row + Mux(everything, 0, chunk.own_rows)),
                 target.beats.eq(chunk.beats),
                 target.tail_block.eq(job.tail_block),
                 target.tail_elements.eq(chunk.tail_elements),
             ]
 
-        loaded_at = Mux(command.load_to_result, chunk.result_row, chunk.source_row)
-        walk(load.walk, command.source, command.load_all, loaded_at)
-        walk(self.job.walk, command.destination, command.store_all, chunk.result_row)
-        for target, slot in ((load, chunk.context), (self.job, chunk.result)):
+        walk(load.walk, command.source, command.load_all)
+        walk(self.job.walk, command.destination, command.store_all)
+        for target in (load, self.job):
             m.d.comb += [
                 target.fsm.eq(chunk.fsm),
-                target.slot.eq(slot),
+                target.slot.eq(chunk.context),
                 target.command.eq(job.entry),
             ]
         for port in self.load:

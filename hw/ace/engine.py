@@ -250,7 +250,6 @@ class AceEngine(Engine):
             m.d.comb += [
                 dispatcher.vacant[f].eq(fsm.vacant),
                 dispatcher.vacant_context[f].eq(fsm.vacant_context),
-                dispatcher.vacant_result[f].eq(fsm.vacant_result),
                 fsm.admit.valid.eq(dispatcher.admit[f].valid & ~stop),
                 fsm.admit.p.eq(dispatcher.admit[f].p),
                 fsm.job.eq(dispatcher.job),

@@ -1,9 +1,12 @@
 """Instruction set of the programmable FSMs.
 
-A program is a list of instructions. Those that start by themselves (``SEND``) come first and are
-executed in order up to ``END``. The others are *receive* instructions: they have no order. A packet
-names the receive instruction that it is for (its ``step`` field), and that instruction is executed
-for this packet whenever it arrives. The names are those that collective libraries use for these
+A program is a list of instructions. Those that start by themselves come first and are executed in
+order up to ``END``: ``SEND`` sends a block, ``PHASE`` waits until every block of the phase so far
+has arrived and left, and opens the next one: it says how many blocks arrive and leave in it, and
+which peers are told (READY) that they may send theirs. The first phase is described by the entry of the
+program table. The other instructions are *receive* instructions: they have no order. A packet names
+the receive instruction that it is for (its ``step`` field), and that instruction is executed for
+this packet whenever it arrives. The names are those that collective libraries use for these
 primitives; what a receive instruction does is the sum of its parts:
 
 ============================ ======= ====== ====== =====================
@@ -17,10 +20,12 @@ RECV_REDUCE_SEND              x              x      reduce-scatter
 RECV_REDUCE_COPY_SEND         x       x      x      all-reduce, middle step
 ============================ ======= ====== ====== =====================
 
-*Reduce* adds the packet to the node's own data in the source slot; *store* writes to the result
-slot; *send* passes the outcome on to ``port``, as step ``peer_step`` of the receiver. When a send
-cannot be done at once the outcome is stored (where the opcode does not say, in the source slot, in
-place of the data that it replaces) and sent later.
+*Reduce* adds the packet to the node's own data of the block; *store* writes the outcome in its
+place; *send* passes it on to ``port``, as step ``peer_step`` of the receiver. When a send cannot be
+done at once the outcome is stored, whatever the opcode says, and sent later.
+
+All of it happens in one slot, in place: data that are replaced have left, since the packet that
+replaces them exists only because they have (docs/reference/ace-programs.md).
 """
 
 from amaranth.lib import data, enum
@@ -28,10 +33,12 @@ from amaranth.lib import data, enum
 __all__ = [
     "INSTRUCTION_BITS",
     "INSTRUCTION_FIELDS",
+    "PHASE_FIELDS",
     "PROGRAM_ENTRY_FIELDS",
     "Opcode",
     "instruction_layout",
     "opcode_layout",
+    "phase_layout",
     "program_entry_layout",
 ]
 
@@ -40,9 +47,10 @@ INSTRUCTION_BITS = 64
 
 class Opcode(enum.Enum, shape=4):
     """Operation of an instruction. Bit 0 reduces, bit 1 stores, bit 2 sends, bit 3 waits for a
-    packet."""
+    packet; bit 0 alone is ``PHASE``."""
 
     END = 0b0000
+    PHASE = 0b0001
     SEND = 0b0100
     RECV = 0b1010
     RECV_SEND = 0b1100
@@ -57,27 +65,42 @@ opcode_layout = data.StructLayout({"reduce": 1, "store": 1, "send": 1, "receive"
 
 INSTRUCTION_FIELDS = {
     "op": (opcode_layout, "What it does: an `Opcode`."),
-    "from_result": (1, "SEND reads the result slot instead of the source slot."),
     "block": (12, "Block of the chunk."),
     "port": (4, "Link to send on."),
     "peer_step": (12, "Receive instruction at the peer."),
-    "contributions": (12, "Operands in the data that this instruction sends or stores."),
-    "reserved": (19, "0."),
+    "contributions": (10, "Operands in the data that this instruction sends or stores."),
+    "arriving": (10, "Operands in a packet that it receives."),
+    "readies": (2, "READY packets of the peer that it needs to send, beyond the first."),
+    "reserved": (10, "0."),
 }
-"""Fields of an instruction from bit 0 upwards: shape and meaning."""
+"""Fields of an instruction from bit 0 upwards: shape and meaning. Operands are counted modulo
+1024."""
+
+PHASE_FIELDS = {
+    "op": (opcode_layout, "`Opcode.PHASE`."),
+    "receives": (12, "Blocks that arrive in the next phase."),
+    "sends": (12, "Blocks that are sent in it, forwarded ones included."),
+    "ready_ports": (8, "Links whose peers may send from now on."),
+    "reserved": (28, "0."),
+}
+"""Fields of the instruction ``PHASE``."""
 
 PROGRAM_ENTRY_FIELDS = {
     "entry": (13, "Index of the first instruction."),
     "length": (12, "Instructions; 0: there is no such program."),
-    "receives": (12, "Blocks that arrive."),
-    "sends": (12, "Blocks that are sent, forwarded ones included."),
-    "ready_ports": (8, "Links whose peers send to this program."),
+    "receives": (12, "Blocks that arrive in the first phase."),
+    "sends": (12, "Blocks that are sent in it, forwarded ones included."),
+    "ready_ports": (8, "Links whose peers may send from the beginning."),
     "reserved": (7, "0."),
 }
-"""Fields of the first words of a program store, its table: start and block counts of a program."""
+"""Fields of the first words of a program store, its table: start of a program, and its first
+phase."""
 
 instruction_layout = data.StructLayout({n: shape for n, (shape, _) in INSTRUCTION_FIELDS.items()})
+phase_layout = data.StructLayout({name: shape for name, (shape, _) in PHASE_FIELDS.items()})
 program_entry_layout = data.StructLayout(
     {name: shape for name, (shape, _) in PROGRAM_ENTRY_FIELDS.items()}
 )
-assert instruction_layout.size == program_entry_layout.size == INSTRUCTION_BITS
+assert (
+    instruction_layout.size == phase_layout.size == program_entry_layout.size == INSTRUCTION_BITS
+)

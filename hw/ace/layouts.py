@@ -31,8 +31,7 @@ def places(c: AceConfig, *names: str) -> dict[str, Any]:
     kinds = {
         "fsm": c.fsms,
         "context": c.contexts,
-        "slot": c.contexts,
-        "result": c.contexts,
+        "slot": c.contexts,  # that of the context of the same number
         "command": c.commands,
         "port": c.ports,
     }
@@ -77,18 +76,18 @@ def load_job_layout(c: AceConfig) -> data.StructLayout:
 
 
 def store_job_layout(c: AceConfig) -> data.StructLayout:
-    """One chunk for the RX DMA: SRAM to memory. ``slot`` is a slot of the result partition;
-    ``poisoned`` if a peer has sent what it could not read."""
+    """One chunk for the RX DMA: SRAM to memory; ``poisoned`` if a peer has sent what it could not
+    read."""
     return load_job_layout(c)
 
 
 def loaded_layout(c: AceConfig) -> data.StructLayout:
-    """A chunk is in its source slot."""
+    """A chunk is in its slot."""
     return data.StructLayout({**places(c, "fsm", "slot", "command"), "error": 1, "poisoned": 1})
 
 
 def stored_layout(c: AceConfig) -> data.StructLayout:
-    """A result slot is in memory."""
+    """The result in a slot is in memory."""
     return loaded_layout(c)
 
 
@@ -96,7 +95,7 @@ def admit_layout(c: AceConfig) -> data.StructLayout:
     """A chunk enters an FSM: its context."""
     return data.StructLayout(
         {
-            **places(c, "context", "result"),
+            **places(c, "context"),
             "key": context_key_layout(c),
             "op": ReduceOp,
             "digest": DIGEST_BITS,
@@ -105,8 +104,7 @@ def admit_layout(c: AceConfig) -> data.StructLayout:
             "beats": range(c.slot_beats + 1),
             "tail_block": range(c.max_nodes + 1),
             "tail_elements": range(c.slot_elements + 1),
-            "source_row": range(c.sram_beats),
-            "result_row": range(c.sram_beats),
+            "row": range(c.sram_beats),
         }
     )
 
@@ -131,10 +129,9 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
     """The answer to a lookup: what to do with the packet, and where.
 
     ``valid`` is low if there is no such context, instruction or offset, or if length, operator or
-    contribution count differ from what the program expects. ``operand_row`` is read by a reduction;
-    a store goes to ``store_row``; a packet that cannot be sent at once goes to ``park_row``.
-    ``granted`` tells that the peer on ``port`` is ready, with its context in ``remote_context``;
-    ``poisoned`` that what the context sends is not valid.
+    contribution count differ from what the program expects. ``row`` is the first row of its data,
+    of the operand and of the outcome. ``granted`` tells that the peer on ``port`` is ready, with
+    its context in ``remote_context``; ``poisoned`` that what the context sends is not valid.
     """
     return data.StructLayout(
         {
@@ -148,9 +145,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
             "peer_step": c.format.step,
             "length": 12,
             "contributions": c.format.node,
-            "operand_row": range(c.sram_beats),
-            "store_row": range(c.sram_beats),
-            "park_row": range(c.sram_beats),
+            "row": range(c.sram_beats),
         }
     )
 

@@ -254,30 +254,26 @@ class LookupPipeline(wiring.Component):
         query, client = stage.request.query, stage.request.client
         operation, port = instruction.op, instruction.port
         length = Signal(12)
-        arrives_with = Signal(c.format.node)
         fits = (
-            operation.receive & (query.length == length) & (query.contributions == arrives_with)
+            operation.receive
+            & (query.length == length)
+            & (query.contributions == instruction.arriving)
         )
-        granted = Array(self.grants.granted)[query.context].bit_select(port, 1)
+        readies = Array(Array(r)[port] for r in self.grants.readies)[query.context]
         remote = Array(Array(r)[port] for r in self.grants.remote)[query.context]
-        # Where the data of a send lies: a store has put it into the result slot.
-        in_result = operation.store | instruction.from_result
         m.d.comb += [
             length.eq(Mux(rest > c.packet_elements, c.packet_elements, rest) << 2),
-            arrives_with.eq(instruction.contributions - operation.reduce),
             response.valid.eq(expected & ((client == c.ports) | fits)),
             response.op.eq(operation),
             response.operator.eq(row.op),
             response.port.eq(port),
-            response.granted.eq(granted & (port < c.ports)),
+            response.granted.eq((readies > instruction.readies) & (port < c.ports)),
             response.poisoned.eq(self.contexts.poisoned.bit_select(query.context, 1)),
             response.remote_context.eq(remote),
             response.peer_step.eq(instruction.peer_step),
             response.length.eq(length),
             response.contributions.eq(instruction.contributions),
-            response.operand_row.eq(row.source_row + rows_in),
-            response.store_row.eq(row.result_row + rows_in),
-            response.park_row.eq(Mux(in_result, row.result_row, row.source_row) + rows_in),
+            response.row.eq(row.row + rows_in),
         ]
         valid = Signal()
         requester = Signal.like(client)

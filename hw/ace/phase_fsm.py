@@ -33,18 +33,19 @@ class PhaseFSM(wiring.Component):
     A chunk lives here from its admission to the moment its result is in memory:
 
     1. *Admit*: the dispatcher hands over a context; the table entry of its program sets how many
-       blocks must arrive and be sent.
-    2. *Loaded*: its data is in the source slot. READY goes to every peer that sends to it: from now
-       on packets may come.
+       blocks must arrive and be sent in its first phase.
+    2. *Loaded*: its data is in the slot. READY goes to every peer that sends to it in this phase:
+       from now on packets may come.
     3. *Packets* are looked up by the receive units (``lookup``, ``resolved``): context and
        instruction give addresses and what to do. Anything that the program does not expect is
        refused.
     4. *Sends*: the instructions that start by themselves are turned into send commands in order,
        one packet at a time; so are packets that a receive unit had to park. A packet whose peer is
        not ready is passed over, never waited for: the FSM turns to its next context. READY goes
-       first, then parked and fresh packets in turn.
-    5. *Complete*: every block has arrived and left. The source slot is free for the next chunk, the
-       result slot goes to the RX DMA.
+       first, then parked and fresh packets in turn. An instruction that ends a phase is passed
+       over until every block of the phase has arrived and left; then it opens the next one.
+    5. *Complete*: every block of the last phase has arrived and left. The slot goes to the RX DMA,
+       and is free for the next chunk, as the context is, when it is stored.
 
     READY packets of peers that are ahead of this node wait in a table with one row for each context
     of each peer, so they always find room.
@@ -54,8 +55,8 @@ class PhaseFSM(wiring.Component):
     program : ``In(stream)``, reread : ``In(1)``, read_address : ``In``, read_word : ``Out``
         Writes to the program store, and what software reads of it.
     vacant : ``Out(1)``
-        There is a free context and a free result slot.
-    vacant_context, vacant_result : ``Out(range(contexts))``
+        There is a free context.
+    vacant_context : ``Out(range(contexts))``
         A free one, if ``vacant``.
     admit, loaded, stored : ``In(stream)``
         A chunk arrives; its load is done; its result is in memory.
@@ -82,7 +83,6 @@ class PhaseFSM(wiring.Component):
     read_word: Signal
     vacant: Signal
     vacant_context: Signal
-    vacant_result: Signal
     admit: stream.Interface
     loaded: stream.Interface
     stored: stream.Interface
@@ -107,7 +107,6 @@ class PhaseFSM(wiring.Component):
                 "read_word": Out(INSTRUCTION_BITS),
                 "vacant": Out(1),
                 "vacant_context": Out(range(max(2, c.contexts))),
-                "vacant_result": Out(range(max(2, c.contexts))),
                 "admit": In(stream.Signature(admit_layout(c), **always)),
                 "job": In(store_job_layout(c)),
                 "loaded": In(stream.Signature(loaded_layout(c), **always)),
@@ -138,6 +137,7 @@ class PhaseFSM(wiring.Component):
         wiring.connect(m, ready_table.grants, lookups.grants)
         wiring.connect(m, contexts.entry_request, generator.entry_request)
         wiring.connect(m, generator.entry, contexts.entry)
+        wiring.connect(m, generator.phase, contexts.phase)
         wiring.connect(m, generator.request, lookups.own_request)
         wiring.connect(m, lookups.own_response, generator.response)
         for inner, outer in (
@@ -172,7 +172,6 @@ class PhaseFSM(wiring.Component):
             generator.start.eq(contexts.start),
             self.vacant.eq(contexts.vacant),
             self.vacant_context.eq(contexts.vacant_context),
-            self.vacant_result.eq(contexts.vacant_result),
             self.busy.eq(contexts.busy | generator.busy | ready_table.sweeping),
         ]
         return m

@@ -20,16 +20,17 @@ class GrantSignature(ParametricSignature):
 
     Members
     -------
-    granted : ``Out(ports).array(contexts)``
-        For each context a bit per port whose peer is ready for its chunk.
+    readies : ``Out(2).array(contexts, ports)``
+        For each context, the READY packets of the peer on each port for its chunk: a peer is ready
+        for as many phases of it, at most 3.
     remote : ``Out(config.format.context).array(contexts, ports)``
-        The peer's context; valid where ``granted``.
+        The peer's context; valid where there is a READY.
     """
 
     def __init__(self, c: AceConfig) -> None:
         super().__init__(
             {
-                "granted": Out(c.ports).array(c.contexts),
+                "readies": Out(2).array(c.contexts, c.ports),
                 "remote": Out(c.format.context).array(c.contexts, c.ports),
             },
             config=c,
@@ -39,9 +40,10 @@ class GrantSignature(ParametricSignature):
 class ReadyTable(wiring.Component):
     """Matches READY packets with contexts.
 
-    A READY whose chunk has a context grants that context its peer. Any other one comes from a peer
-    that is ahead of this node; it is kept in a table with one row for each context of each peer, so
-    it always finds room, and a peer reuses a row only when this node has taken it out. An
+    A READY whose chunk has a context grants that context its peer; later ones of the same peer, for
+    later phases, are counted. Any other one comes from a peer that is ahead of this node; it is
+    kept in a table with one row for each context of each peer, so it always finds room, and a peer
+    reuses a row only when this node has taken it out. An
     admission searches the whole table for what the new context waits for. When a READY and its
     context meet, operation and digest must be equal.
 
@@ -195,10 +197,10 @@ class ReadyTable(wiring.Component):
         m.d.comb += [granted.eq(which), granted_port.eq(port), granted_context.eq(remote)]
         for n in range(c.contexts):
             with m.If(self.admit.valid & (self.admit.p.context == n)):
-                m.d.sync += self.grants.granted[n].eq(0)
+                m.d.sync += [readies.eq(0) for readies in self.grants.readies[n]]
             for p in range(c.ports):
                 with m.If(granted[n] & (granted_port == p)):
                     m.d.sync += [
-                        self.grants.granted[n][p].eq(1),
+                        self.grants.readies[n][p].eq(self.grants.readies[n][p] + 1),
                         self.grants.remote[n][p].eq(granted_context),
                     ]

@@ -207,7 +207,7 @@ class ReceiveUnit(wiring.Component):
             outcome.p.forward.eq(operation.send & ~parked),
             outcome.p.parked.eq(parked),
             outcome.p.port.eq(resolved.port),
-            outcome.p.row.eq(Mux(operation.store, resolved.store_row, resolved.park_row)),
+            outcome.p.row.eq(resolved.row),
             outcome.p.empty.eq(empty),
             outcome.p.last.eq(Mux(empty, 0, (header.length - 1) >> beat_bits)),
         ]
@@ -240,7 +240,7 @@ class ReceiveUnit(wiring.Component):
                 active.eq(1),
                 reduce.eq(resolved.op.reduce),
                 operator.eq(resolved.operator),
-                operand_row.eq(resolved.operand_row),
+                operand_row.eq(resolved.row),
                 last.eq(last_beat),
                 beat.eq(0),
             ]

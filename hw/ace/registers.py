@@ -205,7 +205,6 @@ def _commands() -> list[Register]:
                 Field("op", ReduceOp, "Reduction."),
                 Field("load_all", 1, "Load the whole vector rather than this rank's shard."),
                 Field("store_all", 1, "Store the whole vector rather than this rank's shard."),
-                Field("load_to_result", 1, "Load into the result slot (all-gather)."),
             ],
             "Starts a collective with the parameters and settings above as they are now, in the "
             "same order on all nodes.",

@@ -5,8 +5,13 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
-from hw.ace.contexts import ContextSignature, context_entry_layout, entry_request_layout
-from hw.ace.isa import instruction_layout
+from hw.ace.contexts import (
+    ContextSignature,
+    context_entry_layout,
+    entry_request_layout,
+    next_phase_layout,
+)
+from hw.ace.isa import instruction_layout, phase_layout
 from hw.ace.layouts import admit_layout, event_layout, send_command_layout
 from hw.ace.lookup import own_request_layout, own_response_layout
 from hw.common.arbiter import RoundRobinArbiter
@@ -30,12 +35,13 @@ class SendGenerator(wiring.Component):
     packets (that a receive unit could not forward) and fresh ones (of instructions that start by
     themselves, in order up to END) in turn. Contexts take turns. A packet whose peer is not ready
     is passed over, never waited for: a parked one goes to the back of its queue, a fresh one is
-    tried again when its context is next.
+    tried again when its context is next. So is the end of a phase; its context has its turns again
+    once it is settled.
 
     Timing: a READY takes 2 cycles; a packet takes ``LOOKUP_LATENCY + 3`` cycles, one that is passed
-    over ``LOOKUP_LATENCY + 2`` (one more if parked), a table entry ``LOOKUP_LATENCY + 2``; each
-    longer by the cycles in which lookup or ``send`` stall. While a command waits for its port
-    nothing else is looked at.
+    over ``LOOKUP_LATENCY + 2`` (one more if parked), a table entry and the end of a phase
+    ``LOOKUP_LATENCY + 2``; each longer by the cycles in which lookup or ``send`` stall. While a
+    command waits for its port nothing else is looked at.
 
     Members
     -------
@@ -51,6 +57,8 @@ class SendGenerator(wiring.Component):
         Contexts that ask for their table entry.
     entry : ``Out(stream.Signature(context_entry_layout(config), always_ready=True))``
         Table entries for `ContextTable`.
+    phase : ``Out(stream.Signature(next_phase_layout(config), always_ready=True))``
+        Phases that begin, for `ContextTable`.
     request : ``Out(stream.Signature(own_request_layout(config)))``
         Lookups in `LookupPipeline`.
     response : ``In(stream.Signature(own_response_layout(config), always_ready=True))``
@@ -71,6 +79,7 @@ class SendGenerator(wiring.Component):
     sending: Signal
     entry_request: stream.Interface
     entry: stream.Interface
+    phase: stream.Interface
     request: stream.Interface
     response: stream.Interface
     event: stream.Interface
@@ -89,6 +98,7 @@ class SendGenerator(wiring.Component):
                 "sending": Out(c.contexts),
                 "entry_request": In(stream.Signature(entry_request_layout(c))),
                 "entry": Out(stream.Signature(context_entry_layout(c), **always)),
+                "phase": Out(stream.Signature(next_phase_layout(c), **always)),
                 "request": Out(stream.Signature(own_request_layout(c))),
                 "response": In(stream.Signature(own_response_layout(c), **always)),
                 "event": In(stream.Signature(event_layout(c), **always)),
@@ -113,12 +123,13 @@ class SendGenerator(wiring.Component):
 
         ready_ports = self._ready_ports(m)
         fresh = Signal(c.contexts)  # instructions that start by themselves remain
+        waiting = Signal(c.contexts)  # the end of a phase has been passed over
         with m.If(self.start.any()):
-            m.d.sync += fresh.eq(fresh | self.start)
+            m.d.sync += [fresh.eq(fresh | self.start), waiting.eq(waiting & ~self.start)]
         positions = self._positions(m)
         repark = Signal()
         parked, parked_now = self._parking(m, repark)
-        idle = self._states(m, fresh, ready_ports, positions, parked, parked_now, repark)
+        idle = self._states(m, fresh, waiting, ready_ports, positions, parked, parked_now, repark)
         with m.If(self.forget):
             m.d.sync += fresh.eq(0)
             m.d.sync += [ports.eq(0) for ports in ready_ports]
@@ -153,6 +164,8 @@ class SendGenerator(wiring.Component):
                     m.d.sync += [offset.eq(0), step.eq(self._step + 1)]
                 with m.Else():
                     m.d.sync += offset.eq(self._offset + 1)
+            with m.If(self.phase.valid & (self._context == n)):
+                m.d.sync += step.eq(self._step + 1)
         return steps, offsets
 
     def _parking(self, m, repark):
@@ -165,8 +178,9 @@ class SendGenerator(wiring.Component):
                 "offset": c.format.offset,
             }
         )
-        # Room for every packet of every slot to be parked in both halves of a collective.
-        per_slot = 2 * max(c.slot_beats // c.packet_beats, c.max_nodes)
+        # Room for every packet of every slot: a block is at one place at a time, and ends with a
+        # packet that may not be full.
+        per_slot = c.slot_beats // c.packet_beats + c.max_nodes
         m.submodules.parking = parking = StreamFIFO(layout, c.contexts * per_slot)
         event = self.event.p
         parked_now = Signal()
@@ -192,12 +206,13 @@ class SendGenerator(wiring.Component):
     def _key_of(self, context):
         return Array(key.as_value() for key in self.contexts.key)[context]
 
-    def _states(self, m, fresh, ready_ports, positions, parked, parked_now, repark):
+    def _states(self, m, fresh, waiting, ready_ports, positions, parked, parked_now, repark):
         """One piece of work at a time; the returned value is high while there is none."""
         command = self.send.p
         with m.FSM(init="PICK") as states:
             with m.State("PICK"):
-                self._pick(m, fresh, ready_ports, positions, parked)
+                able = fresh & (~waiting | self.contexts.settled)
+                self._pick(m, able, ready_ports, positions, parked)
             with m.State("ASK_ENTRY"):
                 m.d.comb += [self.request.valid.eq(1), self.request.p.table.eq(1)]
                 with m.If(self.request.ready):
@@ -212,7 +227,7 @@ class SendGenerator(wiring.Component):
                     m.next = "ANSWER"
             with m.State("ANSWER"):
                 with m.If(self.response.valid):
-                    self._answered(m, command, fresh)
+                    self._answered(m, command, fresh, waiting, ready_ports)
             with m.State("REPARK"):
                 with m.If(~parked_now):
                     m.d.comb += repark.eq(1)
@@ -283,10 +298,18 @@ class SendGenerator(wiring.Component):
             ]
             m.next = "ASK"
 
-    def _answered(self, m, command, fresh):
-        """Act on a lookup: send the packet, pass it over, or end the sends of the context."""
+    def _answered(self, m, command, fresh, waiting, ready_ports):
+        """Act on a lookup: send the packet, pass it over, open the next phase, or end the program
+        of the context."""
         resolved = self.response.p.resolved
         operation = data.View(instruction_layout, self.response.p.word).op
+        phase = data.View(phase_layout, self.response.p.word)
+        ends = ~operation.send | operation.receive
+        m.d.comb += [
+            self.phase.p.context.eq(self._context),
+            self.phase.p.receives.eq(phase.receives),
+            self.phase.p.sends.eq(phase.sends),
+        ]
         m.d.sync += [
             command.ready.eq(0),
             command.poisoned.eq(resolved.poisoned),
@@ -299,9 +322,18 @@ class SendGenerator(wiring.Component):
             command.offset.eq(self._offset),
             command.length.eq(resolved.length),
             command.contributions.eq(resolved.contributions),
-            command.row.eq(resolved.park_row),
+            command.row.eq(resolved.row),
         ]
-        with m.If((self._source == Source.FRESH) & (~operation.send | operation.receive)):
+        with m.If((self._source == Source.FRESH) & ends & operation.reduce & ~operation.receive):
+            settled = self.contexts.settled.bit_select(self._context, 1)
+            # Not of a context that an abort has just taken away.
+            m.d.comb += self.phase.valid.eq(settled & ~self.forget)
+            m.d.sync += waiting.bit_select(self._context, 1).eq(~settled)
+            for n, ports in enumerate(ready_ports):
+                with m.If(self.phase.valid & (self._context == n)):
+                    m.d.sync += ports.eq(phase.ready_ports)
+            m.next = "PICK"
+        with m.Elif((self._source == Source.FRESH) & ends):
             # END: what is left of the program is up to the packets that arrive.
             m.d.sync += fresh.bit_select(self._context, 1).eq(0)
             m.next = "PICK"

@@ -1,7 +1,7 @@
 """A program of ACE as one value: code of every FSM, cut of the vectors, order of the additions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -22,8 +22,10 @@ from sim.collectives.golden import (
     ring_all_reduce,
     ring_partials,
     rotated_all_reduce,
+    torus_all_reduce,
 )
 from sim.collectives.partition import Partition
+from sim.collectives.torus_paths import TorusPaths
 from sim.network.embedding import RingPlace
 from sim.workload.graph import CollectiveKind
 
@@ -50,6 +52,8 @@ class AceProgram:
         Rings that lie in the network, by place, with ranks for nodes; FSM ``f`` runs ring
         ``f % len(rings)``. None given: one ring in the order of the ranks, each of which has port 0
         to the next and port 1 to the previous one.
+    torus : TorusPaths or None
+        Phases, dimension by dimension, in place of rings.
     """
 
     config: AceConfig
@@ -57,6 +61,32 @@ class AceProgram:
     queues: int
     bidirectional: bool = True
     rings: tuple[tuple[RingPlace, ...], ...] = ()
+    torus: TorusPaths | None = None
+
+    # ---- Ways of the data.
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of FSMs, by the way of their data: both directions of rings, or paths."""
+        return 2 if self.torus is None else len(self.torus.paths)
+
+    def kind(self, fsm: int) -> int:
+        """Kind of an FSM."""
+        if self.torus is None:
+            return int(self.direction(fsm) < 0)
+        return fsm % self.kinds
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Nodes along each dimension in which blocks are counted on from those of the origin."""
+        return (self.nodes,) if self.torus is None else self.torus.shape
+
+    def coordinates(self, fsm: int) -> NDArray[np.int64]:
+        """Ranks x dimensions of `shape`: place of each rank for an FSM."""
+        if self.torus is not None:
+            return self.torus.places
+        places: NDArray[np.int64] = self.places[self.ring_of(fsm)][:, None]
+        return places
 
     # ---- Rings.
 
@@ -70,6 +100,14 @@ class AceProgram:
         """Rings x ranks: place of each rank in each ring."""
         orders = np.array(self._orders or [list(range(self.nodes))])
         return np.argsort(orders, axis=1)
+
+    @property
+    def order_of_places(self) -> NDArray[np.int64]:
+        """Rings (or one torus) x nodes: rank at each place, that of a torus by number."""
+        if self.torus is not None:
+            return self.torus.ranks[None, :]
+        order: NDArray[np.int64] = np.argsort(self.places, axis=1)
+        return order
 
     def ring_of(self, fsm: int) -> int:
         """Number of the ring that an FSM runs."""
@@ -86,11 +124,6 @@ class AceProgram:
         """Place of a rank in the ring of an FSM."""
         return int(self.places[self.ring_of(fsm), rank])
 
-    def successor(self, fsm: int, rank: int) -> int:
-        """The rank to which a rank sends the data of an FSM."""
-        place = (self.place(fsm, rank) + self.direction(fsm)) % self.nodes
-        return self._orders[self.ring_of(fsm)][place] if self.rings else place
-
     def order(self, fsm: int) -> list[int] | None:
         """Ranks by place in the ring of an FSM, None if they are those of the places."""
         return self._orders[self.ring_of(fsm)] if self.rings else None
@@ -104,25 +137,31 @@ class AceProgram:
 
     def used_ports(self, rank: int) -> set[int]:
         """Ports of a rank that any program sends or receives through."""
+        if self.torus is not None:
+            return {
+                port for path in self.torus.paths for dimension in path.order
+                for port in path.ports[dimension]
+            }
         return {port for fsm in range(self.queues) for port in self.ports(fsm, rank)}
 
     # ---- Code.
 
-    def first(self, collective: CollectiveKind, *, direction: int) -> FsmProgram:
-        """Instructions of the first place of a ring: blocks by place, port 0 to the next place and
-        1 to the previous one. Blocks of another place are as many further."""
-        return _code(collective, direction, 0, self.nodes, (0, 1))
+    def first(self, collective: CollectiveKind, *, kind: int) -> FsmProgram:
+        """Instructions of the origin for a kind of FSM: blocks by place; those of another place are
+        as many coordinates further. In a ring, port 0 leads to the next place and 1 to the previous
+        one."""
+        if self.torus is not None:
+            return self.torus.first(collective, path=kind)
+        return _code(collective, -1 if kind else 1, 0, self.nodes, (0, 1), None)
 
     def code(self, collective: CollectiveKind, *, fsm: int, rank: int) -> FsmProgram:
         """Instructions of a rank for an FSM."""
-        code = _code(
-            collective, self.direction(fsm), self.place(fsm, rank), self.nodes,
-            self.ports(fsm, rank),
-        )
+        if self.torus is not None:
+            return self.torus.code(collective, path=self.kind(fsm), rank=rank)
         order = self.order(fsm)
-        return code if order is None else replace(
-            code,
-            instructions=tuple(replace(i, block=order[i.block]) for i in code.instructions),
+        return _code(
+            collective, self.direction(fsm), self.place(fsm, rank), self.nodes,
+            self.ports(fsm, rank), None if order is None else tuple(order),
         )
 
     def words(self, fsm: int, *, rank: int) -> dict[int, int]:
@@ -134,8 +173,7 @@ class AceProgram:
             If the programs do not fit it, or have more steps than a packet can name.
         """
         return program_words(
-            self.config, rank=self.place(fsm, rank), nodes=self.nodes,
-            direction=self.direction(fsm), ports=self.ports(fsm, rank), order=self.order(fsm),
+            self.config, {kind: self.code(kind, fsm=fsm, rank=rank) for kind in PROGRAM_ENTRY}
         )
 
     # ---- Cut of a vector.
@@ -167,7 +205,12 @@ class AceProgram:
         cut, c = self.cut(elements, block=block), self.config
         packets = -(-cut.block // c.packet_elements)
         payload = cut.stride * ELEMENT_BYTES // FLIT_BYTES
-        return 2 * (self.nodes - 1) * (payload + cut.chunks * packets) + 4 * cut.chunks + 64
+        programs = [
+            self.first(CollectiveKind.ALL_REDUCE, kind=kind) for kind in range(self.kinds)
+        ]
+        sends = max(each.sends for each in programs)
+        readies = max(sum(len(phase.ready_ports) for phase in each.phases) for each in programs)
+        return sends * (payload + cut.chunks * packets) + 4 * readies * cut.chunks + 64
 
     def packet(
         self, elements: int, *, block: int | None, chunk: int, owner: int, offset: int
@@ -186,6 +229,8 @@ class AceProgram:
     ) -> NDArray[Any]:
         """The vector that every rank holds after an all-reduce, bit for bit."""
         cut = self.cut(len(arrays[0]), block=block)
+        if self.torus is not None:
+            return torus_all_reduce(arrays, cut, self.torus, op=op)
         return ring_all_reduce(
             arrays, cut, op=op, bidirectional=self.bidirectional, rings=self._orders
         )
@@ -202,6 +247,8 @@ class AceProgram:
         self, arrays: NDArray[Any], *, rank: int, op: ReduceOp, block: int | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Partial results that arrive at a rank and leave it, and the final ones, bit for bit."""
+        if self.torus is not None:
+            raise ValueError("partial results of phases are those of a block, see torus_partial")
         cut = self.cut(np.shape(arrays)[1], block=block)
         return ring_partials(
             arrays, cut, rank=rank, op=op, bidirectional=self.bidirectional, rings=self._orders
@@ -210,10 +257,15 @@ class AceProgram:
 
 @lru_cache(maxsize=4096)
 def _code(
-    collective: CollectiveKind, direction: int, rank: int, nodes: int, ports: tuple[int, int]
+    collective: CollectiveKind,
+    direction: int,
+    rank: int,
+    nodes: int,
+    ports: tuple[int, int],
+    order: tuple[int, ...] | None,
 ) -> FsmProgram:
     to_port, from_port = ports if direction == 1 else ports[::-1]
     return ring_program(
         collective, rank=rank, nodes=nodes, direction=direction, to_port=to_port,
-        from_port=from_port,
+        from_port=from_port, order=order,
     )

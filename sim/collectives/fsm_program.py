@@ -4,10 +4,13 @@ A block that arrives is one receive instruction, which may add, store and send i
 FSM runs algorithms that send blocks along chains of neighbours: it adds one packet to its own data
 of a block, and passes every packet on to one neighbour at most. A ring can be run through in both
 directions at once; the second direction is the same program with predecessor and successor
-exchanged. The other limits are those of :mod:`hw.ace.isa` (widths of fields) and of the engine
-(words of a program store, steps that a packet can name).
+exchanged. A program does one such collective, or several one after the other, each a *phase* on a
+ring of its own: a torus is reduced dimension by dimension. The other limits are those of
+:mod:`hw.ace.isa` (widths of fields) and of the engine (words of a program store, steps that a
+packet can name).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig
-from hw.ace.isa import Opcode, instruction_layout, program_entry_layout
+from hw.ace.isa import Opcode, instruction_layout, phase_layout, program_entry_layout
 from sim.collectives.algorithm import (
     Algorithm,
     Group,
@@ -31,7 +34,16 @@ from sim.collectives.ring import RING
 from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["PROGRAM_ENTRY", "FsmProgram", "Instruction", "program_words", "ring_program"]
+__all__ = [
+    "PROGRAM_ENTRY",
+    "FsmProgram",
+    "Instruction",
+    "PhaseStart",
+    "RingPhase",
+    "phase_program",
+    "program_words",
+    "ring_program",
+]
 
 PROGRAM_ENTRY: Mapping[CollectiveKind, int] = {
     CollectiveKind.ALL_REDUCE: 0,
@@ -41,6 +53,8 @@ PROGRAM_ENTRY: Mapping[CollectiveKind, int] = {
 """The collectives of an engine, and the entry of each in the program table."""
 
 _TABLE_WORDS = 16
+_OPERANDS = 1 << 10  # are counted modulo this
+_MOST_READIES = 3  # READY packets of a peer that a context counts
 _REDUCE, _STORE, _SEND, _RECEIVE = 1, 2, 4, 8
 
 
@@ -53,52 +67,84 @@ class Instruction:
     port: int = 0
     peer_step: int = 0
     contributions: int = 0
-    from_result: bool = False
+    arriving: int = 0
+    readies: int = 0
 
     def encode(self) -> int:
         """The instruction as a 64-bit word."""
         fields: Mapping[str, object] = {
             "op": self.op.value,
-            "from_result": int(self.from_result),
             "block": self.block,
             "port": self.port,
             "peer_step": self.peer_step,
-            "contributions": self.contributions,
+            "contributions": self.contributions % _OPERANDS,
+            "arriving": self.arriving % _OPERANDS,
+            "readies": self.readies,
         }
         return _pack(instruction_layout, fields)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FsmProgram:
-    """Instructions for one FSM, and the contents of its table entry.
+class PhaseStart:
+    """Blocks that arrive and leave in a phase, and the links whose peers may send from its
+    beginning on: of the first one in the table entry, of the others an instruction ``PHASE``."""
 
-    ``ready_ports`` are the links whose peers send to this program.
+    receives: int
+    sends: int
+    ready_ports: frozenset[int]
+
+    @property
+    def op(self) -> Opcode:
+        return Opcode.PHASE
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """What it says, in the fields of a word."""
+        return {
+            "receives": self.receives,
+            "sends": self.sends,
+            "ready_ports": sum(1 << port for port in self.ready_ports),
+        }
+
+    def encode(self) -> int:
+        """The instruction as a 64-bit word."""
+        return _pack(phase_layout, {"op": self.op.value, **self.fields})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FsmProgram:
+    """Instructions for one FSM; the table entry of the program has the counts of its first phase.
     """
 
-    instructions: tuple[Instruction, ...]
-    ready_ports: frozenset[int]
+    instructions: tuple[Instruction | PhaseStart, ...]
+    first: PhaseStart
+
+    @property
+    def phases(self) -> tuple[PhaseStart, ...]:
+        """All phases in order."""
+        later = (each for each in self.instructions if isinstance(each, PhaseStart))
+        return self.first, *later
+
+    @property
+    def ready_ports(self) -> frozenset[int]:
+        """Links whose peers send to this program."""
+        return frozenset[int]().union(*(each.ready_ports for each in self.phases))
 
     @property
     def receives(self) -> int:
         """Blocks that arrive."""
-        return sum(bool(i.op.value & _RECEIVE) for i in self.instructions)
+        return sum(each.receives for each in self.phases)
 
     @property
     def sends(self) -> int:
         """Blocks that are sent, own or forwarded ones."""
-        return sum(bool(i.op.value & _SEND) for i in self.instructions)
+        return sum(each.sends for each in self.phases)
 
     def table_entry(self, entry: int) -> int:
         """Word of the program table for a program whose first instruction is at word *entry*."""
         return _pack(
             program_entry_layout,
-            {
-                "entry": entry,
-                "length": len(self.instructions),
-                "receives": self.receives,
-                "sends": self.sends,
-                "ready_ports": sum(1 << port for port in self.ready_ports),
-            },
+            {"entry": entry, "length": len(self.instructions), **self.first.fields},
         )
 
 
@@ -110,6 +156,153 @@ def _pack(layout: object, fields: Mapping[str, object]) -> int:
             raise FieldError(name, f"must fit {field.width} bits, not {value!r}")
         word |= int(value) << field.offset  # type: ignore[call-overload]
     return word
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingPhase:
+    """A collective on a ring of neighbours, a phase of a program.
+
+    Parameters
+    ----------
+    collective : CollectiveKind
+    place, size : int
+        Place of this node in the ring, and size of the ring, at least 2.
+    way : int
+        +1 if data travels to higher places, -1 if to lower ones.
+    to_port, from_port : int
+        Links to the next and from the previous place in this direction.
+    blocks : tuple of tuples of int
+        By place of the ring, the blocks that its block consists of; equally many for each, in an
+        order that is the same on all nodes of the ring.
+    operands : int
+        Operands that the node's own data have at the beginning.
+    algorithm : Algorithm
+        One whose members send to neighbours.
+    """
+
+    collective: CollectiveKind
+    place: int
+    size: int
+    way: int
+    to_port: int
+    from_port: int
+    blocks: tuple[tuple[int, ...], ...]
+    operands: int = 1
+    algorithm: Algorithm = RING
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise FieldError("nodes", f"must be at least 2, not {self.size!r}")
+        if not 0 <= self.place < self.size:
+            raise FieldError("rank", f"must be from 0 to {self.size - 1}, not {self.place!r}")
+        if self.way not in (1, -1):
+            raise FieldError("direction", f"must be 1 or -1, not {self.way!r}")
+        if self.collective not in PROGRAM_ENTRY:
+            known = ", ".join(kind.value for kind in PROGRAM_ENTRY)
+            raise FieldError("collective", f"must be one of {known}, not {self.collective.value}")
+
+    def ports(self, peer: Peer) -> tuple[int, int]:
+        """The port to a peer, and the one from nodes for which this node is that peer."""
+        ahead = peer == Neighbour(self.way)
+        return (self.to_port, self.from_port) if ahead else (self.from_port, self.to_port)
+
+
+def phase_program(phases: Sequence[RingPhase]) -> FsmProgram:
+    """Program of one node that does phases one after the other, on its data in place.
+
+    All nodes have the same phases, with places, blocks and ports of their own.
+
+    Raises
+    ------
+    ValueError
+        If an algorithm needs more than FSMs can do.
+    """
+    codes = [
+        _compile(each.algorithm, each.collective, Group(shape=(each.size,), way=each.way))
+        for each in phases
+    ]
+    spine: list[Instruction | PhaseStart] = []
+    receives: list[Instruction] = []
+    starts: list[PhaseStart] = []
+    widths = [len(each.blocks[0]) for each in phases]
+    fresh = [
+        np.bincount(code.firsts[:, 0], minlength=each.size) * width
+        for code, each, width in zip(codes, phases, widths)
+    ]
+    begin = sum(int(sends[each.place]) for sends, each in zip(fresh, phases)) + len(phases)
+    sent_to: Counter[int] = Counter()  # phases that have sent through a port
+    for number, (phase, code, width) in enumerate(zip(phases, codes, widths)):
+        ports = [phase.ports(peer) for peer in code.peers]
+        # First receive of the phase at each peer, which differs from this node in its own SENDs of
+        # the phase alone.
+        group = Group(shape=(phase.size,))
+        bases = [
+            begin + len(receives)
+            + int(fresh[number][peer.ranks(group)[phase.place]] - fresh[number][phase.place])
+            for peer in code.peers
+        ]
+        readies = {port: sent_to[port] for port, _ in ports}
+        if max(readies.values()) >= _MOST_READIES:
+            raise FieldError(
+                "phases", f"must send through a port in at most {_MOST_READIES} phases, not more"
+            )
+        sent_to.update(readies.keys())
+        count = int(code.received[phase.place])
+        made, passed = _receives(phase, code, ports, readies, bases)
+        start = PhaseStart(
+            receives=count * width,
+            sends=int(fresh[number][phase.place]) + passed,
+            ready_ports=frozenset(port for _, port in ports),
+        )
+        starts.append(start)
+        if number:
+            spine.append(start)
+        receives += made
+        mine = code.firsts[code.firsts[:, 0] == phase.place]
+        for first in map(_Sent._make, mine.tolist()):
+            port = ports[first.peer][0]
+            spine += [
+                Instruction(
+                    op=Opcode.SEND, block=block, port=port,
+                    peer_step=bases[first.peer] + first.peer_step * width + place,
+                    contributions=phase.operands, readies=readies[port],
+                )
+                for place, block in enumerate(phase.blocks[first.block])
+            ]
+    spine.append(Instruction(op=Opcode.END))
+    assert len(spine) == begin
+    return FsmProgram(instructions=(*spine, *receives), first=starts[0])
+
+
+def _receives(
+    phase: RingPhase,
+    code: "_Code",
+    ports: Sequence[tuple[int, int]],
+    readies: Mapping[int, int],
+    bases: Sequence[int],
+) -> tuple[list[Instruction], int]:
+    """Receive instructions of a phase, and how many of them send."""
+    made = []
+    sends = 0
+    width = len(phase.blocks[0])
+    for row in code.receives[phase.place, : code.received[phase.place]].tolist():
+        each = _Received._make(row)
+        onward = bool(each.op & _SEND)
+        port = ports[each.peer][0] if onward else 0
+        sends += onward * width
+        made += [
+            Instruction(
+                op=Opcode(each.op),
+                block=block,
+                port=port,
+                peer_step=bases[each.peer] + each.peer_step * width + place if onward else 0,
+                contributions=each.contributions * phase.operands,
+                arriving=(each.contributions - (each.op & _REDUCE)) * phase.operands,
+                readies=readies[port] if onward else 0,
+            )
+            for place, block in enumerate(phase.blocks[each.block])
+        ]
+    return made, sends
 
 
 def ring_program(
@@ -127,15 +320,14 @@ def ring_program(
 
     Parameters
     ----------
-    collective : CollectiveKind
+    collective, algorithm
+        As for `RingPhase`.
     rank, nodes : int
         Place of this node in the ring, and size of the ring, at least 2.
     direction : int
         +1 if data travels to higher ranks, -1 if to lower ones.
     to_port, from_port : int
         Links to the next and from the previous node in this direction.
-    algorithm : Algorithm
-        One whose members send to neighbours.
     order : sequence of int or None
         Number of the block that belongs to each place of the ring; None: that of the place.
 
@@ -145,106 +337,45 @@ def ring_program(
         If the algorithm needs more than FSMs can do.
     """
     blocks = range(nodes) if order is None else order
-    if nodes < 2:
-        raise FieldError("nodes", f"must be at least 2, not {nodes!r}")
-    if not 0 <= rank < nodes:
-        raise FieldError("rank", f"must be from 0 to {nodes - 1}, not {rank!r}")
-    if direction not in (1, -1):
-        raise FieldError("direction", f"must be 1 or -1, not {direction!r}")
-    if collective not in PROGRAM_ENTRY:
-        known = ", ".join(kind.value for kind in PROGRAM_ENTRY)
-        raise FieldError("collective", f"must be one of {known}, not {collective.value}")
-    code = _compile(algorithm, collective, Group(shape=(nodes,), way=direction))
-    ahead, behind = Neighbour(direction), Neighbour(-direction)
-    # By peer: the port to it, and the port from ranks for which this rank is that peer.
-    ports: dict[Peer, tuple[int, int]] = {ahead: (to_port, from_port), behind: (from_port, to_port)}
-    firsts = [
-        Instruction(
-            op=Opcode.SEND,
-            block=blocks[int(first.block)],
-            port=ports[code.peers[first.peer]][0],
-            peer_step=int(first.peer_step),
-            contributions=1,
-            from_result=collective is CollectiveKind.ALL_GATHER,
-        )
-        for first in map(_Sent._make, code.firsts[code.firsts[:, 0] == rank].tolist())
-    ]
-    receives = []
-    for row in code.receives[rank, : code.received[rank]].tolist():
-        each = _Received._make(row)
-        sends = each.op & _SEND
-        receives.append(
-            Instruction(
-                op=Opcode(each.op),
-                block=blocks[each.block],
-                port=ports[code.peers[each.peer]][0] if sends else to_port,
-                # Fields that an instruction does not use have always been filled like this.
-                peer_step=each.peer_step if sends or not each.op & _REDUCE else nodes + 1,
-                contributions=each.contributions,
+    return phase_program(
+        [
+            RingPhase(
+                collective=collective, place=rank, size=nodes, way=direction, to_port=to_port,
+                from_port=from_port, blocks=tuple((block,) for block in blocks),
+                algorithm=algorithm,
             )
-        )
-    return FsmProgram(
-        instructions=(*firsts, Instruction(op=Opcode.END), *receives),
-        ready_ports=frozenset(ports[peer][1] for peer in code.peers),
+        ]
     )
 
 
 def program_words(
-    config: AceConfig,
-    *,
-    rank: int,
-    nodes: int,
-    direction: int,
-    ports: tuple[int, int],
-    algorithms: Mapping[CollectiveKind, Algorithm] | None = None,
-    order: Sequence[int] | None = None,
+    config: AceConfig, programs: Mapping[CollectiveKind, FsmProgram]
 ) -> dict[int, int]:
-    """Program store of one FSM, address to word: all collectives of one direction of the ring.
-
-    Parameters
-    ----------
-    config : AceConfig
-    rank, nodes, direction, order
-        As for `ring_program`.
-    ports : (next, previous)
-        Links to the next and the previous rank.
-    algorithms
-        Those of the collectives that are not done by the usual ring.
+    """Program store of one FSM, address to word: one program for each of its collectives.
 
     Raises
     ------
     ValueError
         If the programs do not fit the program store, or have more steps than a packet can name.
     """
-    ahead, behind = ports
-    to_port, from_port = (ahead, behind) if direction == 1 else (behind, ahead)
     words: dict[int, int] = {}
     entry = _TABLE_WORDS
-    for collective, place in PROGRAM_ENTRY.items():
-        program = ring_program(
-            collective,
-            rank=rank,
-            nodes=nodes,
-            direction=direction,
-            to_port=to_port,
-            from_port=from_port,
-            algorithm=(algorithms or {}).get(collective, RING),
-            order=order,
-        )
-        steps = 1 << config.format.step
-        if len(program.instructions) > steps:
+    steps = 1 << config.format.step
+    for collective, program in programs.items():
+        length = len(program.instructions)
+        if length > steps:
             raise FieldError(
-                "nodes", f"must be at most {steps // 2}, for {steps} steps that a packet can name, "
-                f"not {nodes!r}"
+                "nodes", f"must be few enough for the {steps} steps that a packet can name; "
+                f"{collective.value} needs {length}"
             )
-        words[place] = program.table_entry(entry)
+        words[PROGRAM_ENTRY[collective]] = program.table_entry(entry)
         for offset, instruction in enumerate(program.instructions):
             words[entry + offset] = instruction.encode()
-        entry += len(program.instructions)
+        entry += length
     if entry > config.program_words:
         raise FieldError(
-            "nodes", f"must be few enough for {config.program_words} program words, not {nodes!r}, "
-            f"which need {entry}"
+            "nodes", f"must be few enough for {config.program_words} program words; these need "
+            f"{entry}"
         )
     return words
 
@@ -253,7 +384,7 @@ def program_words(
 
 
 class _Sent(NamedTuple):
-    """A SEND."""
+    """A SEND; ``peer_step`` counts the receives of the peer."""
 
     rank: int
     block: int
@@ -262,7 +393,7 @@ class _Sent(NamedTuple):
 
 
 class _Received(NamedTuple):
-    """A receive instruction."""
+    """A receive instruction; ``peer_step`` counts the receives of the peer."""
 
     op: int
     block: int
@@ -340,13 +471,7 @@ def _compile(algorithm: Algorithm, kind: CollectiveKind, group: Group) -> _Code:
     op[rank, carried[rank, block]] |= _STORE
     silent = (op & (_STORE | _SEND) == 0) & (np.arange(most) < received[:, None])
     _refuse(silent.any(axis=1), np.arange(size), f"{name}: rank %d drops a packet")
-    # Receives stand behind the SENDs and END of their program.
     sends = np.concatenate(firsts)
-    begin = np.bincount(sends[:, 0], minlength=size) + 1
-    sends[:, 3] += begin[np.array([peer.ranks(group) for peer in peers])[sends[:, 2], sends[:, 0]]]
-    for number, peer in enumerate(peers):
-        onwards = (op & _SEND > 0) & (to == number)
-        peer_step += np.where(onwards, begin[peer.ranks(group)][:, None], 0).astype(np.int16)
     return _Code(sends.astype(np.int16), code, received, peers)
 
 

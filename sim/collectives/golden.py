@@ -25,6 +25,7 @@ from sim.collectives.algorithm import (
 )
 from sim.collectives.partition import NicPartition, Partition
 from sim.collectives.ring import NIC_RING, RING
+from sim.collectives.torus_paths import TorusPaths
 from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
@@ -38,6 +39,8 @@ __all__ = [
     "ring_order",
     "ring_partials",
     "rotated_all_reduce",
+    "torus_all_reduce",
+    "torus_partial",
 ]
 
 
@@ -192,6 +195,91 @@ def rotated_all_reduce(
         rank=0, op=op, bidirectional=bidirectional,
     )
     return np.tile(whole, partition.nodes)
+
+
+def torus_all_reduce(
+    arrays: Sequence[np.ndarray],
+    partition: Partition,
+    torus: TorusPaths,
+    *,
+    op: ReduceOp = ReduceOp.SUM_F32,
+) -> np.ndarray:
+    """The vector that every rank holds after an all-reduce on a torus, bit for bit.
+
+    Dimension by dimension, each ring of nodes adds up a block as `ring_all_reduce` does; what it
+    holds then is one operand of the next dimension.
+
+    Parameters
+    ----------
+    arrays, partition, op
+        As for `ring_all_reduce`.
+    torus : TorusPaths
+    """
+    result = np.empty_like(arrays[0])
+    chunk = np.arange(len(result)) % partition.stride // partition.block
+    number = chunk % partition.queues % len(torus.paths)
+    for owner in range(partition.nodes):
+        shard = partition.shard(owner)
+        mine = np.stack([array[shard] for array in arrays])
+        for path in np.unique(number[shard]):
+            here = number[shard] == path
+            result[shard][here] = torus_partial(
+                mine[:, here], torus, path=path, block=owner, operands=torus.nodes, rank=owner,
+                op=op,
+            )
+    return result
+
+
+def torus_partial(
+    values: NDArray,
+    torus: TorusPaths,
+    *,
+    path: int,
+    block: int,
+    operands: int,
+    rank: int,
+    chain: bool = False,
+    op: ReduceOp = ReduceOp.SUM_F32,
+) -> NDArray:
+    """Partial sum of a block, made of *operands* operands, as it comes to a rank or stays there.
+
+    Parameters
+    ----------
+    values : array, ranks x elements
+        The block's elements at each rank.
+    torus : TorusPaths
+    path : int
+        Path of the block's chunk.
+    block, rank : int
+        Rank that owns the block, and the one that the packet comes to.
+    operands : int
+        Contributions in it.
+    chain : bool
+        The rank is to add its own: the last of them are the previous places' of a ring.
+    op : ReduceOp
+    """
+    dims = len(torus.shape)
+    # Node numbers have the first dimension varying fastest.
+    part = values[torus.ranks].reshape(*reversed(torus.shape), -1)
+    part = part.transpose(*reversed(range(dims)), dims)
+    way, done = torus.paths[path].way, 1
+    for dimension in torus.paths[path].order:
+        size = torus.shape[dimension]
+        taken = min(size, operands // done)
+        if taken < size and not chain:
+            break
+        ring = ring_order(int(torus.places[block, dimension]), nodes=size, direction=way)
+        lines = [part.take([place], axis=dimension) for place in ring[:taken]]
+        part = fold(partial(reduce, op), lines)
+        done *= taken
+        if taken < size:
+            break
+    at = tuple(
+        int(place) if size > 1 else 0
+        for place, size in zip(torus.places[rank], part.shape)
+    )
+    whole: NDArray = part[at]
+    return whole
 
 
 def ring_partials(

@@ -12,6 +12,7 @@ from sim.collectives.direct import DIRECT
 from sim.collectives.halving_doubling import HALVING_DOUBLING
 from sim.collectives.hamiltonian import hamiltonian_rings_of
 from sim.collectives.in_switch import in_switch_phase
+from sim.collectives.phase_order import BY_DIMENSION, phase_steps
 from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
 from sim.collectives.ring import ADDING_RING, RELAY, RING
@@ -21,10 +22,17 @@ from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["ALGORITHMS", "BY_DIMENSION", "STYLES", "AlgorithmChoice", "plan_collective", "register"]
+__all__ = [
+    "ALGORITHMS",
+    "BY_DIMENSION",
+    "STYLES",
+    "AlgorithmChoice",
+    "colour_loads",
+    "orders_of",
+    "plan_collective",
+    "register",
+]
 
-BY_DIMENSION = ("baseline", "enhanced", "dimension_ordered", "multi_colour", "halves")
-"""Styles whose phases go through one dimension each, on any network."""
 STYLES = (*BY_DIMENSION, "hamiltonian")
 ALGORITHMS = {
     each.name: each for each in (RING, ADDING_RING, RELAY, DIRECT, HALVING_DOUBLING, TREE)
@@ -197,7 +205,7 @@ def plan_collective(
         named = [given[network.origins[d]] for d in active] if given else []
         trees = kind is CollectiveKind.ALL_REDUCE and TREE.name in named
         count = max(rings, 2) if trees else rings
-        for order, weight in _orders(network, active, kind, choice):
+        for order, weight in orders_of(network, active, kind, choice.style):
             variants += [
                 Variant(
                     phases=_reduction(network, order, kind, choice, number, in_switch),
@@ -250,7 +258,7 @@ def _reduction(
     made: list[Phase] = []
     # The first send of a broadcast costs its root no more than forwarding costs the others.
     data, prior = 1.0, Source.FORWARD if kind is CollectiveKind.BROADCAST else Source.FRESH
-    steps = _steps(order, kind, choice.style)
+    steps = phase_steps(order, kind, choice.style)
     whole = CollectiveKind.ALL_REDUCE
     halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
     for place, (dimension, part) in enumerate(steps, start=1):
@@ -279,27 +287,6 @@ def _reduction(
     return tuple(made)
 
 
-def _steps(
-    order: Sequence[int], kind: CollectiveKind, style: str
-) -> list[tuple[int, CollectiveKind]]:
-    """Pairs of dimension and collective, in the order in which they are done."""
-    whole = CollectiveKind.ALL_REDUCE
-    scatter = [(d, CollectiveKind.REDUCE_SCATTER) for d in order]
-    gather = [(d, CollectiveKind.ALL_GATHER) for d in reversed(order)]
-    if kind is CollectiveKind.REDUCE_SCATTER:
-        return scatter
-    if kind is CollectiveKind.ALL_GATHER:
-        return gather
-    if kind is not whole or style == "baseline" or (len(order) < 2 and style != "halves"):
-        return [(d, kind) for d in order]
-    if style == "enhanced":
-        return [scatter[0], *((d, whole) for d in order[1:]), gather[-1]]
-    if style in ("multi_colour", "halves"):
-        # Separate halves queue separately in the last dimension, which keeps all dimensions busy.
-        return scatter + gather
-    return [*scatter[:-1], (order[-1], whole), *gather[1:]]
-
-
 def _algorithm(
     network: Network, dimension: int, part: CollectiveKind, choice: AlgorithmChoice
 ) -> Algorithm:
@@ -324,16 +311,16 @@ def _algorithm(
     return ALGORITHMS[named]
 
 
-def _orders(
-    network: Network, active: Sequence[int], kind: CollectiveKind, choice: AlgorithmChoice
+def orders_of(
+    network: Network, active: Sequence[int], kind: CollectiveKind, style: str
 ) -> list[tuple[tuple[int, ...], float]]:
     """Orders of the dimensions, with the share of the data that each takes."""
-    if choice.style != "multi_colour" or len(active) < 2 or kind is CollectiveKind.BROADCAST:
+    if style != "multi_colour" or len(active) < 2 or kind is CollectiveKind.BROADCAST:
         return [(tuple(active), 1.0)]
     orders = list(itertools.islice(itertools.permutations(active), MOST_PERMUTATIONS))
     if len(active) > 4:
         orders = [tuple(turn) for turn in _turns(active)]
-    load = np.array([_loads(network, order) for order in orders])
+    load = np.array([colour_loads(network, order) for order in orders])
     shares = _balanced(load)
     return [(order, share) for order, share in zip(orders, shares) if share > 0]
 
@@ -343,7 +330,7 @@ def _turns(active: Sequence[int]) -> list[list[int]]:
     return [[*active[i:], *active[:i]] for i in range(max(1, len(active)))]
 
 
-def _loads(network: Network, order: Sequence[int]) -> list[float]:
+def colour_loads(network: Network, order: Sequence[int]) -> list[float]:
     """Time on the links of each dimension (s per byte of data) of a reduce-scatter in an order."""
     data, loads = 1.0, dict.fromkeys(sorted(order), 0.0)
     for dimension in order:

@@ -129,6 +129,8 @@ class EngineRecord(ABC):
         Further kinds, which are event endpoints alone.
     styles : tuple of str
         Styles of algorithms that a description may ask for where it is run itself.
+    styles_of_tori : tuple of str
+        Further ones in several dimensions.
     set_by_hardware : str
         Field of the event endpoint that only a preset sets.
     memory : MemoryTimes
@@ -146,6 +148,7 @@ class EngineRecord(ABC):
     events: ClassVar[Mapping[str, Endpoint]]
     published: ClassVar[Mapping[str, Endpoint]] = {}
     styles: ClassVar[tuple[str, ...]] = ()
+    styles_of_tori: ClassVar[tuple[str, ...]] = ()
     set_by_hardware: ClassVar[str] = "ring"
     memory: ClassVar[MemoryTimes] = MemoryTimes()
     takes_switch: ClassVar[bool] = False

@@ -46,12 +46,18 @@ def engine_group(description: Description, system: DescribedSystem) -> EngineGro
     assert section is not None
     record = engine_named(section.kind)
     _check_cycles(description, record, section, system)
-    style = description.algorithms[CollectiveKind.ALL_REDUCE].style
+    choice = description.algorithms[CollectiveKind.ALL_REDUCE]
     default = record.algorithm(section, len(description.dimensions)).style
-    if style not in (default, *record.styles):
-        allowed = " or ".join(repr(each) for each in record.styles)
-        what = f"must be absent{f' or {allowed}' if allowed else ''}, not {style!r}"
+    torus = len(description.dimensions) > 1 and not description.topology.one_dimension
+    styles = (*record.styles, *(record.styles_of_tori if torus else ()))
+    if choice.style not in (default, *styles):
+        allowed = " or ".join(repr(each) for each in styles)
+        what = f"must be absent{f' or {allowed}' if allowed else ''}, not {choice.style!r}"
         raise refused(description, "algorithm", what, "style")
+    by_dimension = torus and choice.style in record.styles_of_tori
+    if choice.gather_backwards and not by_dimension:
+        what = "must be false for an engine whose collectives are single rings, not true"
+        raise refused(description, "algorithm", what, "gather_backwards")
     dimensions = description.dimensions
     try:
         made = record.described_group(description, section, system)

@@ -76,8 +76,8 @@ class Surroundings:
     bidirectional : bool
         True: every second round of FSMs runs its ring backwards (ACE).
     wiring : EngineWiring or None
-        Links, with latency and pace of each, and rings on them (ACE); None: one ring of links with
-        *latency_cycles* and *beats_per_cycle*.
+        Links, with latency and pace of each, and rings or paths on them (ACE); None: one ring of
+        links with *latency_cycles* and *beats_per_cycle*.
     folded : bool
         One engine, rank 0, stands for all: what it sends to the next rank comes back as from the
         previous one (rings of ACE; see `sim.collectives.fold` for the commands that may be).
@@ -155,9 +155,10 @@ class Surroundings:
             return
         if not isinstance(self.wiring, EngineWiring):
             raise FieldError("wiring", f"must be a EngineWiring or None, not {self.wiring!r}")
-        found = {len(ring) for ring in self.wiring.rings}
-        if found != {self.nodes}:
-            raise FieldError("wiring", f"must have rings of {self.nodes} ranks, not {max(found)}")
+        if self.wiring.ranks != self.nodes:
+            raise FieldError(
+                "wiring", f"must have rings of {self.nodes} ranks, not {self.wiring.ranks}"
+            )
 
     def _check_folded(self) -> None:
         """Refuse what happens to ranks one by one."""
@@ -168,7 +169,7 @@ class Surroundings:
         if self.wiring is not None:
             low, high = self.wiring.latencies
             found = f"{len(self.wiring.links)} links of {low} to {high} cycles" if low < high else (
-                f"rings ({len(self.wiring.rings)}) in {len(self.wiring.links)} links of their own"
+                f"{len(self.wiring.links)} links of their own"
             )
             raise FoldError(
                 "wiring", f"must be one ring of links alike where one engine stands for all, not "

@@ -1,10 +1,14 @@
 """Links between engines, in cycles and beats, and the rings that lie in them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
+from sim.collectives.torus_paths import TorusPaths
 from sim.fields import FieldError, check_integer, check_number, check_type
+from sim.hosts.torus import torus_paths
 from sim.network.embedding import RingPlace, hamiltonian_cycle, hamiltonian_rings, ring_through
 from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports
@@ -53,6 +57,8 @@ class EngineWiring:
         Both directions of every link.
     rings : tuple of tuples of RingPlace
         By place, with ranks for nodes, each through all ranks, from 0 on. Rings may share links.
+    torus : TorusPaths or None
+        Phases dimension by dimension, in place of rings.
 
     Raises
     ------
@@ -62,14 +68,19 @@ class EngineWiring:
     """
 
     links: tuple[tuple[Wire, Wire], ...]
-    rings: tuple[tuple[RingPlace, ...], ...]
+    rings: tuple[tuple[RingPlace, ...], ...] = ()
+    torus: TorusPaths | None = None
 
     def __post_init__(self) -> None:
         for name, of in (("links", "pairs of Wire"), ("rings", "tuples of RingPlace")):
             found = getattr(self, name)
             check_type(name, found, f"a tuple of {of}", isinstance(found, tuple))
-            if not found:
+            if not found and (name == "links" or self.torus is None):
                 raise FieldError(name, "must be at least one")
+        torus = self.torus
+        check_type("torus", torus, "TorusPaths or None", isinstance(torus, TorusPaths | None))
+        if torus is not None and self.rings:
+            raise FieldError("rings", "must be none beside the paths of a torus")
         pairs = all(
             isinstance(link, tuple) and len(link) == 2 and all(isinstance(w, Wire) for w in link)
             for link in self.links
@@ -85,7 +96,7 @@ class EngineWiring:
             for ring in self.rings
         )
         check_type("rings", self.rings, "tuples of RingPlace", places)
-        ranks = len(self.rings[0])
+        ranks = self.ranks
         ends = {(each.rank, each.port): (each.peer, each.peer_port) for each in self.wires}
         if len(ends) < len(self.wires):
             raise FieldError("links", "must have ports of their own")
@@ -102,6 +113,30 @@ class EngineWiring:
                         "rings", f"must go over links; there is none from port {here.next_port} of "
                         f"rank {here.node} to port {end[1]} of rank {end[0]}"
                     )
+
+        self._check_paths(ends)
+
+    def _check_paths(self, ends: Mapping[tuple[int, int], tuple[int, int]]) -> None:
+        """Every path goes over links, in each dimension to the next coordinate and back."""
+        torus = self.torus
+        if torus is None:
+            return
+        for path in torus.paths:
+            for dimension in path.order:
+                ahead, behind = path.ports[dimension]
+                places = np.arange(torus.nodes).reshape(torus.shape, order="F")
+                following = torus.ranks[np.roll(places, -1, axis=dimension).ravel(order="F")]
+                for rank, peer in zip(torus.ranks.tolist(), following.tolist()):
+                    if ends.get((rank, ahead)) != (peer, behind):
+                        raise FieldError(
+                            "torus", f"must have paths over links; there is none from port {ahead} "
+                            f"of rank {rank} to port {behind} of rank {peer}"
+                        )
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that the rings or paths go through."""
+        return len(self.rings[0]) if self.torus is None else self.torus.nodes
 
     @classmethod
     def ring(cls, ranks: int, *, latency_cycles: int, beats_per_cycle: float) -> "EngineWiring":
@@ -140,6 +175,40 @@ class EngineWiring:
         order = None if network.placement is None else network.placement.tolist()
         return cls.of(
             network, hamiltonian_rings(network), clock_hz=clock_hz, bus_bytes=bus_bytes, order=order
+        )
+
+    @classmethod
+    def by_dimension(
+        cls,
+        network: Network,
+        *,
+        style: str,
+        fsms: int,
+        clock_hz: float,
+        bus_bytes: int,
+        gather_backwards: bool = False,
+        bidirectional: bool = True,
+    ) -> "EngineWiring":
+        """All links of a torus, and paths of *fsms* FSMs through it, dimension by dimension; ranks
+        are nodes, or places in the ``placement`` of the network.
+
+        Paths take the orders of dimensions that *style* has (those of ``multi_colour`` as often as
+        loads all links most alike), both directions and all lanes in turn.
+
+        Raises
+        ------
+        ValueError
+            For dimensions that are no rings of links both ways, or fewer FSMs than paths.
+        """
+        order = None if network.placement is None else network.placement.tolist()
+        paths = torus_paths(network, style=style, fsms=fsms, bidirectional=bidirectional)
+        torus = TorusPaths(
+            shape=network.shape, style=style, paths=paths, gather_backwards=gather_backwards,
+            members=() if order is None else tuple(np.argsort(order).tolist()),
+        )
+        return cls(
+            links=network_links(network, clock_hz=clock_hz, bus_bytes=bus_bytes, order=order),
+            torus=torus,
         )
 
     @classmethod

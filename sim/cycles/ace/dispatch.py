@@ -32,15 +32,11 @@ def dispatch(s, node, now):
     elif d.phase == _SLOT:
         k = s.fsm[node, d.fsm]
         slot = 0
-        while slot < c.contexts and s.context[node, d.fsm, slot].assigned:
+        while slot < c.contexts and k.occupied >> slot & 1:
             slot += 1
-        result = 0
-        while result < c.contexts and k.result_busy >> result & 1:
-            result += 1
-        if slot == c.contexts or result == c.contexts or k.setup:
+        if slot == c.contexts or k.setup:
             return
         d.slot = slot
-        d.result = result
         d.phase = _LOAD
         d.ready_at = now + c.chunk
     else:
@@ -67,9 +63,7 @@ def _admit_chunk(s, node, now):
     x.tail = min(max(0, tail - d.offset), size)
     x.program = c.program_of[f, command.program]
     x.key = (d.current & 127) << CHUNK_BITS | d.chunk
-    x.result = d.result
-    source_row = (f * c.contexts + d.slot) * c.slot_beats
-    result_row = (c.slots + f * c.contexts + d.result) * c.slot_beats
+    row = (f * c.contexts + d.slot) * c.slot_beats
 
     loader = s.loader[node, m]
     job = loader.waiting[(loader.job_head + loader.jobs) % 4]
@@ -77,13 +71,12 @@ def _admit_chunk(s, node, now):
     job.at = now + 1
     job.address = command.source + d.offset // c.lanes
     job.tag = f << 4 | d.slot
-    row = result_row if command.to_result else source_row
     _walk_of(job, command, x, rank, c, command.load_all, row)
-    job = s.fsm[node, f].results[d.result]
+    job = s.fsm[node, f].results[d.slot]
     job.address = command.destination + d.offset // c.lanes
-    job.tag = f << 4 | d.result
+    job.tag = f << 4 | d.slot
     job.at = d.current
-    _walk_of(job, command, x, rank, c, command.store_all, result_row)
+    _walk_of(job, command, x, rank, c, command.store_all, row)
 
     s.progress[node, d.current].left += 1
     admit(s, node, f, d.slot, now)
@@ -111,13 +104,13 @@ def _walk_of(job, command, x, rank, c, everything, row):
 
 
 @compiled
-def stored(s, node, f, result, now):
+def stored(s, node, f, slot, now):
     """The result of a chunk is in memory."""
     c = s.c[0]
     d = s.node[node]
-    s.fsm[node, f].result_busy &= ~(1 << result)
+    s.fsm[node, f].occupied &= ~(1 << slot)
     post(s, now, DISPATCH, node, 0)
-    command = s.fsm[node, f].results[result].at
+    command = s.fsm[node, f].results[slot].at
     s.progress[node, command].left -= 1
     if s.progress[node, command].left == 0:
         pulse = max(now, d.pulse_free) + 1

@@ -7,12 +7,13 @@ from sim.cycles.ace.events import (
     FAULT,
     LIVE,
     REPORT,
+    SETUP,
     STORE,
     TOO_MANY_REPORTS,
     post,
 )
-from sim.cycles.ace.generator import park, resume, wake
-from sim.cycles.ace.state import EVENTS
+from sim.cycles.ace.generator import announced, park, resume, wake
+from sim.cycles.ace.state import EVENTS, READIES
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
@@ -44,16 +45,17 @@ def admit(s, node, f, slot, now):
     k.setup = slot + 1
     k.asked = 0
     k.setup_end = now + 2 + c.scan
-    k.result_busy |= 1 << x.result
+    k.occupied |= 1 << slot
     index_bits = 0
     while 1 << index_bits < c.contexts:
         index_bits += 1
     for p in range(c.ports):
-        s.context[node, f, slot].grant[p] = NEVER
+        for n in range(READIES):
+            s.context[node, f, slot].grant[p, n] = NEVER
         for other in range(c.contexts):
             if s.fsm[node, f].early[p, other] == x.key:
                 s.fsm[node, f].early[p, other] = -1
-                s.context[node, f, slot].grant[p] = now + 3 + (p << index_bits | other)
+                s.context[node, f, slot].grant[p, 0] = now + 3 + (p << index_bits | other)
                 s.context[node, f, slot].remote[p] = other
     wake(s, node, f, now + 1)
 
@@ -62,6 +64,10 @@ def admit(s, node, f, slot, now):
 def set_up(s, node, f, now):
     """The program entry of the newest chunk is known and early READY packets have been found."""
     k = s.fsm[node, f]
+    if 0 <= now - k.opened_at - 2 < 2:
+        # The multiplier works on a phase.
+        post(s, k.opened_at + 4, SETUP, node, f)
+        return
     slot = k.setup - 1
     k.setup = 0
     x = s.context[node, f, slot]
@@ -89,9 +95,8 @@ def live(s, node, f, slot, now):
     x = s.context[node, f, slot]
     x.live = 1
     x.fresh = 1
-    ready = s.programs[x.program].ready_ports
-    port = s.way[node, f].port
-    x.announce = (ready & 1) << port[0] | (ready >> 1 & 1) << port[1]
+    x.waiting = 0
+    x.announce = announced(s, node, f, s.programs[x.program].ready_ports)
     wake(s, node, f, now)
 
 
@@ -103,7 +108,10 @@ def greet(s, node, f, port, remote, key, now):
     for slot in range(s.c[0].contexts):
         x = s.context[node, f, slot]
         if x.assigned and x.key == key:
-            s.context[node, f, slot].grant[port] = now + 1
+            n = 0
+            while n < READIES - 1 and s.context[node, f, slot].grant[port, n] < NEVER:
+                n += 1
+            s.context[node, f, slot].grant[port, n] = now + 1
             s.context[node, f, slot].remote[port] = remote
             wake(s, node, f, now)
             return
@@ -156,10 +164,15 @@ def take_report(s, node, f, now):
 def count(s, node, f, slot, received, sent, now):
     """A packet of a context has been received or sent."""
     x = s.context[node, f, slot]
+    settles = x.receives == received and x.sends == sent
+    if settles and x.waiting and s.fsm[node, f].sleeping:
+        resume(s, node, f, now)
     x.receives -= received
     x.sends -= sent
-    if x.receives == 0 and x.sends == 0:
+    if settles:
         post(s, now, CLOSE, node, f)
+        if x.waiting:
+            wake(s, node, f, now)
 
 
 @compiled
@@ -176,7 +189,7 @@ def close(s, node, f, now):
             k.closer = slot
             x.assigned = 0
             x.live = 0
-            k.store = x.result + 1
+            k.store = slot + 1
             k.store_at = now + 1
             post(s, now + 1, STORE, node, f % c.memory_ports)
             post(s, now + 1, DISPATCH, node, 0)

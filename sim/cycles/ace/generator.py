@@ -1,13 +1,27 @@
 """The programmable FSM: questions, and the generator of sends."""
 
-from sim.cycles.ace.events import ANSWER, ASK, CLOSE, PICK, SETUP, UNIT, post
+from hw.ace.isa import Opcode
+from sim.cycles.ace.events import ANSWER, ASK, CLOSE, OPEN, PICK, SETUP, UNIT, post
 from sim.cycles.ace.words import block_of, data_word, ready_word
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
-__all__ = ["answer", "answer_grant", "ask", "may_ask", "park", "pick", "resume", "sent", "wake"]
+__all__ = [
+    "announced",
+    "answer",
+    "answer_grant",
+    "ask",
+    "may_ask",
+    "open_phase",
+    "park",
+    "pick",
+    "resume",
+    "sent",
+    "wake",
+]
 
 _READY, _PARKED, _FRESH, _ENTRY = range(4)
+PHASE = Opcode.PHASE.value
 
 
 # ---- Questions: one per cycle, those of the receive units and of the own generator in turn.
@@ -46,9 +60,19 @@ def ask(s, node, f, now):
 
 
 @compiled
-def answer_grant(s, node, f, slot, port, cycle):
-    """True if the peer on *port* was known to be ready in *cycle*."""
-    return s.context[node, f, slot].grant[port] <= cycle
+def answer_grant(s, node, f, slot, port, readies, cycle):
+    """True if *readies* READY packets of the peer on *port* beyond the first were known in
+    *cycle*."""
+    return s.context[node, f, slot].grant[port, readies] <= cycle
+
+
+@compiled
+def announced(s, node, f, ready):
+    """Ports of the node for those of a program, as masks."""
+    ports = 0
+    for n in range(s.c[0].ports):
+        ports |= (ready >> n & 1) << s.way[node, f].port[n]
+    return ports
 
 
 # ---- Send generator. It looks for work in a state PICK; `busy_until` is when it is there again.
@@ -65,12 +89,18 @@ def wake(s, node, f, cycle):
 
 
 @compiled
+def _able(x):
+    """True if the program of a context may go on, as far as the generator knows without a look."""
+    return x.fresh and not (x.waiting and (x.receives or x.sends))
+
+
+@compiled
 def _next_fresh(s, node, f):
     c = s.c[0]
     k = s.fsm[node, f]
     for n in range(1, c.contexts + 1):
         slot = (k.turn + n) % c.contexts
-        if s.context[node, f, slot].fresh:
+        if _able(s.context[node, f, slot]):
             k.turn = slot
             break
     k.target = k.turn
@@ -93,7 +123,7 @@ def resume(s, node, f, cycle):
         k.asker = c.ports
     waiting = 0
     for slot in range(c.contexts):
-        waiting += s.context[node, f, slot].fresh
+        waiting += _able(s.context[node, f, slot])
     if waiting:
         for _ in range(polls % waiting):
             _next_fresh(s, node, f)
@@ -130,7 +160,8 @@ def pick(s, node, f, now):
     k = s.fsm[node, f]
     if now < k.busy_until or k.sleeping:
         return
-    if k.setup and not k.asked:
+    # A chunk that is admitted in this cycle shows in the next one.
+    if k.setup and not k.asked and now > k.setup_end - 2 - c.scan:
         k.asked = 1
         k.source = _ENTRY
         _question(s, node, f, now)
@@ -139,7 +170,7 @@ def pick(s, node, f, now):
     for n in range(1, c.contexts + 1):
         slot = (k.announcer + n) % c.contexts
         x = s.context[node, f, slot]
-        fresh += x.fresh
+        fresh += _able(x)
         if x.announce:
             k.announcer = slot
             port = 0
@@ -182,6 +213,11 @@ def answer(s, node, f, now):
         return
     x = s.context[node, f, k.target]
     code = s.code[x.program, k.step]
+    if k.source == _FRESH and code.op == PHASE:
+        k.busy_until = then
+        post(s, now + 1, OPEN, node, f)
+        post(s, then, PICK, node, f)
+        return
     if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
         x.fresh = 0
         k.busy_until = then
@@ -189,7 +225,7 @@ def answer(s, node, f, now):
         post(s, then, CLOSE, node, f)
         return
     out = s.way[node, f].port[code.port]
-    if not answer_grant(s, node, f, k.target, out, now):
+    if not answer_grant(s, node, f, k.target, out, code.readies, now):
         k.busy_until = then
         if k.source == _PARKED:
             k.busy_until = then + 1
@@ -203,14 +239,27 @@ def answer(s, node, f, now):
     block = block_of(s, node, f, code.block)
     elements = x.beats * c.lanes if block < x.tail_block else x.tail if block == x.tail_block else 0
     elements = min(c.elements, max(0, elements - k.offset * c.elements))
-    row = block * x.beats + k.offset * c.beats
-    if code.op >> 1 & 1 or code.from_result:
-        row += (c.slots + f * c.contexts + x.result) * c.slot_beats
-    else:
-        row += (f * c.contexts + k.target) * c.slot_beats
+    row = (f * c.contexts + k.target) * c.slot_beats + block * x.beats + k.offset * c.beats
     remote = s.context[node, f, k.target].remote[out]
     word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
     _send(s, node, f, out, word, row, then)
+
+
+@compiled
+def open_phase(s, node, f, now):
+    """The end of a phase: open the next one if all packets of it have arrived and left."""
+    k = s.fsm[node, f]
+    x = s.context[node, f, k.target]
+    if x.receives or x.sends:
+        x.waiting = 1
+        return
+    code = s.code[x.program, x.step]
+    x.waiting = 0
+    x.step += 1
+    x.receives = code.block * x.packets
+    x.sends = code.step * x.packets
+    x.announce |= announced(s, node, f, code.port)
+    k.opened_at = now
 
 
 @compiled
@@ -224,11 +273,12 @@ def _nothing_else(s, node, f):
         x = s.context[node, f, slot]
         if x.announce:
             return False
-        if x.fresh:
+        if _able(x):
             code = s.code[x.program, x.step]
             if not code.op >> 2 & 1 or code.op >> 3 & 1:
                 return False
-            if s.context[node, f, slot].grant[s.way[node, f].port[code.port]] < NEVER:
+            out = s.way[node, f].port[code.port]
+            if s.context[node, f, slot].grant[out, code.readies] < NEVER:
                 return False
     return True
 

@@ -1,5 +1,6 @@
 """The cycle model of engines on rings, driven from outside."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.collectives.fold import check_alike
+from sim.collectives.fsm_program import PhaseStart
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import AceState, allocate
 from sim.cycles.model import MOST_CYCLES, RingCycles
@@ -77,6 +79,10 @@ def check_ring(config: AceConfig, ring: Surroundings, *, max_nodes: int | None =
         what = "for a ring" if ring.wiring is None else "for these links"
         raise FieldError("ports", f"must be at least {max(used)} {what}, not {config.ports!r}")
     fsms = config.fsms if ring.fsms is None else ring.fsms
+    if ring.fsms is None and ring.wiring is not None and ring.wiring.torus is not None:
+        # All paths have equally many FSMs.
+        paths = len(ring.wiring.torus.paths)
+        fsms = max(paths, fsms // paths * paths)
     if not 1 <= fsms <= config.fsms:
         raise FieldError("fsms", f"must be from 1 to {config.fsms} for this engine, not {fsms!r}")
     return fsms
@@ -94,6 +100,7 @@ def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
         config=config, nodes=ring.nodes, queues=check_ring(config, ring),
         bidirectional=ring.bidirectional,
         rings=() if ring.wiring is None else ring.wiring.rings,
+        torus=None if ring.wiring is None else ring.wiring.torus,
     )
 
 
@@ -221,42 +228,54 @@ class EngineModel(RingCycles):
         cut = program.settings(command.elements, block=command.block)
         self.state.commands[number] = (
             PROGRAM_ENTRY[kind], kind is not CollectiveKind.ALL_GATHER,
-            kind is not CollectiveKind.REDUCE_SCATTER,
-            kind is CollectiveKind.ALL_GATHER, cut["elements"], cut["stride"], cut["block"],
+            kind is not CollectiveKind.REDUCE_SCATTER, cut["elements"], cut["stride"], cut["block"],
             -(-cut["elements"] // cut["stride"]) - 1, command.source // bus,
             command.destination // bus,
         )
 
     def _programs(self, program: AceProgram) -> None:
-        """Programs of place 0 of a ring; blocks by place, ports 0 to the next and 1 to the
-        previous. Those of other places differ in the blocks alone, by their place; ``way`` has
-        what makes ranks and ports of them."""
-        programs = {
-            (direction, kind): program.first(kind, direction=direction)
-            for direction in (1, -1) for kind in PROGRAM_ENTRY
+        """Programs of the origin of a ring or torus, see `AceProgram.first`. Those of other places
+        differ in the blocks alone, by their coordinates; ``way`` has what makes ranks and ports
+        of them."""
+        numbers = {
+            (kind, collective): number
+            for number, (kind, collective) in enumerate(
+                itertools.product(range(program.kinds), PROGRAM_ENTRY)
+            )
         }
-        longest = max(len(each.instructions) for each in programs.values())
+        programs = [program.first(each, kind=kind) for kind, each in numbers]
         state = self.state
+        longest = max(len(each.instructions) for each in programs)
         code = np.zeros((len(programs), longest), state.code.dtype)
         entries = np.zeros(len(programs), state.programs.dtype)
-        numbers = {key: number for number, key in enumerate(programs)}
-        for key, its in programs.items():
-            mask = sum(1 << port for port in its.ready_ports)
-            number = numbers[key]
-            entries[number] = (its.receives, its.sends, mask, len(its.instructions))
+        for number, its in enumerate(programs):
+            first = its.first.fields
+            entries[number] = (
+                first["receives"], first["sends"], first["ready_ports"], len(its.instructions)
+            )
             for step, i in enumerate(its.instructions):
-                code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.from_result
+                if isinstance(i, PhaseStart):
+                    counts = i.fields
+                    code[number, step] = (
+                        i.op.value, counts["receives"], counts["ready_ports"], counts["sends"], 0
+                    )
+                else:
+                    code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.readies
+        shape, engines = np.array(program.shape), self.ring.engines
         for fsm in range(self.config.fsms):
-            direction = program.direction(fsm)
-            for kind in PROGRAM_ENTRY:
-                state.c["program_of"][0, fsm, PROGRAM_ENTRY[kind]] = numbers[direction, kind]
+            for kind, each in numbers:
+                if kind == program.kind(fsm):
+                    state.c["program_of"][0, fsm, PROGRAM_ENTRY[each]] = numbers[kind, each]
             state.way["ring"][:, fsm] = program.ring_of(fsm)
-            engines = self.ring.engines
-            state.way["place"][:, fsm] = program.places[program.ring_of(fsm)][:engines]
-            ports = [program.ports(fsm, rank) for rank in range(engines)]
-            state.way["port"][:, fsm] = ports
-        order = np.argsort(program.places, axis=1)
-        self.state = state._replace(code=code, programs=entries, order=order)
+            state.way["place"][:, fsm, : len(shape)] = program.coordinates(fsm)[:engines]
+            if program.torus is None:
+                ports = [program.ports(fsm, rank) for rank in range(engines)]
+                state.way["port"][:, fsm, :2] = ports
+            else:
+                state.way["port"][:, fsm] = np.arange(8)
+        self.state = state._replace(
+            code=code, programs=entries, order=program.order_of_places, shape=shape
+        )
 
     def _simulate(self, until: int) -> None:
         """Simulate all cycles before *until*.

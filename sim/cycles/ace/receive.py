@@ -150,7 +150,7 @@ def start(s, node, p, now):
     if sends:
         o = s.port[node, out]
         if (
-            answer_grant(s, node, f, slot, out, asked_at + c.lookup - 1)
+            answer_grant(s, node, f, slot, out, code.readies, asked_at + c.lookup - 1)
             and o.reserved[0] < c.tx_packets
             and (o.gate_owner == p or o.gate_until <= now)
         ):
@@ -164,11 +164,10 @@ def start(s, node, p, now):
     flits = field(word, FLITS, 8)
     beats = max(1, -(-flits // c.flits))
     row = block_of(s, node, f, code.block) * x.beats + offset * c.beats
-    source_row = (f * c.contexts + slot) * c.slot_beats + row
-    result_row = (c.slots + f * c.contexts + x.result) * c.slot_beats + row
+    row += (f * c.contexts + slot) * c.slot_beats
     r.write_row = -1
     if (stores or parks) and flits > 0:
-        r.write_row = result_row if stores else source_row
+        r.write_row = row
     r.issue_left = beats
     r.stream_until = NEVER
     r.reduces = reduces
@@ -192,7 +191,7 @@ def start(s, node, p, now):
             field(word, KEY, KEY_BITS),
         )
     for n in range(beats):
-        request(s, node, p, source_row + n if reduces else -1, now + 1)
+        request(s, node, p, row + n if reduces else -1, now + 1)
 
 
 @compiled

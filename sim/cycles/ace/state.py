@@ -23,6 +23,8 @@ REQUESTS = 32  # beats that a client of the SRAM has asked for
 WINDOW = 8  # outstanding questions of a receive unit
 OUTSTANDING, BURST = OUTSTANDING_BURSTS, BURST_BEATS  # outstanding bursts per direction; beats
 QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
+READIES = 3  # READY packets of a peer that a context counts
+DIMENSIONS = 6  # in which blocks are counted on
 UNDER_WAY = 16  # bursts and runs of segments without beats
 
 _SETTINGS = np.dtype(
@@ -44,9 +46,10 @@ _SETTINGS = np.dtype(
 _CONTEXT = np.dtype(
     integers(
         "assigned", "live", "loaded", "receives", "sends", "announce", "fresh", "step",
-        "packet", "packets", "beats", "tail_block", "tail", "program", "key", "result",
+        "packet", "packets", "beats", "tail_block", "tail", "program", "key", "waiting",
     )
-    + [("grant", np.int64, (8,)), ("remote", np.int64, (8,))]  # of the peer on each port
+    # Of the peer on each port: cycles from which its READY packets are known, its context.
+    + [("grant", np.int64, (8, READIES)), ("remote", np.int64, (8,))]
 )
 
 _JOB = np.dtype(
@@ -68,7 +71,8 @@ _FSM = np.dtype(
         "turn", "announcer", "prefer_fresh", "park_head", "park_count",
         "send_valid", "send_port", "send_word", "send_row",
         # Completion.
-        "closer", "result_busy", "store", "store_at",
+        "closer", "occupied", "store", "store_at",
+        "opened_at",  # a phase, last
     )
     + [("early", np.int64, (8, 16)), ("results", _JOB, (16,))]
     # Events that wait for the FSM, by receive unit and send unit: head, number, reports.
@@ -145,7 +149,7 @@ _CLIENT = np.dtype(
 _NODE = np.dtype(
     integers(
         "rank", "phase", "ready_at", "issued", "accepted", "running", "current",
-        "offset", "chunk", "fsm", "slot", "result", "pulse_free",
+        "offset", "chunk", "fsm", "slot", "pulse_free",
         "irq_at", "irq", "op", "op_at", "op_end",
         "banks_at", "banks_next", "bank_conflicts", "alu_conflicts",
     )
@@ -154,14 +158,17 @@ _NODE = np.dtype(
 
 _COMMAND = np.dtype(
     integers(
-        "program", "load_all", "store_all", "to_result", "elements", "stride", "block",
+        "program", "load_all", "store_all", "elements", "stride", "block",
         "tail_block", "source", "destination",
     )
 )
 
-_CODE = np.dtype(integers("op", "block", "port", "step", "from_result"))
-_WAY = np.dtype([("ring", np.int64), ("place", np.int64), ("port", np.int64, (2,))])
-"""Where an FSM of a node is in its ring, and its ports to the next and the previous place."""
+_CODE = np.dtype(integers("op", "block", "port", "step", "readies"))
+"""``PHASE`` has its counts in ``block`` and ``step`` and a mask in ``port``."""
+_WAY = np.dtype(
+    [("ring", np.int64), ("place", np.int64, (DIMENSIONS,)), ("port", np.int64, (8,))]
+)
+"""Where an FSM of a node is in its ring or torus, and the node's ports for those of the code."""
 _PROGRAM = np.dtype(integers("receives", "sends", "ready_ports", "length"))
 _LOG = np.dtype(integers("kind", "node", "port", "cycle", "value"))
 _PROGRESS = np.dtype(integers("left", "done"))
@@ -187,6 +194,7 @@ class AceState(NamedTuple):
     commands: NDArray[Any]
     way: NDArray[Any]  # nodes, fsms
     order: NDArray[np.int64]  # rings, nodes: rank at each place
+    shape: NDArray[np.int64]  # places along each dimension of a ring or torus
     code: NDArray[Any]  # programs, steps
     programs: NDArray[Any]
     script: NDArray[Any]  # OPERATION
@@ -199,7 +207,7 @@ def allocate(
     """Arrays of a model at rest."""
     c = config
     ports, fsms, contexts, masters = c.ports, c.fsms, c.contexts, c.memory_ports
-    parked = contexts * 2 * max(c.slot_beats // c.packet_beats, c.max_nodes)
+    parked = contexts * (c.slot_beats // c.packet_beats + c.max_nodes)
     # Every packet and every credit on a link is an event, and packets hold the credits.
     live = 64 + 24 * (ports + fsms + masters) + ports * c.rx_packets
     s = AceState(
@@ -220,6 +228,7 @@ def allocate(
         commands=np.zeros(commands, _COMMAND),
         way=np.zeros((nodes, fsms), _WAY),
         order=np.zeros((1, nodes), np.int64),
+        shape=np.zeros(1, np.int64),
         code=np.zeros((1, 1), _CODE),
         programs=np.zeros(1, _PROGRAM),
         script=np.zeros(operations, OPERATION),
@@ -228,6 +237,7 @@ def allocate(
     s.node["turn"] = -1
     s.fsm["early"] = -1
     s.fsm["send_valid"] = s.fsm["own_at"] = NEVER
+    s.fsm["opened_at"] = -NEVER
     s.fsm["closer"] = s.fsm["turn"] = s.fsm["announcer"] = s.fsm["reporter"] = -1
     s.context["grant"] = NEVER
     s.port["sender"] = s.storer["sender"] = -1

@@ -28,9 +28,16 @@ def ready_word(queue, slot, key):
 
 @inlined
 def block_of(s, node, f, block):
-    """The block of an instruction, which counts from the place of the node in the FSM's ring."""
+    """The block of an instruction, whose coordinates count from the place of the node in the FSM's
+    ring or torus."""
     way = s.way[node, f]
-    return s.order[way.ring, (block + way.place) % s.c[0].nodes]
+    place, stride = 0, 1
+    for n in range(s.shape.size):
+        size = s.shape[n]
+        place += (block + way.place[n]) % size * stride
+        block //= size
+        stride *= size
+    return s.order[way.ring, place]
 
 
 @inlined

@@ -66,7 +66,7 @@ class _AcePort(ExchangePort):
             return None
         header, self._header = self._header, None
         if header["kind"] == PacketKind.DATA.value:
-            self._boundary.check(header, self._payload)
+            self._boundary.check(header, self._payload, to=self._peer)
         return header
 
     def add(self, note: Note) -> None:

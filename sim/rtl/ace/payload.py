@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
+from sim.collectives.fsm_program import Instruction
+from sim.collectives.golden import torus_partial
 from sim.cycles.ace.model import program_of
 from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
@@ -66,12 +68,31 @@ class Boundary:
                 )
         return self._partials[number]
 
-    def _elements(self, number: int, chunk: int, owner: int, offset: int) -> slice:
-        """Elements that a packet carries."""
-        command = self._commands[number]
-        return self._program.packet(
-            command.elements, block=command.block, chunk=chunk, owner=owner, offset=offset
+    def _payload(
+        self, number: int, instruction: Instruction, *, fsm: int, chunk: int, offset: int, to: int
+    ) -> NDArray[Any]:
+        """Elements of a packet for an *instruction* of rank *to*, this one or a neighbour."""
+        command, program = self._commands[number], self._program
+        place = program.packet(
+            command.elements, block=command.block, chunk=chunk, owner=instruction.block,
+            offset=offset,
         )
+        if program.torus is not None and command.collective is not CollectiveKind.ALL_GATHER:
+            return torus_partial(
+                np.asarray(self._inputs[number])[:, place], program.torus, path=program.kind(fsm),
+                block=instruction.block, operands=instruction.arriving, rank=to,
+                chain=bool(instruction.op.value & 1), op=command.op,
+            )
+        arriving, leaving, whole = self._passing(number)
+        if not instruction.op.value & 1:
+            return whole[place]
+        return (arriving if to == self._rank else leaving)[place]
+
+    def _instruction(self, number: int, *, fsm: int, rank: int, step: int) -> Instruction:
+        code = self._program.code(self._commands[number].collective, fsm=fsm, rank=rank)
+        found = code.instructions[step]
+        assert isinstance(found, Instruction)  # packets do not name the ends of phases
+        return found
 
     def ready(
         self, *, source: int, sequence: int, number: int, chunk: int, fsm: int, context: int
@@ -105,20 +126,17 @@ class Boundary:
     ) -> bytes:
         """The flits of a DATA packet from a neighbour: header, then payload."""
         command = self._commands[number]
-        code = self._program.code(command.collective, fsm=fsm, rank=self._rank)
-        instruction = code.instructions[step]
-        reduces = instruction.op.value & 1
-        arriving, _, whole = self._passing(number)
-        values = arriving if reduces else whole
-        payload = values[self._elements(number, chunk, instruction.block, offset)]
-        layout = self._config.format
+        instruction = self._instruction(number, fsm=fsm, rank=self._rank, step=step)
+        payload = self._payload(
+            number, instruction, fsm=fsm, chunk=chunk, offset=offset, to=self._rank
+        )
         header = self._config.format.encode(
             {
                 "offload": 1, "kind": PacketKind.DATA.value, "op": command.op.value,
                 "collective": number % 256, "chunk": chunk, "fsm": fsm, "context": context,
                 "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
                 "source": source, "sequence": sequence,
-                "contributions": (instruction.contributions - reduces) % (1 << layout.node),
+                "contributions": instruction.arriving % (1 << self._config.format.node),
             }
         )
         flits = -(-ELEMENT_BYTES * len(payload) // FLIT_BYTES)
@@ -139,8 +157,8 @@ class Boundary:
             raise PayloadError(f"rank {self._rank} sent a header with a wrong checksum")
         return header
 
-    def check(self, header: dict[str, int], payload: bytes) -> None:
-        """Compare a DATA packet from the engine with the golden model.
+    def check(self, header: dict[str, int], payload: bytes, *, to: int) -> None:
+        """Compare a DATA packet from the engine to rank *to* with the golden model.
 
         Raises
         ------
@@ -148,19 +166,14 @@ class Boundary:
             If a bit of the payload, the length or the contributions differ.
         """
         number = header["collective"]
-        command = self._commands[number]
         fsm = header["fsm"]
-        code = self._program.code(
-            command.collective, fsm=fsm, rank=self._program.successor(fsm, self._rank)
-        )
-        instruction = code.instructions[header["step"]]
-        reduces = instruction.op.value & 1
-        _, leaving, whole = self._passing(number)
-        place = self._elements(number, header["chunk"], instruction.block, header["offset"])
-        expected = (leaving if reduces else whole)[place].tobytes()
+        instruction = self._instruction(number, fsm=fsm, rank=to, step=header["step"])
+        expected = self._payload(
+            number, instruction, fsm=fsm, chunk=header["chunk"], offset=header["offset"], to=to
+        ).tobytes()
         if (
             header["length"] != len(expected)
-            or (instruction.contributions - reduces - header["contributions"])
+            or (instruction.arriving - header["contributions"])
             % (1 << self._config.format.node)
             or header["source"] != self._rank
             or header["poison"]

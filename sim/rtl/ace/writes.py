@@ -92,7 +92,6 @@ def _moves(collective: CollectiveKind) -> dict[str, int]:
     return {
         "load_all": int(collective is not CollectiveKind.ALL_GATHER),
         "store_all": int(collective is not CollectiveKind.REDUCE_SCATTER),
-        "load_to_result": int(collective is CollectiveKind.ALL_GATHER),
     }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
-from sim.collectives.fsm_program import FsmProgram, ring_program
+from sim.collectives.fsm_program import FsmProgram, Instruction, ring_program
 from sim.collectives.golden import ring_order
 from sim.collectives.partition import Partition
 from sim.rtl.ace.writes import ready_fields
@@ -53,8 +53,11 @@ class _Chunk:
     packets: int
     incoming: list[dict[str, Any]]
     outgoing: dict[tuple[int, int], dict[str, Any]]  # by (step at the next rank, offset)
+    # Packets with results, by the packet with the engine's contribution that they are made of.
+    held: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     context: int | None = None  # at the next rank, once that is ready
     ready: bool = False  # the engine is
+    announced: int | None = None  # its context, then
     patience: int = 0  # cycles before the next rank gets ready
 
 
@@ -95,7 +98,9 @@ class Neighbours:
         )
         plan = _Chunk(job, program, blocks, packets, [], {})
         plan.patience = self.rig.random.randrange(400)
+        contributed: dict[tuple[int, int], tuple[int, int]] = {}  # block, offset: outgoing
         for step, instruction in enumerate(program.instructions):
+            assert isinstance(instruction, Instruction)
             parts = instruction.op.value
             for offset in range(packets):
                 common = {
@@ -108,14 +113,19 @@ class Neighbours:
                 }
                 piece = partial(self._piece, plan, block=instruction.block, at=offset)
                 leaves = instruction.contributions
-                arrives = leaves - (parts & 1)
+                arrives = instruction.arriving
+                place = instruction.block, offset
                 if parts & 0b1000:
                     fields = {
                         "step": step,
                         "contributions": arrives,
                         "payload": piece(count=arrives),
                     }
-                    plan.incoming.append(common | fields)
+                    packet = common | fields
+                    if place in contributed and not parts & 1:
+                        plan.held[contributed[place]] = packet
+                    else:
+                        plan.incoming.append(packet)
                 if parts & 0b0100:
                     step_there = instruction.peer_step
                     fields = {
@@ -124,6 +134,7 @@ class Neighbours:
                         "payload": piece(count=leaves),
                     }
                     plan.outgoing[step_there, offset] = common | fields
+                    contributed.setdefault(place, (step_there, offset))
         return plan
 
     def _piece(self, chunk: _Chunk, *, block: int, count: int, at: int) -> bytes:
@@ -204,6 +215,7 @@ class Neighbours:
         for name, value in self._agreed(chunk.job).items():
             assert header[name] == value, name
         chunk.ready = True
+        chunk.announced = header["context"]
         for packet in chunk.incoming:
             self._sendable.append(packet | {"context": header["context"]})
         chunk.incoming = []
@@ -211,7 +223,10 @@ class Neighbours:
     def _check(self, header: dict[str, int], payload: bytes) -> None:
         chunk = self.chunks[header["collective"], header["chunk"]]
         assert chunk.context is not None, "sent to a context that was not announced"
-        expected = chunk.outgoing.pop((header["step"], header["offset"]))
+        place = header["step"], header["offset"]
+        expected = chunk.outgoing.pop(place)
+        if place in chunk.held:
+            self._sendable.append(chunk.held.pop(place) | {"context": chunk.announced})
         assert payload == expected["payload"]
         expected |= {"context": chunk.context, "source": self.rank, "length": len(payload)}
         for name, value in expected.items():
@@ -223,7 +238,7 @@ class Neighbours:
     def done(self) -> bool:
         """All packets have been sent and seen."""
         return not self._sendable and all(
-            chunk.ready and not chunk.incoming and not chunk.outgoing
+            chunk.ready and not chunk.incoming and not chunk.held and not chunk.outgoing
             for chunk in self.chunks.values()
         )
 

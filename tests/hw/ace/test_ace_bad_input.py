@@ -121,7 +121,7 @@ def test_own_shard_alone_must_lie_in_memory_where_only_it_is_moved(engine):
         for register, word in {"source_low": at, "destination_low": 0, "elements": 100,
                                "stride": 36, "block": 16}.items():
             rig.write(register, word)
-        rig.write("command", collective=1, program=2, store_all=1, load_to_result=1)
+        rig.write("command", collective=1, program=2, store_all=1)
         rig.settle(100)
         assert rig.read("refusal")["count"] == refusals
 

@@ -15,7 +15,7 @@ from hw.ace.config import PRESETS, AceConfig, preset
 from hw.ace.dma import RxDMA, TxDMA
 from hw.ace.engine import AceEngine
 from hw.ace.registers import register_map
-from sim.collectives.fsm_program import program_words
+from sim.collectives.ace_program import AceProgram
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
 
@@ -27,8 +27,8 @@ SMALLEST = {
 }
 CORNERS = {
     "smallest": {},
-    "largest_block": {"packet_bytes": 256, "sram_bytes": 1 << 20},
-    "most_nodes": {"max_nodes": 1024, "program_words": 8192, "sram_bytes": 1 << 16},
+    "largest_block": {"packet_bytes": 256, "sram_bytes": 1 << 19},
+    "most_nodes": {"max_nodes": 1024, "program_words": 8192, "sram_bytes": 1 << 15},
     "most_contexts": {"contexts": 16, "sram_bytes": 1 << 12, "commands": 16},
     "widest": {"bus_bytes": 128, "packet_bytes": 2048, "sram_bytes": 1 << 14, "address_bits": 64},
     "deepest": {"rx_packets": 4096, "tx_packets": 256, "banks": 64, "bank_ports": "1rw",
@@ -93,8 +93,9 @@ def test_many_configurations_at_random_are_built(seed):
 
 def test_a_ring_of_1024_nodes_has_its_programs():
     config = AceConfig(**(SMALLEST | CORNERS["most_nodes"]))
+    program = AceProgram(config=config, nodes=1024, queues=1)
     for rank in (0, 511, 1023):
-        words = program_words(config, rank=rank, nodes=1024, direction=1, ports=(0, 0))
+        words = program.words(0, rank=rank)
         assert max(words) < config.program_words
 
 
@@ -130,7 +131,7 @@ def test_every_preset_is_compiled_and_runs(name):
 
 
 def test_block_of_more_packets_than_a_header_can_number_is_refused():
-    large = SMALLEST | {"packet_bytes": 256, "sram_bytes": 1 << 21}
+    large = SMALLEST | {"packet_bytes": 256, "sram_bytes": 1 << 20}
     with pytest.raises(ValueError, match="1024 packets for each block"):
         AceConfig(**large)
-    assert replace(AceConfig(**(large | {"sram_bytes": 1 << 20}))).block_packets == 1024
+    assert replace(AceConfig(**(large | {"sram_bytes": 1 << 19}))).block_packets == 1024

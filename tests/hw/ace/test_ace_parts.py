@@ -50,7 +50,8 @@ async def set_up_lookup(ctx, dut):
         0: entry(entry=8, length=2),
         8: instruction(Opcode.SEND, block=0, contributions=1),
         9: instruction(
-            Opcode.RECV_REDUCE_SEND, block=2, contributions=3, peer_step=4, port=1
+            Opcode.RECV_REDUCE_SEND, block=2, contributions=3, arriving=2, peer_step=4, port=1,
+            readies=1,
         ),
     }
     for address, word in words.items():
@@ -59,8 +60,7 @@ async def set_up_lookup(ctx, dut):
         await ctx.tick()
     ctx.set(dut.program.valid, 0)
     row = {
-        "context": 1, "packets": 2, "beats": 4, "tail_block": 3, "source_row": 100,
-        "result_row": 200,
+        "context": 1, "packets": 2, "beats": 4, "tail_block": 3, "row": 100,
     }  # fmt: skip
     ctx.set(dut.admit.p, row)
     ctx.set(dut.admit.valid, 1)
@@ -69,7 +69,7 @@ async def set_up_lookup(ctx, dut):
     ctx.set(dut.contexts.live, 0b10)
     ctx.set(dut.contexts.key[1], PACKET["key"])
     ctx.set(dut.contexts.entry[1], {"entry": 8, "length": 2})
-    ctx.set(dut.grants.granted[1], 0b10)
+    ctx.set(dut.grants.readies[1][1], 2)
     ctx.set(dut.grants.remote[1][1], 3)
 
 
@@ -87,7 +87,7 @@ def test_lookup_answers_after_its_latency_what_the_program_says():
         got = ctx.get(dut.response[0].p)
         assert (got.valid, got.granted, got.port, got.remote_context) == (1, 1, 1, 3)
         assert (got.peer_step, got.length, got.contributions) == (4, 64, 3)
-        assert (got.operand_row, got.store_row, got.park_row) == (108, 208, 108)
+        assert got.row == 108
         assert not ctx.get(dut.response[1].valid) and not ctx.get(dut.own_response.valid)
 
     simulate(dut, bench)
@@ -161,7 +161,7 @@ def test_search_and_sweep_take_a_cycle_per_row():
         ctx.set(dut.contexts.setup, 1)
         ctx.set(dut.contexts.newest, admitted)
         assert await cycles_until(ctx, dut.searched) == rows + 1
-        assert ctx.get(dut.grants.granted[1]) == 0b10
+        assert [ctx.get(n) for n in dut.grants.readies[1]] == [0, 1]
         assert ctx.get(dut.grants.remote[1][1]) == 2
 
     simulate(dut, bench)

@@ -1,82 +1,144 @@
 """Executes FSM programs as texts: ranks that exchange blocks over ports, in any order."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from hw.ace.isa import Opcode
-from sim.collectives.fsm_program import FsmProgram
+from sim.collectives.fsm_program import FsmProgram, Instruction, PhaseStart
 
-__all__ = ["NEXT", "PREVIOUS", "Rank", "run_programs"]
+__all__ = ["NEXT", "PREVIOUS", "Link", "Rank", "run_programs"]
 
 NEXT, PREVIOUS = 0, 1
+Link = Callable[[int, int], tuple[int, int]]
+"""The other end of a link: rank and port, from rank and port."""
 
 
 class Rank:
-    """One rank. ``source`` and ``result``: blocks by number; ``add``: of what has arrived and the
-    rank's own."""
+    """One rank: its blocks, in place.
+
+    ``add``: of what has arrived and the rank's own. A packet that is not passed on when it arrives
+    is parked: it takes the place of its block, and is sent later as the block is then.
+    """
 
     def __init__(
-        self,
-        program: FsmProgram,
-        source: dict[int, Any],
-        result: dict[int, Any],
-        add: Callable[[Any, Any], Any],
+        self, program: FsmProgram, data: dict[int, Any], add: Callable[[Any, Any], Any]
     ) -> None:
-        self.program, self.source, self.result, self.add = program, source, result, add
+        self.program, self.data, self.add = program, data, add
+        self.at = 0
         self.executed: set[int] = set()
-        self.receives = self.sends = 0
-        self.outbox: list[tuple[int, int, int, int, Any]] = []
-        for instruction in program.instructions:
-            if instruction.op is Opcode.END:
-                break
-            assert instruction.op is Opcode.SEND
-            held = self.result if instruction.from_result else self.source
-            self._send(instruction, held[instruction.block])
+        self.receives_left, self.sends_left = program.first.receives, program.first.sends
+        self.readies: Counter[int] = Counter()  # of the peers, by port
+        self.parked: list[Instruction] = []
 
-    def _send(self, instruction: Any, value: Any) -> None:
-        self.sends += 1
-        self.outbox.append(
-            (
-                instruction.port,
-                instruction.peer_step,
-                instruction.block,
-                instruction.contributions,
-                value,
-            )
+    @property
+    def here(self) -> Instruction | PhaseStart:
+        """The instruction that is next."""
+        return self.program.instructions[self.at]
+
+    def granted(self, instruction: Instruction) -> bool:
+        return self.readies[instruction.port] > instruction.readies
+
+    @property
+    def able(self) -> bool:
+        """The next instruction can be done."""
+        if isinstance(self.here, PhaseStart):
+            return self.receives_left == self.sends_left == 0
+        return self.here.op is Opcode.SEND and self.granted(self.here)
+
+    def send(self, instruction: Instruction) -> tuple[int, ...]:
+        """The packet of an instruction: port, step, block, contributions, value."""
+        self.sends_left -= 1
+        assert self.sends_left >= 0
+        value = self.data[instruction.block]
+        return (
+            instruction.port, instruction.peer_step, instruction.block, instruction.contributions,
+            value,
         )
 
-    def receive(self, port: int, step: int, block: int, contributions: int, value: Any) -> None:
-        assert port in self.program.ready_ports
+    def receive(self, step: int, block: int, contributions: int, value: Any, *, now: bool) -> Any:
+        """Do the receive instruction *step*; the packet that it sends, if *now* it can."""
         assert step not in self.executed
         self.executed.add(step)
-        self.receives += 1
+        self.receives_left -= 1
+        assert self.receives_left >= 0
         instruction = self.program.instructions[step]
+        assert isinstance(instruction, Instruction)
         reduces, stores, sends, receives = (instruction.op.value >> bit & 1 for bit in range(4))
         assert receives
         assert instruction.block == block
-        assert instruction.contributions == contributions + reduces
+        assert instruction.arriving == contributions
+        before = self.data.get(block)
         if reduces:
-            value = self.add(value, self.source[block])
-        if stores:
-            self.result[block] = value
-        if sends:
-            self._send(instruction, value)
+            value = self.add(value, before)
+        self.data[block] = value
+        if not sends:
+            return None
+        if not (now and self.granted(instruction)):
+            self.parked.append(instruction)
+            return None
+        packet = self.send(instruction)
+        if not stores:
+            self.data[block] = before
+        return packet
 
 
-def run_programs(ranks: Sequence[Rank], rng: Random) -> None:
-    """Deliver packets in random order until none is left; port NEXT leads to the next rank."""
-    flying: list[tuple[int, Any]] = []
-    while True:
-        for number, rank in enumerate(ranks):
-            flying += [(number, packet) for packet in rank.outbox]
-            rank.outbox = []
-        if not flying:
-            break
-        sender, (port, *packet) = flying.pop(rng.randrange(len(flying)))
+def _ring(size: int) -> Link:
+    def link(rank: int, port: int) -> tuple[int, int]:
         step = 1 if port == NEXT else -1
-        arriving = PREVIOUS if port == NEXT else NEXT
-        ranks[(sender + step) % len(ranks)].receive(arriving, *packet)
+        return (rank + step) % size, PREVIOUS if port == NEXT else NEXT
+
+    return link
+
+
+def run_programs(ranks: Sequence[Rank], rng: Random, link: Link | None = None) -> None:
+    """Do one thing that can be done after the other, at random, until there is none; packets and
+    READYs of a link arrive in order."""
+    link = link or _ring(len(ranks))
+    links: dict[tuple[int, int], list[Any]] = {}
+
+    def put(rank: int, port: int, packet: Any) -> None:
+        links.setdefault(link(rank, port), []).append(packet)
+
+    for number, rank in enumerate(ranks):
+        for port in rank.program.first.ready_ports:
+            put(number, port, None)
+    while True:
+        acts: list[tuple[Any, ...]] = [("link", end) for end, queue in links.items() if queue]
+        for number, rank in enumerate(ranks):
+            if rank.able:
+                acts.append(("spine", number))
+            acts += [("parked", number, i) for i in rank.parked if rank.granted(i)]
+        if not acts:
+            break
+        kind, *where = rng.choice(acts)
+        if kind == "link":
+            (number, port), = where
+            rank, packet = ranks[number], links[number, port].pop(0)
+            if packet is None:
+                rank.readies[port] += 1
+                continue
+            onward = rank.receive(*packet, now=rng.random() < 0.5)
+            if onward is not None:
+                put(number, onward[0], onward[1:])
+            continue
+        number = where[0]
+        rank = ranks[number]
+        if kind == "parked":
+            rank.parked.remove(where[1])
+            port, *packet = rank.send(where[1])
+            put(number, port, packet)
+        elif isinstance(here := rank.here, PhaseStart):
+            rank.at += 1
+            rank.receives_left, rank.sends_left = here.receives, here.sends
+            for port in here.ready_ports:
+                put(number, port, None)
+        else:
+            rank.at += 1
+            port, *packet = rank.send(here)
+            put(number, port, packet)
     for rank in ranks:
-        assert rank.receives == rank.program.receives
-        assert rank.sends == rank.program.sends
+        assert rank.here.op is Opcode.END
+        assert rank.receives_left == rank.sends_left == 0
+        assert not rank.parked

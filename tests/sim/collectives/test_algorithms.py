@@ -113,14 +113,16 @@ def run_on_fsms(
                 kind, rank=rank, nodes=size, direction=direction,
                 to_port=ports[0], from_port=ports[1], algorithm=algorithm,
             ),
-            source=dict(enumerate(blocks[rank])),
-            result={rank: blocks[rank, rank]} if kind is ALL_GATHER else {},
+            {rank: blocks[rank, rank]} if kind is ALL_GATHER else dict(enumerate(blocks[rank])),
             add=np.add,
         )
         for rank in range(size)
     ]
     run_programs(ranks, random.Random(size))
-    return [rank.result for rank in ranks]
+    return [
+        {rank: each.data[rank]} if kind is REDUCE_SCATTER else each.data
+        for rank, each in enumerate(ranks)
+    ]
 
 
 def check_on_fsms(

@@ -71,10 +71,10 @@ def test_orders_share_the_load_as_well_as_any_shares_could(shape, rates):
 
     import numpy as np
 
-    from sim.collectives.plan import _balanced, _loads
+    from sim.collectives.plan import _balanced, colour_loads
 
     where = torus(*shape, rates=rates)
-    load = np.array([_loads(where, o) for o in itertools.permutations(range(len(shape)))])
+    load = np.array([colour_loads(where, o) for o in itertools.permutations(range(len(shape)))])
     best = (np.array(_balanced(load)) @ load).max()
     draws = np.random.default_rng(1).dirichlet(np.full(len(load), 0.3), 20_000)
     assert best <= (draws @ load).max(axis=1).min() * (1 + 1e-9)

@@ -9,7 +9,8 @@ import pytest
 
 from hw.ace.config import preset
 from hw.ace.isa import Opcode, instruction_layout, program_entry_layout
-from sim.collectives.fsm_program import PROGRAM_ENTRY, Instruction, program_words, ring_program
+from sim.collectives.ace_program import AceProgram
+from sim.collectives.fsm_program import PROGRAM_ENTRY, Instruction, ring_program
 from sim.collectives.golden import ring_order
 from sim.workload.graph import CollectiveKind
 from tests.sim.collectives.fsm import NEXT, PREVIOUS, Rank, run_programs
@@ -32,8 +33,7 @@ def test_any_delivery_order_gives_the_golden_order(nodes, collective, direction)
         ranks = [
             Rank(
                 program,
-                source=dict.fromkeys(range(nodes), (rank,)),
-                result={rank: (rank,)} if gathers else {},
+                {rank: (rank,)} if gathers else dict.fromkeys(range(nodes), (rank,)),
                 add=lambda received, own: received + own,
             )
             for rank, program in enumerate(programs)
@@ -42,7 +42,7 @@ def test_any_delivery_order_gives_the_golden_order(nodes, collective, direction)
 
         times = (nodes - 1) * (2 if collective is CollectiveKind.ALL_REDUCE else 1)
         for rank, state in enumerate(ranks):
-            assert state.receives == state.sends == times
+            assert state.program.receives == state.program.sends == times
             assert state.program.ready_ports == {ports["from_port"]}
             if gathers:
                 golden = {block: (block,) for block in range(nodes)}
@@ -52,10 +52,10 @@ def test_any_delivery_order_gives_the_golden_order(nodes, collective, direction)
                     for block in range(nodes)
                     if collective is CollectiveKind.ALL_REDUCE or block == rank
                 }
-            assert state.result == golden
+            assert {block: state.data[block] for block in golden} == golden
 
 
-def test_ring_programs_are_word_for_word_those_of_before():
+def test_ring_programs_are_instruction_for_instruction_those_of_before():
     digest = hashlib.sha256()
     for nodes in (2, 3, 5, 16):
         for collective in PROGRAM_ENTRY:
@@ -66,11 +66,13 @@ def test_ring_programs_are_word_for_word_those_of_before():
                         collective, rank=rank, nodes=nodes, direction=direction,
                         to_port=ports[0], from_port=ports[1],
                     )
-                    words = [program.table_entry(16), *(i.encode() for i in program.instructions)]
-                    for word in words:
-                        digest.update(word.to_bytes(8, "little"))
+                    for i in program.instructions:
+                        sends = i.op.value & 4
+                        onward = sends and (i.port, i.peer_step)
+                        fields = (i.op.value, i.block, i.contributions, onward)
+                        digest.update(repr(fields).encode())
     assert digest.hexdigest() == (
-        "60f9e24825f342b94b9166e8a47bb3bbb058dca466cdaba609710e3838034451"
+        "7ece77e1c587799321fd2b3973f99b8a959167f57d5f59b188f84d6970225819"
     )
 
 
@@ -91,9 +93,9 @@ def _field(layout, word, name):
 
 @pytest.mark.parametrize("direction", [1, -1])
 def test_program_store_holds_all_collectives_one_after_the_other(direction):
-    words = program_words(
-        preset("test"), rank=2, nodes=5, direction=direction, ports=(NEXT, PREVIOUS)
-    )
+    words = AceProgram(
+        config=preset("test"), nodes=5, queues=2, bidirectional=direction < 0
+    ).words(1, rank=2)
     taken = set()
     for collective, place_in_table in PROGRAM_ENTRY.items():
         table = words[place_in_table]
@@ -114,25 +116,25 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
         assert ready == (1 << PREVIOUS if direction == 1 else 1 << NEXT)
         for offset, instruction in enumerate(program.instructions):
             word = words[entry + offset]
-            for name in ("block", "port", "peer_step", "contributions", "from_result"):
+            for name in ("block", "port", "peer_step", "contributions", "arriving", "readies"):
                 assert _field(instruction_layout, word, name) == getattr(instruction, name)
             assert word & 15 == instruction.op.value
     assert set(words) == taken | set(PROGRAM_ENTRY.values())
 
 
 def test_programs_that_do_not_fit_are_refused():
-    config = replace(preset("test"), max_nodes=64)
-    with pytest.raises(ValueError, match="nodes must be few enough for 64 program words, not 20"):
-        program_words(config, rank=0, nodes=20, direction=1, ports=(NEXT, PREVIOUS))
+    program = AceProgram(config=replace(preset("test"), max_nodes=64), nodes=20, queues=1)
+    message = "nodes must be few enough for 64 program words; these need 98"
+    with pytest.raises(ValueError, match=message):
+        program.words(0, rank=0)
 
 
 def test_steps_that_no_packet_can_name_are_refused():
     config = replace(preset("isca21"), max_nodes=1024)
-    words = program_words(config, rank=0, nodes=128, direction=1, ports=(NEXT, PREVIOUS))
-    assert len(words) > 500
-    message = r"nodes must be at most 1024, for 2048 steps .*, not 1025"
+    assert len(AceProgram(config=config, nodes=128, queues=1).words(0, rank=0)) > 500
+    message = "nodes must be few enough for the 2048 steps .*; all_reduce needs 2050"
     with pytest.raises(ValueError, match=message):
-        program_words(config, rank=0, nodes=1025, direction=1, ports=(NEXT, PREVIOUS))
+        AceProgram(config=config, nodes=1025, queues=1).words(0, rank=0)
 
 
 @pytest.mark.parametrize(

@@ -374,7 +374,10 @@ def test_the_wire_of_a_folded_ring_leads_back_to_its_engine():
 
 
 def test_rings_beyond_what_headers_and_programs_name_are_refused():
-    config = replace(preset("isca21"), contexts=2, fsms=2, max_nodes=1024, program_words=8192)
+    config = replace(
+        preset("isca21"), contexts=4, fsms=2, sram_bytes=2 << 20, max_nodes=1024,
+        program_words=8192,
+    )
     for nodes in (1025, 4096, 97336):
         text = f"nodes must be from 2 to 1024 for this engine, not {nodes}"
         with pytest.raises(ValueError, match=text):

@@ -1,0 +1,173 @@
+"""Ways of chunks through a torus: dimension by dimension, on rings of neighbours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collectives.fsm_program import FsmProgram, RingPhase, phase_program
+from sim.collectives.phase_order import phase_steps
+from sim.fields import FieldError
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["TorusPath", "TorusPaths"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorusPath:
+    """Way of the chunks of an FSM.
+
+    Parameters
+    ----------
+    order : tuple of int
+        Dimensions in the order in which data are reduced; they are gathered in the reverse order.
+        Dimensions of size 1 are left out.
+    way : int
+        1 if reductions go to higher coordinates, -1 if to lower ones.
+    ports : tuple of (int, int)
+        By dimension, the links to the next and to the previous coordinate.
+    """
+
+    order: tuple[int, ...]
+    way: int
+    ports: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorusPaths:
+    """Phases of a collective on a torus, for every path that chunks take.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Nodes along each dimension; node numbers have the first one varying fastest.
+    style : str
+        One of :data:`~sim.collectives.phase_order.BY_DIMENSION`: which collective is done in which
+        dimension.
+    paths : tuple of TorusPath
+        FSM ``f`` runs ``paths[f % len(paths)]``.
+    members : tuple of int
+        Rank of each node; empty: the node's number.
+    gather_backwards : bool
+        All-gathers travel in the direction opposite to reduce-scatters.
+
+    Raises
+    ------
+    ValueError
+        For paths that do not go through every dimension once.
+    """
+
+    shape: tuple[int, ...]
+    style: str
+    paths: tuple[TorusPath, ...]
+    members: tuple[int, ...] = ()
+    gather_backwards: bool = False
+
+    def __post_init__(self) -> None:
+        active = [n for n, size in enumerate(self.shape) if size > 1]
+        if not active:
+            raise FieldError("shape", f"must have two nodes or more, not {self.shape!r}")
+        if not self.paths:
+            raise FieldError("paths", "must be at least one")
+        for path in self.paths:
+            if sorted(path.order) != active:
+                raise FieldError(
+                    "paths", f"must go once through the dimensions {active}, not {path.order!r}"
+                )
+        if self.members and sorted(self.members) != list(range(self.nodes)):
+            raise FieldError("members", f"must have every rank below {self.nodes} once")
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the torus."""
+        return int(np.prod(self.shape))
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """Rank of each node."""
+        return np.array(self.members or range(self.nodes), np.int64)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Ranks x dimensions: coordinates of each rank."""
+        nodes = np.argsort(self.ranks)
+        return np.stack(np.unravel_index(nodes, self.shape, order="F"), axis=1)
+
+    def path(self, fsm: int) -> TorusPath:
+        """Path of an FSM."""
+        return self.paths[fsm % len(self.paths)]
+
+    def code(self, collective: CollectiveKind, *, path: int, rank: int) -> FsmProgram:
+        """Program of a rank for a path."""
+        return _program(self, collective, path, tuple(self.places[rank].tolist()))
+
+    def first(self, collective: CollectiveKind, *, path: int) -> FsmProgram:
+        """Program of the node at the origin, whose blocks are numbers of nodes; those of other
+        nodes are as many coordinates further."""
+        return _program(
+            TorusPaths(
+                shape=self.shape, style=self.style, paths=self.paths,
+                gather_backwards=self.gather_backwards,
+            ),
+            collective, path, (0,) * len(self.shape),
+        )
+
+    def steps(self, collective: CollectiveKind, path: int) -> list[tuple[int, CollectiveKind]]:
+        """Dimension and collective of each phase."""
+        order = self.paths[path].order
+        steps = phase_steps(order, collective, self.style)
+        whole = CollectiveKind.ALL_REDUCE
+        halves = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER)
+        made: list[tuple[int, CollectiveKind]] = []
+        for step in steps:
+            # Halves that meet in a dimension, going on in the same direction, are one all-reduce.
+            meet = made and (made[-1], step) == ((step[0], halves[0]), (step[0], halves[1]))
+            if meet and not self.gather_backwards and self.style != "halves":
+                made[-1] = (step[0], whole)
+            else:
+                made.append(step)
+        return made
+
+
+@lru_cache(maxsize=4096)
+def _program(
+    torus: TorusPaths, collective: CollectiveKind, path: int, place: Sequence[int]
+) -> FsmProgram:
+    way, ports = torus.paths[path].way, torus.paths[path].ports
+    grid = torus.ranks.reshape(torus.shape, order="F")
+    scattered: set[int] = set()
+    operands = 1
+    phases: list[RingPhase] = []
+    for dimension, kind in torus.steps(collective, path):
+        gathers = kind is CollectiveKind.ALL_GATHER
+        if collective is CollectiveKind.ALL_GATHER and not phases:
+            scattered = {n for n, size in enumerate(torus.shape) if size > 1}
+        if gathers:
+            scattered.discard(dimension)
+        size = torus.shape[dimension]
+        # Blocks that the node holds, by its coordinates in the dimensions that are scattered. They
+        # are counted from its own, so programs of all nodes are the same one, moved.
+        others = [n for n in range(grid.ndim) if n != dimension]
+        held = np.roll(grid, [-place[n] for n in others], axis=others)[
+            tuple(0 if n in scattered else slice(None) for n in range(grid.ndim))
+        ]
+        axis = sum(n not in scattered for n in range(dimension))
+        blocks = tuple(
+            tuple(held.take(each, axis=axis).ravel(order="F").tolist()) for each in range(size)
+        )
+        ahead, behind = ports[dimension]
+        forward = way * (-1 if gathers and torus.gather_backwards else 1)
+        to_port, from_port = (ahead, behind) if forward > 0 else (behind, ahead)
+        phases.append(
+            RingPhase(
+                collective=kind, place=place[dimension], size=size, way=forward, to_port=to_port,
+                from_port=from_port, blocks=blocks, operands=operands,
+            )
+        )
+        if not gathers:
+            operands *= size
+        if kind is CollectiveKind.REDUCE_SCATTER:
+            scattered.add(dimension)
+    return phase_program(phases)

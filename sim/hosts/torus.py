@@ -1,0 +1,97 @@
+"""Paths of the FSMs of an engine through a torus, by the style of its collectives."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.collectives.phase_order import BY_DIMENSION
+from sim.collectives.plan import colour_loads, orders_of
+from sim.collectives.torus_paths import TorusPath
+from sim.fields import FieldError
+from sim.network.dimension import DimensionKind
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["torus_paths"]
+
+
+def torus_paths(
+    network: Network, *, style: str, fsms: int, bidirectional: bool = True
+) -> tuple[TorusPath, ...]:
+    """Paths that *fsms* FSMs take in turn.
+
+    Each order of the dimensions is taken in both directions and on every lane; orders with larger
+    shares of the data are taken more often.
+
+    Raises
+    ------
+    ValueError
+        For dimensions that are no rings of links both ways, lanes that differ, or too few FSMs.
+    """
+    if style not in BY_DIMENSION:
+        raise FieldError("style", f"must be one of {', '.join(BY_DIMENSION)}, not {style!r}")
+    active = [n for n, dim in enumerate(network.dimensions) if dim.size > 1]
+    for n in active:
+        dim = network.dimensions[n]
+        if dim.kind is not DimensionKind.RING or not dim.bidirectional:
+            raise FieldError("style", f"needs rings of links both ways, dimension {n} is none")
+    lanes = sorted({network.dimensions[n].lanes for n in active})
+    if len(lanes) > 1:
+        raise FieldError("style", f"needs as many lanes in all dimensions, not {lanes}")
+    turns = lanes[0] * (1 + bidirectional)
+    if fsms < turns:
+        raise FieldError(
+            "fsms", f"must be at least {turns}, one for each direction and lane of style {style}, "
+            f"not {fsms!r}"
+        )
+    choices = [orders_of(network, active, CollectiveKind.ALL_REDUCE, style)]
+    if len(choices[0]) > 1:
+        # Each dimension first once: where links are alike, no share is rounded.
+        cyclic = [(*active[n:], *active[:n]) for n in range(len(active))]
+        choices.insert(0, [(order, 1 / len(cyclic)) for order in cyclic])
+    _, chosen = min(
+        (_rounded(network, orders, most=fsms // turns) for orders in choices),
+        key=lambda found: round(found[0], 9),
+    )
+    return tuple(
+        TorusPath(order=order, way=way, ports=_ports(network, lane))
+        for lane in range(lanes[0])
+        for way in ((1, -1) if bidirectional else (1,))
+        for order in chosen
+    )
+
+
+def _rounded(
+    network: Network, orders: Sequence[tuple[tuple[int, ...], float]], *, most: int
+) -> tuple[float, list[tuple[int, ...]]]:
+    """Orders in turn, at most *most* of them: as many times each as loads the busiest dimension
+    least, and as few as do. Returned with that load, over the least that shares could have."""
+    shares = np.array([share for _, share in orders])
+    loads = np.array([colour_loads(network, order) for order, _ in orders])
+    least = float(loads[0].sum()) / loads.shape[1]
+    best: tuple[float, list[tuple[int, ...]]] = (np.inf, [])
+    for count in range(1, most + 1):
+        times = np.floor(shares * count + 1e-9).astype(int)
+        for _ in range(count - int(times.sum())):
+            times[int(np.argmax(shares * count - times))] += 1
+        worst = float((times / count @ loads).max()) / least
+        if worst < best[0] * (1 - 1e-9):
+            # The orders alternate, so that neighbouring chunks take different ones.
+            turns = np.repeat(np.arange(len(shares)), times)
+            place = np.concatenate([np.arange(n) / n for n in times if n])
+            best = worst, [orders[n][0] for n in turns[np.argsort(place, kind="stable")]]
+    return best
+
+
+def _ports(network: Network, lane: int) -> tuple[tuple[int, int], ...]:
+    """By dimension, the ports + and - of a lane; the single link of two nodes is both."""
+    found, first = [], 0
+    for dim in network.dimensions:
+        if dim.size == 1:
+            found.append((0, 0))
+        elif dim.single_link:
+            found.append((first + lane, first + lane))
+        else:
+            found.append((first + 2 * lane, first + 2 * lane + 1))
+        first += dim.links_per_node
+    return tuple(found)

@@ -1,0 +1,189 @@
+"""Programs of tori, executed as texts in place: any order of events gives the golden additions."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hw.ace.config import preset
+from sim.collectives.ace_program import AceProgram
+from sim.collectives.fsm_program import PROGRAM_ENTRY, PhaseStart
+from sim.collectives.golden import torus_all_reduce, torus_partial
+from sim.collectives.partition import Partition
+from sim.collectives.phase_order import BY_DIMENSION
+from sim.collectives.torus_paths import TorusPath, TorusPaths
+from sim.hosts.torus import torus_paths
+from sim.hosts.wiring import EngineWiring
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+from tests.sim.collectives.fsm import Rank, run_programs
+
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = (
+    CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER,
+)
+
+
+def torus(shape, **options):
+    return Network.torus(shape, bandwidth_bytes_per_s=16e9, latency_s=1e-8, **options)
+
+
+def wired(network, style, *, backwards=False, fsms=12, **options):
+    return EngineWiring.by_dimension(
+        network, style=style, fsms=fsms, clock_hz=1e9, bus_bytes=16, gather_backwards=backwards,
+        **options,
+    )
+
+
+def run(wiring, collective, path, seed):
+    """Ranks of the torus at the end; a block is the nested pairs that were added."""
+    ends = {(wire.rank, wire.port): (wire.peer, wire.peer_port) for wire in wiring.wires}
+    nodes = range(wiring.ranks)
+    gathers = collective is ALL_GATHER
+    ranks = [
+        Rank(
+            wiring.torus.code(collective, path=path, rank=rank),
+            {rank: rank} if gathers else dict.fromkeys(nodes, rank),
+            add=lambda received, own: (received, own),
+        )
+        for rank in nodes
+    ]
+    run_programs(ranks, random.Random(seed), lambda rank, port: ends[rank, port])
+    return ranks
+
+
+def value_of(expression, vectors):
+    """A block's sum, in the order in which it was added up."""
+    if isinstance(expression, int):
+        return vectors[expression]
+    received, own = expression
+    return value_of(received, vectors) + value_of(own, vectors)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("style", BY_DIMENSION)
+@pytest.mark.parametrize("shape", [(2, 2), (3, 2), (4, 3), (2, 3, 2), (4, 1, 3)], ids=str)
+def test_any_order_of_events_gives_the_golden_result(shape, style, backwards):
+    wiring = wired(torus(shape), style, backwards=backwards)
+    nodes = wiring.ranks
+    vectors = np.random.default_rng(3).standard_normal((nodes, 1)).astype(np.float32)
+    for path in range(len(wiring.torus.paths)):
+        for rank, state in enumerate(run(wiring, ALL_GATHER, path, path)):
+            assert state.data == {block: block for block in range(nodes)}, rank
+        whole = run(wiring, ALL_REDUCE, path, path)
+        scattered = run(wiring, REDUCE_SCATTER, path, path + 1)
+        for block in range(nodes):
+            golden = torus_partial(
+                vectors, wiring.torus, path=path, block=block, operands=nodes, rank=block
+            )
+            for state in (*whole, scattered[block]):
+                assert value_of(state.data[block], vectors) == golden
+    # A torus of several phases says so; a node has a READY for each phase that receives.
+    phases = wiring.torus.code(ALL_REDUCE, path=0, rank=0).phases
+    assert len(phases) == len(wiring.torus.steps(ALL_REDUCE, 0)) > 1
+    assert all(each.ready_ports for each in phases)
+
+
+def test_golden_vector_is_made_of_golden_blocks():
+    wiring = wired(torus((3, 2)), "multi_colour")
+    vectors = np.random.default_rng(1).standard_normal((6, 1000)).astype(np.float32)
+    cut = Partition.plan(
+        1000, 6, queues=len(wiring.torus.paths), lanes=4, packet_elements=16, slot_elements=512,
+        block=16,
+    )
+    result = torus_all_reduce(list(vectors), cut, wiring.torus)
+    np.testing.assert_allclose(result, vectors.sum(axis=0), rtol=1e-4, atol=1e-5)
+    assert cut.chunks > len(wiring.torus.paths)
+    for chunk, owner, part in cut.blocks():
+        path = chunk % cut.queues % len(wiring.torus.paths)
+        block = torus_partial(
+            vectors[:, part], wiring.torus, path=path, block=owner, operands=6, rank=owner
+        )
+        assert block.tobytes() == result[part].tobytes()
+
+
+def test_the_programs_of_all_nodes_are_one_moved():
+    wiring = wired(torus((4, 3)), "multi_colour")
+    paths = wiring.torus
+    for path in range(len(paths.paths)):
+        origin = paths.first(ALL_REDUCE, path=path)
+        for rank in range(12):
+            at = paths.places[rank]
+            moved = []
+            for each in origin.instructions:
+                if not isinstance(each, PhaseStart) and each.op.value:
+                    x, y = each.block % 4 + at[0], each.block // 4 + at[1]
+                    each = replace(each, block=int(x % 4 + y % 3 * 4))
+                moved.append(each)
+            assert paths.code(ALL_REDUCE, path=path, rank=rank).instructions == tuple(moved)
+
+
+def test_ranks_of_a_placement_own_the_blocks_of_their_numbers():
+    order = [3, 1, 0, 5, 4, 2]
+    paths = TorusPaths(
+        shape=(3, 2), style="halves", members=tuple(np.argsort(order).tolist()),
+        paths=(TorusPath(order=(0, 1), way=1, ports=((0, 1), (2, 3))),),
+    )
+    plain = replace(paths, members=())
+    for rank, node in enumerate(order):
+        code = paths.code(REDUCE_SCATTER, path=0, rank=rank).instructions
+        same = plain.code(REDUCE_SCATTER, path=0, rank=node).instructions
+        for here, there in zip(code, same):
+            if not isinstance(here, PhaseStart) and here.op.value:
+                assert order[here.block] == there.block
+
+
+@pytest.mark.parametrize("shape, share", [((4, 4), 1.0), ((4, 4, 4), 1.0), ((2, 2, 2), 1.0),
+                                          ((8, 4), 1.02), ((4, 2, 2), 1.03)], ids=str)
+def test_colours_load_all_links_alike(shape, share):
+    network = torus(shape)
+    sent = np.zeros(len(shape))
+    paths = torus_paths(network, style="multi_colour", fsms=16)
+    for path in paths:
+        data = 1.0
+        for dimension in path.order:
+            data /= shape[dimension]
+            sent[dimension] += data * (shape[dimension] - 1)
+    assert sent.max() <= share * sent.mean()
+    assert {path.way for path in paths} == {1, -1}
+
+
+def test_slow_dimensions_come_last_more_often():
+    network = Network.torus((4, 4), bandwidth_bytes_per_s=[32e9, 8e9], latency_s=1e-8)
+    orders = [path.order for path in torus_paths(network, style="multi_colour", fsms=16)]
+    assert orders.count((0, 1)) > orders.count((1, 0)) >= 0
+
+
+def test_lanes_take_turns():
+    paths = torus_paths(torus((3, 3), lanes=2), style="baseline", fsms=4)
+    assert [path.ports for path in paths] == 2 * [((0, 1), (4, 5))] + 2 * [((2, 3), (6, 7))]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"style": "hamiltonian"}, "style must be one of baseline, .* not 'hamiltonian'"),
+        ({"fsms": 1}, "fsms must be at least 2, one for each direction and lane"),
+    ],
+)
+def test_paths_that_cannot_be_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        torus_paths(torus((3, 3)), **({"style": "baseline", "fsms": 4} | change))
+
+
+def test_paths_need_links():
+    wiring = wired(torus((3, 3)), "baseline")
+    path = TorusPath(order=(0, 1), way=1, ports=((1, 0), (2, 3)))
+    with pytest.raises(ValueError, match="torus must have paths over links; there is none from"):
+        replace(wiring, torus=replace(wiring.torus, paths=(path,)))
+    with pytest.raises(ValueError, match=r"paths must go once through the dimensions \[0, 1\]"):
+        replace(wiring.torus, paths=(replace(path, order=(0,)),))
+
+
+def test_programs_of_64_nodes_fit_the_published_store():
+    wiring = wired(torus((4, 4, 4)), "multi_colour")
+    program = AceProgram(config=preset("isca21"), nodes=64, queues=12, torus=wiring.torus)
+    assert len(program.code(ALL_REDUCE, fsm=0, rank=7).instructions) > 150
+    for fsm in range(12):
+        assert len(program.words(fsm, rank=63)) < 512
+    assert list(PROGRAM_ENTRY) == [ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER]
