@@ -49,7 +49,10 @@ _RINGS = (
     "order of dimensions for both halves of a collective"
 )
 _BACK = "all-gathers go the other way round; at `ace` on a torus, by dimension"
-_FOLD = "`on`: one engine for all, at `ace` on a ring, or refused; `auto` and `off`: all engines"
+_FOLD = (
+    "`on`: one engine for all, at `ace` on a ring or torus, or refused; `auto` and `off`: all "
+    "engines"
+)
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
 )

@@ -80,7 +80,8 @@ class Surroundings:
         links with *latency_cycles* and *beats_per_cycle*.
     folded : bool
         One engine, rank 0, stands for all: what it sends to the next rank comes back as from the
-        previous one (rings of ACE; see `sim.collectives.fold` for the commands that may be).
+        previous one, in each dimension (ACE on one ring, or on a torus by dimension; see
+        `sim.collectives.fold` for the commands that may be).
     seed : int
         Draws all stalls, and losses, repetitions and damages of packets.
 
@@ -167,14 +168,7 @@ class Surroundings:
                 what = f"must be 0 where one engine stands for all, not {value!r}"
                 raise FoldError(name, f"{what}: it hits each rank in cycles of its own")
         if self.wiring is not None:
-            low, high = self.wiring.latencies
-            found = f"{len(self.wiring.links)} links of {low} to {high} cycles" if low < high else (
-                f"{len(self.wiring.links)} links of their own"
-            )
-            raise FoldError(
-                "wiring", f"must be one ring of links alike where one engine stands for all, not "
-                f"{found}: ranks may have other links, or another place in each ring"
-            )
+            self.wiring.folded()
 
     def refuse_folded(self, engines: str) -> None:
         """Refuse *folded* for *engines*, by name, of which none can stand for others.
@@ -184,7 +178,7 @@ class Surroundings:
         FoldError
         """
         if self.folded:
-            what = f"needs a ring of ACE: {engines} do not stand for one another"
+            what = f"needs ACE: {engines} do not stand for one another"
             raise FoldError("folded", what)
 
     @property
@@ -194,7 +188,9 @@ class Surroundings:
 
     def wired(self) -> EngineWiring:
         """Links and rings, those of one ring if no others are given; of one engine where it stands
-        for all, whose port to the next rank then leads to its own port to the previous one."""
+        for all, each port of which leads to its own port on the other side."""
+        if self.folded and self.wiring is not None:
+            return self.wiring.folded()
         return self.wiring or EngineWiring.ring(
             self.engines, latency_cycles=self.latency_cycles, beats_per_cycle=self.beats_per_cycle
         )

@@ -298,18 +298,99 @@ def test_settings_that_make_ranks_differ_are_refused(changes, field):
         Surroundings(nodes=4, folded=True, **changes)
 
 
-def test_one_slow_link_and_rings_of_a_torus_are_refused():
-    links = EngineWiring.ring(4, latency_cycles=5, beats_per_cycle=1.0)
-    slow = [[replace(each, latency_cycles=9) for each in links.links[0]], *links.links[1:]]
-    wirings = [
-        replace(links, links=tuple(map(tuple, slow))),
-        EngineWiring.hamiltonian(
-            Network.torus((3, 3), bandwidth_bytes_per_s=16e9), clock_hz=1e9, bus_bytes=16
-        ),
-    ]
-    for wiring in wirings:
-        with pytest.raises(FoldError, match=r"^wiring must be one ring of links alike"):
-            Surroundings(nodes=len(wiring.rings[0]), wiring=wiring, folded=True)
+def torus(shape, style, config, **options):
+    network = Network.torus(shape, bandwidth_bytes_per_s=16e9, latency_s=20e-9, **options)
+    return EngineWiring.by_dimension(
+        network, style=style, fsms=config.fsms, clock_hz=1e9, bus_bytes=16
+    )
+
+
+def config_of(shape):
+    links = 2 * len(shape)
+    return replace(
+        preset("test"), ports=links, alus=links, fsms=links, max_nodes=64, program_words=1024,
+        memory_ports=2, banks=2, sram_bytes=128 << 10,
+    )
+
+
+def test_rings_with_places_of_their_own_and_one_slow_link_are_refused():
+    network = Network.torus((3, 3), bandwidth_bytes_per_s=16e9)
+    hamiltonian = EngineWiring.hamiltonian(network, clock_hz=1e9, bus_bytes=16)
+    with pytest.raises(FoldError, match=r"^wiring must be one ring of links alike, or paths"):
+        Surroundings(nodes=9, wiring=hamiltonian, folded=True)
+    paths = torus((3, 3), "baseline", config_of((3, 3)))
+    there, back = paths.links[4]
+    slow = replace(there, latency_cycles=99), replace(back, latency_cycles=99)
+    unlike = replace(paths, links=(*paths.links[:4], slow, *paths.links[5:]))
+    text = "^wiring must have links alike at all ranks .*, not another at port [0-3] of rank [1-8]$"
+    with pytest.raises(FoldError, match=text):
+        Surroundings(nodes=9, wiring=unlike, folded=True)
+    Surroundings(nodes=9, wiring=paths, folded=True)
+
+
+def translated(paths, elements, *, seed=0):
+    """Vectors of all ranks: that of rank 0 with its shards moved on by the rank's coordinates."""
+    own = np.random.default_rng(seed).standard_normal(elements).astype(np.float32)
+    shards = own.reshape(paths.nodes, -1)
+    number = {tuple(place): rank for rank, place in enumerate(paths.places.tolist())}
+    found = []
+    for place in paths.places:
+        moved = (paths.places - place + paths.places[0]) % paths.shape
+        found.append(shards[[number[tuple(each)] for each in moved.tolist()]].ravel())
+    return found
+
+
+TORI = [
+    ((3, 3), "baseline", {}), ((3, 4), "enhanced", {}), ((2, 3), "baseline", {}),
+    ((4, 4), "multi_colour", {}), ((2, 2, 2), "dimension_ordered", {}),
+    ((3, 3, 3), "multi_colour", {}), ((3, 3), "halves", {"placement": [4, 2, 0, 1, 3, 5, 8, 7, 6]}),
+]
+
+
+@pytest.mark.parametrize("kind", [REDUCE, SCATTER, GATHER])
+@pytest.mark.parametrize(("shape", "style", "options"), TORI, ids=str)
+def test_tori_of_models_are_equal_in_everything(shape, style, options, kind):
+    config = replace(config_of(shape), fsms=2 * len(shape) if len(shape) < 3 else 12)
+    wiring, nodes = torus(shape, style, config, **options), int(np.prod(shape))
+    around = Surroundings(nodes=nodes, wiring=wiring)
+    command = Command(collective=kind, elements=nodes * 128, destination=1 << 20)
+    seen = []
+    for each in (around, replace(around, folded=True)):
+        scripts = [[Issue(command=0), Interrupt()]] * each.engines
+        model = EngineModel(config, each, [command], scripts)
+        model.run()
+        state = model.state
+        seen.append([
+            (model.steps(rank).tolist(), model.completions()[rank].tolist(),
+             state.port[rank][["beats", "flits", "packets", "stalled", "parked"]].tolist(),
+             state.node[rank][["bank_conflicts", "alu_conflicts"]].tolist())
+            for rank in range(each.engines)
+        ])
+    whole, folded = seen
+    assert folded == whole[:1] and all(each == folded[0] for each in whole)
+
+
+@pytest.mark.parametrize(("shape", "style", "options"), [TORI[0], TORI[3], TORI[6]], ids=str)
+def test_tori_in_rtl_are_equal_and_their_sums_compared(shape, style, options):
+    config, nodes = config_of(shape), int(np.prod(shape))
+    wiring = torus(shape, style, config, **options)
+    around = Surroundings(nodes=nodes, wiring=wiring)
+    data = translated(wiring.torus, nodes * 128)
+    seen = []
+    for each in (around, replace(around, folded=True)):
+        ring = AceRing(config, each)
+        own = data[: each.engines]
+        results = ring.run(Request(inputs=own))[0]
+        assert results[0].tobytes() == ring.golden(own).tobytes()
+        done = ring.last_run
+        ports = {
+            tuple((found.beats, found.stalled_cycles) for found in (
+                ring.link_activity(rank, port) for port in range(config.ports)
+            ))
+            for rank in range(each.engines)
+        }
+        seen.append((done.end_cycle, {*done.last_host_cycle}, ports, results[0].tobytes()))
+    assert seen[0] == seen[1] and len(seen[0][1]) == len(seen[0][2]) == 1
 
 
 @pytest.mark.parametrize("folded", [1, "yes", None])
@@ -319,7 +400,7 @@ def test_folded_is_true_or_false(folded):
 
 
 def test_other_engines_do_not_fold():
-    with pytest.raises(FoldError, match=r"^folded needs a ring of ACE: NICs do not stand for one"):
+    with pytest.raises(FoldError, match=r"^folded needs ACE: NICs do not stand for one"):
         check_ring(Surroundings(nodes=4, folded=True))
 
 

@@ -72,6 +72,22 @@ def test_folded_runs_are_those_of_all_engines(level, kind):
         assert folded.data is None
 
 
+@pytest.mark.parametrize("style", ["baseline", "multi_colour"])
+@pytest.mark.parametrize("level", ["cycles", "rtl"])
+def test_tori_by_dimension_fold(level, style):
+    whole, folded = pair(
+        level, topology={**TORUS, "shape": [3, 4]}, endpoint={**WIDE, "banks": 2},
+        algorithm={"style": style},
+        workload={"size_bytes": 4 * 12 * 4 * 16 * 8},
+    )
+    one, every = folded.record, whole.record
+    assert one.folded and one.end_fs == every.end_fs
+    assert [each.source for each in one.links] == [0] * 4
+    own = [number for number, each in enumerate(every.links) if each.source == 0]
+    assert one.link_bytes.tolist() == every.link_bytes[own].tolist()
+    assert level == "cycles" or (folded.data.exact and folded.data.results == 2)
+
+
 def test_a_wrong_sum_is_reported_and_not_called_equal(monkeypatch):
     real = AceProgram.rotated
     monkeypatch.setattr(
@@ -125,14 +141,14 @@ REFUSED = [
      r"network.stall_probability must be 0 where one engine stands for all, not 0.1"),
     ({"memory": {"stall_probability": 0.2}}, r"memory.stall_probability must be 0 .*, not 0.2"),
     ({"topology": TORUS, "endpoint": WIDE, "algorithm": {"style": "hamiltonian"}},
-     r"topology must be one ring of links alike"),
+     r"topology must be one ring of links alike, or paths by dimension"),
     ({"topology": {**TORUS, "one_dimension": True}, "endpoint": WIDE},
-     r"topology must be one ring of links alike"),
+     r"topology must be one ring of links alike, or paths by dimension"),
     ({"scenario": {"node": [{"node": 1, "slowdown": 2.0}]}},
      r"it needs nodes that do the same, but some nodes are slower than others"),
     ({"endpoint": {"kind": "smartnic", "preset": "test"},
       "topology": {"bandwidth_bytes_per_s": 1e9}},
-     r"it needs a ring of ACE: NICs do not stand for one another"),
+     r"it needs ACE: NICs do not stand for one another"),
 ]
 
 
@@ -185,7 +201,7 @@ def test_endpoints_at_switches_are_refused(no_compiler):
         "workload": {"collective": "all_reduce", "size_bytes": 4096},
         "run": {"passes": 1, "fold": "on"},
     }
-    text = "run.fold: .* it needs a ring of ACE: endpoints at switches do not stand for one another"
+    text = "run.fold: .* it needs ACE: endpoints at switches do not stand for one another"
     with pytest.raises(ConfigError, match=text):
         run(made)
 
