@@ -1,19 +1,20 @@
-"""One ACE for a ring of them, against all engines: cycles, beats and counters, RTL and model.
+"""One ACE for a ring or torus of them, against all: cycles, beats and counters, RTL and model.
 
-Vectors of the unfolded rings are those of rank 0 with their shards moved on from rank to rank, so
-that results are compared, too. All ranks of an unfolded ring must be alike, and rank 0 like the one
-engine. Then what makes ranks differ must be refused in one line, and the largest ring of RTL that
-headers and programs can name is run and compared with numpy.
+Vectors of unfolded systems are those of rank 0 with their shards moved on from rank to rank, so
+that results are compared, too. All ranks of an unfolded system must be alike, and rank 0 like the
+one engine. Then what makes ranks differ must be refused in one line, and the largest ring of RTL
+that headers and programs can name is run and compared with numpy.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench._cases import outcomes
 from bench._kept import Kept
@@ -42,12 +43,16 @@ from sim.workload.graph import CollectiveKind
 __all__ = ["main"]
 
 ROOT = Path(__file__).parents[1]
-NODES = 4, 8, 12, 27, 64
+SHAPES = ((4,), (8,), (12,), (27,), (64,)), ((2, 2), (2, 2, 2), (3, 4), (3, 3, 3), (4, 4, 4))
+"""Rings, and tori."""
+PRESETS = "test", "duo"
+"""Of a ring: one way round, and both. Of a torus: one order of dimensions, and all."""
+STYLES = {"test": "baseline", "duo": "multi_colour"}
 LATENCIES = 16, 90, 500
 SIZES = 1 << 11, 1 << 14, 1 << 16, 1 << 18
-PRESETS = "test", "duo"  # one way round, and both
 KINDS = CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER
-RTL_SIZES = {4: 4, 8: 4, 12: 3, 27: 2, 64: 1}  # nodes -> so many of the sizes
+RTL_SIZES = {(4,): 4, (8,): 4, (12,): 3, (27,): 2, (64,): 1, (2, 2): 3, (3, 4): 2}
+"""Shapes -> so many of the sizes."""
 OF_PORTS = (
     "damaged", "unexpected", "repeated", "missing", "parked", "starved", "sent", "received",
 )
@@ -65,18 +70,42 @@ TARGET_CPU_S = 10.0
 class _Case:
     level: str
     preset: str
-    nodes: int
+    shape: tuple[int, ...]
     latency_cycles: int
     size_bytes: int
     kind: CollectiveKind
 
     @property
+    def nodes(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
     def config(self) -> AceConfig:
-        return replace(preset(self.preset), max_nodes=max(NODES), program_words=512)
+        dims = len(self.shape)
+        made = replace(preset(self.preset), max_nodes=64, program_words=1024)
+        if dims == 1:
+            return made
+        fsms = 12 if dims > 2 and self.preset == "duo" else 2 * dims
+        return replace(
+            made, ports=2 * dims, alus=2 * dims, fsms=fsms, memory_ports=2, banks=2,
+            sram_bytes=128 << 10,
+        )
 
     @property
     def around(self) -> Surroundings:
-        return Surroundings(nodes=self.nodes, latency_cycles=self.latency_cycles)
+        wiring = None
+        if len(self.shape) > 1:
+            network = Network.torus(
+                self.shape, bandwidth_bytes_per_s=self.config.bus_bytes * 1e9,
+                latency_s=self.latency_cycles / 1e9,
+            )
+            wiring = EngineWiring.by_dimension(
+                network, style=STYLES[self.preset], fsms=self.config.fsms, clock_hz=1e9,
+                bus_bytes=self.config.bus_bytes,
+            )
+        return Surroundings(
+            nodes=self.nodes, latency_cycles=self.latency_cycles, wiring=wiring
+        )
 
     @property
     def elements(self) -> int:
@@ -90,7 +119,8 @@ class _Case:
 
     def __str__(self) -> str:
         return (
-            f"{self.level:6} {self.preset:4} {self.nodes:2} nodes, {self.latency_cycles:3} cycles, "
+            f"{self.level:6} {self.preset:4} {'x'.join(map(str, self.shape)):5} nodes, "
+            f"{self.latency_cycles:3} cycles, "
             f"{self.elements * ELEMENT_BYTES:6} B, {self.kind.value}"
         )
 
@@ -129,12 +159,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _cases() -> Iterator[_Case]:
-    for level, nodes, latency, name, kind in product(
-        ("cycles", "rtl"), NODES, LATENCIES, PRESETS, KINDS
+    for level, shape, latency, name, kind in product(
+        ("cycles", "rtl"), chain(*SHAPES), LATENCIES, PRESETS, KINDS
     ):
-        for size in SIZES[: RTL_SIZES[nodes] if level == "rtl" else None]:
+        for size in SIZES[: RTL_SIZES.get(shape, 0) if level == "rtl" else None]:
             yield _Case(
-                level=level, preset=name, nodes=nodes, latency_cycles=latency, size_bytes=size,
+                level=level, preset=name, shape=shape, latency_cycles=latency, size_bytes=size,
                 kind=kind,
             )
 
@@ -172,7 +202,7 @@ def _of_rtl(
     elements, gathers = case.elements, case.kind is CollectiveKind.ALL_GATHER
     own = np.random.default_rng(seed).standard_normal(elements).astype(np.float32)
     stride = elements // case.nodes
-    vectors = [np.roll(own, rank * stride) for rank in range(around.engines)]
+    vectors = _moved_on(case, own)[: around.engines]
     if gathers:
         vectors = [own[:stride]] * around.engines
     ring = AceRing(case.config, around)
@@ -189,13 +219,21 @@ def _of_rtl(
             "result": results[rank].tobytes(),
             "numpy": results[rank].tobytes() == expected[rank].tobytes(),
         }
-        for port in range(2):
+        for port in range(case.config.ports):
             found |= _of_port(port, ring.link_activity(rank, port))
             found |= {f"{name} {port}": ring.read(node, name, port) for name in OF_PORTS}
         for name in ("bank_conflicts", "alu_conflicts"):
             found[name] = ring.read(node, name)
         seen.append(found)
     return done.cycles, seen
+
+
+def _moved_on(case: _Case, own: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    """Vectors of all ranks: with the shards of *own* moved on by coordinates."""
+    shards = own.reshape(*reversed(case.shape), -1)
+    places = np.stack(np.unravel_index(range(case.nodes), case.shape, order="F"), axis=1)
+    axes = tuple(range(len(case.shape)))
+    return [np.roll(shards, tuple(each[::-1]), axes).ravel() for each in places.tolist()]
 
 
 def _of_model(
@@ -211,7 +249,7 @@ def _of_model(
         found: dict[str, Any] = {
             "end": model.completions()[rank].tolist(), "host": model.steps(rank).tolist(),
         }
-        for port in range(2):
+        for port in range(case.config.ports):
             found |= _of_port(port, model.link_activity(rank, port))
             found[f"parked {port}"] = int(model.state.port[rank, port]["parked"])
         for name in ("bank_conflicts", "alu_conflicts"):

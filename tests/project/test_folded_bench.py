@@ -9,7 +9,7 @@ from sim.workload.graph import CollectiveKind
 
 
 def case(level, **changes):
-    given = {"preset": "test", "nodes": 4, "latency_cycles": 16, "size_bytes": 1 << 11,
+    given = {"preset": "test", "shape": (4,), "latency_cycles": 16, "size_bytes": 1 << 11,
              "kind": CollectiveKind.ALL_REDUCE}
     return folded._Case(level=level, **{**given, **changes})
 
@@ -31,7 +31,7 @@ def test_a_wire_that_is_a_cycle_longer_shows(level, monkeypatch):
 def test_ranks_with_another_phase_at_the_banks_show(level, monkeypatch):
     """Without the rule of banks: a ring whose ranks are not alike."""
     monkeypatch.setattr("sim.cycles.ace.model.check_alike", lambda *args, **options: None)
-    drawn = case(level, preset="duo", nodes=6, latency_cycles=33, size_bytes=12_000)
+    drawn = case(level, preset="duo", shape=(6,), latency_cycles=33, size_bytes=12_000)
     assert drawn.elements == 3024
     monkeypatch.setattr(folded._Case, "elements", property(lambda self: 3000))
     assert "bank_conflicts" in folded._compare((drawn, 1))["differs"]
