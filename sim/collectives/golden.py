@@ -6,6 +6,7 @@ to its own data in the order of their senders.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from functools import reduce as fold
 
@@ -37,8 +38,10 @@ __all__ = [
     "ring_all_reduce",
     "ring_order",
     "ring_partials",
+    "rotated_all_reduce",
     "torus_all_reduce",
     "torus_partial",
+    "translated_all_reduce",
 ]
 
 
@@ -171,6 +174,30 @@ def ring_all_reduce(
     return result
 
 
+def rotated_all_reduce(
+    vector: np.ndarray, partition: Partition, *, op: ReduceOp, bidirectional: bool
+) -> np.ndarray:
+    """The vector that every rank of a ring holds after an all-reduce of *vector* at rank 0 and, at
+    rank *r*, of *vector* with its shards moved on by *r* in a circle; bit for bit.
+
+    Every shard has the same sum then, made in the same order, so one is made here.
+
+    Parameters
+    ----------
+    vector : 1-D array of float32, int32 or uint32
+    partition : Partition
+        Of equal shards.
+    op, bidirectional
+        As for `ring_all_reduce`.
+    """
+    shards = vector.reshape(partition.nodes, partition.stride)
+    *_, whole = ring_partials(
+        shards[-np.arange(partition.nodes)], replace(partition, elements=partition.stride),
+        rank=0, op=op, bidirectional=bidirectional,
+    )
+    return np.tile(whole, partition.nodes)
+
+
 def torus_all_reduce(
     arrays: Sequence[np.ndarray],
     partition: Partition,
@@ -202,6 +229,23 @@ def torus_all_reduce(
                 op=op,
             )
     return result
+
+
+def translated_all_reduce(
+    vector: np.ndarray, partition: Partition, torus: TorusPaths, *, op: ReduceOp
+) -> np.ndarray:
+    """The same as `rotated_all_reduce` on a torus: every rank has the shards of *vector* moved on
+    by its coordinates."""
+    shards = vector.reshape(partition.nodes, partition.stride)
+    mine = shards[torus.behind(0)]
+    number = np.arange(partition.stride) // partition.block % partition.queues % len(torus.paths)
+    whole = np.empty_like(vector, shape=partition.stride)
+    for path in np.unique(number):
+        here = number == path
+        whole[here] = torus_partial(
+            mine[:, here], torus, path=path, block=0, operands=torus.nodes, rank=0, op=op
+        )
+    return np.tile(whole, partition.nodes)
 
 
 def torus_partial(

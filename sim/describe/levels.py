@@ -49,6 +49,10 @@ _RINGS = (
     "order of dimensions for both halves of a collective"
 )
 _BACK = "all-gathers go the other way round; at `ace` on a torus, by dimension"
+_FOLD = (
+    "`on`: one engine for all, at `ace` on a ring or torus, or refused; `auto` and `off`: all "
+    "engines"
+)
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
 )
@@ -105,7 +109,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "link": Meaning("slow and failed links", None, None),
     },
     "run": {
-        "fold": Meaning("one NPU for all where that is exact", None, None),
+        "fold": Meaning("one NPU for all where that is exact", _FOLD, _FOLD),
         "trace": Meaning("chunks and transfers in the trace", None, None),
         "most_spans": Meaning("room for the trace", None, None),
         "reserve": Meaning("a place for the least live chunk", None, None),

@@ -101,7 +101,7 @@ class StatedEngine:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineGroup:
-    """Engines that work together, and at which level each rank runs.
+    """Engines that work together, and at which level each runs: one for each rank, or one for all.
 
     ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches, whose
     ``levels`` are behind those of ranks. ``nodes`` has the node of each rank. ``crossed``: by rank
