@@ -85,9 +85,6 @@ class AlgorithmChoice:
         Most rings of a dimension to use; None for all.
     gather_backwards : bool
         All-gathers go round rings in the direction opposite to reduce-scatters.
-    sum_on_arrival : bool
-        The last sum of a reduce-scatter is made and stored before the next phase begins, not by the
-        next phase's first send.
     """
 
     style: str = "multi_colour"
@@ -97,7 +94,6 @@ class AlgorithmChoice:
     all_to_all_span: str = "dimensions"
     rings: int | None = None
     gather_backwards: bool = False
-    sum_on_arrival: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -253,7 +249,8 @@ def _reduction(
     steps = _steps(order, kind, choice.style)
     whole = CollectiveKind.ALL_REDUCE
     halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
-    for place, (dimension, part) in enumerate(steps, start=1):
+    gathers = CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST
+    for (dimension, part), (_, then) in zip(steps, [*steps[1:], (None, None)]):
         ring = number % _rings(network, dimension, choice)
         if in_switch is not None and network.dimensions[dimension].has_switches:
             phase = in_switch_phase(
@@ -271,8 +268,8 @@ def _reduction(
             prior=prior,
             ring=ring,
             number=number,
-            last=choice.sum_on_arrival or place == len(steps),
             backwards=choice.gather_backwards and part is CollectiveKind.ALL_GATHER,
+            onward=then is not None and then not in gathers,
         )
         made.append(phase)
         data, prior = phase.data_out, phase.leaves
