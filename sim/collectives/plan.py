@@ -16,7 +16,7 @@ from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
 from sim.collectives.ring import ADDING_RING, RELAY, RING
 from sim.collectives.tree import TREE
-from sim.fields import FieldError, check_fields
+from sim.fields import FieldError, check_fields, check_integer
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -144,10 +144,9 @@ def plan_collective(
         _check_switches(network)
     chosen = range(len(network.shape)) if dimensions is None else dimensions
     for dimension in chosen:
-        if not 0 <= dimension < len(network.shape):
-            raise FieldError(
-                "dimension", f"must be from 0 to {len(network.shape) - 1}, not {dimension!r}"
-            )
+        check_integer("dimension", dimension, 0, len(network.shape))
+    if len(set(chosen)) < len(chosen):
+        raise FieldError("dimensions", f"must be different ones, not {tuple(chosen)!r}")
     active = [d for d in chosen if network.shape[d] > 1]
     for name in ("reductions", "halves"):
         given = getattr(choice, name)

@@ -44,7 +44,8 @@ class Npu:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_positive(self, "cores", "clock_hz", "core_bytes_per_cycle", "memory_bytes_per_s")
+        check_positive(self, "cores", "core_bytes_per_cycle", "memory_bytes_per_s")
+        check_at_least(self, 1, "clock_hz")
 
     @property
     def cycle_s(self) -> float:

@@ -58,7 +58,8 @@ class SmartNicEndpoint:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_positive(self, "lanes", "clock_hz", "host_bytes_per_s", "memory_bytes_per_s")
+        check_positive(self, "lanes", "host_bytes_per_s", "memory_bytes_per_s")
+        check_at_least(self, 1, "clock_hz")
         check_at_least(self, 0, "hop_cycles", "host_latency_s")
         codecs = ["none", *PRESETS]
         check("codec", self.codec, f"one of {', '.join(codecs)}", self.codec in codecs)

@@ -7,6 +7,7 @@ from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.ace import AceEndpoint
 from sim.endpoint.kinds import KINDS as ALL_KINDS
 from sim.endpoint.kinds import BaselineEndpoint, Bus, Npu, endpoint
+from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.limits.network import call_bound
@@ -272,5 +273,8 @@ def test_a_bus_faster_than_time_is_refused(name):
 
 
 def test_bad_processors_are_refused():
-    with pytest.raises(ValueError, match="clock_hz must be above 0"):
-        Npu(clock_hz=0)
+    for wrong in (0, 1e-30):
+        with pytest.raises(ValueError, match="clock_hz must be at least 1"):
+            Npu(clock_hz=wrong)
+        with pytest.raises(ValueError, match="clock_hz must be at least 1"):
+            SmartNicEndpoint(clock_hz=wrong)
