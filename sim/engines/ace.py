@@ -161,9 +161,6 @@ class AceRecord(RingRecord):
 
     def _check_hamiltonian(self, description: Description, section: EngineSection) -> None:
         dimensions = description.dimensions
-        if description.topology.one_dimension:
-            what = "must be false beside algorithm.style = 'hamiltonian'"
-            raise description.reader.error("topology", "one_dimension", what)
         if any(each.kind is DimensionKind.RING and each.size == 2 for each in dimensions):
             what = (
                 "must have 3 nodes or more in every dimension of more than one beside "

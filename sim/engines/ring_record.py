@@ -223,7 +223,7 @@ class RingRecord(EngineRecord):
     def _ring_of(self, description: Description, section: EngineSection) -> Dimension:
         """The dimension whose links the ring uses."""
         dimensions = description.dimensions
-        ring = dimensions[0]
+        ring = next((each for each in dimensions if each.size > 1), dimensions[0])
         if len(dimensions) > 1:
             self.check_torus(description, section)
         for each in dimensions:

@@ -200,6 +200,20 @@ def test_what_engines_cannot_do_is_refused_by_name(level, tables, text):
         run(described(level, **tables))
 
 
+def test_events_refuse_one_dimension_beside_rings_of_all():
+    with pytest.raises(ConfigError, match="one_dimension: must be false beside"):
+        run(described("events", topology={"one_dimension": True}))
+
+
+def test_a_dimension_of_one_has_no_links_to_go_both_ways():
+    made = described("cycles")
+    links = {"kind": "ring", "bandwidth_bytes_per_s": 16e9, "latency_s": 16e-9}
+    del made["topology"]
+    made["dimension"] = [{**links, "size": 1, "bidirectional": False}, {**links, "size": 4}]
+    alone = run({**made, "dimension": made["dimension"][1:]})
+    assert run(made).time_s == alone.time_s
+
+
 def test_a_style_of_tori_is_refused_where_there_is_none():
     made = described("cycles", algorithm={"style": "enhanced"})
     made["topology"].update(kind="ring", shape=[3])
