@@ -99,7 +99,7 @@ class PhaseStart:
 
     @property
     def fields(self) -> dict[str, int]:
-        """What it says, in the fields of a word."""
+        """Its counts and ports, as the fields of a word have them."""
         return {
             "receives": self.receives,
             "sends": self.sends,

@@ -24,6 +24,7 @@ WINDOW = 8  # outstanding questions of a receive unit
 OUTSTANDING, BURST = OUTSTANDING_BURSTS, BURST_BEATS  # outstanding bursts per direction; beats
 QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
 READIES = 3  # READY packets of a peer that a context counts
+FIRST = 0  # of them
 DIMENSIONS = 6  # in which blocks are counted on
 CUTS = 32  # bursts and segments without beats of the RX DMA ahead of its reads
 UNDER_WAY = 16  # bursts and runs of segments without beats
