@@ -280,24 +280,27 @@ def torus_partial(
     # Node numbers have the first dimension varying fastest.
     part = values[torus.ranks].reshape(*reversed(torus.shape), -1)
     part = part.transpose(*reversed(range(dims)), dims)
-    way, done = torus.paths[path].way, 1
+    added, done = list[tuple[int, int]](), 1  # dimensions, and the nodes that have added there
     for dimension in torus.paths[path].order:
-        size = torus.shape[dimension]
-        taken = min(size, operands // done)
-        if taken < size and not chain:
+        taken = min(torus.shape[dimension], operands // done)
+        whole = taken == torus.shape[dimension]
+        if whole or chain:
+            added.append((dimension, taken))
+        if not whole:
             break
-        ring = ring_order(int(torus.places[block, dimension]), nodes=size, direction=way)
-        lines = [part.take([place], axis=dimension) for place in ring[:taken]]
-        part = fold(partial(reduce, op), lines)
         done *= taken
-        if taken < size:
-            break
-    at = tuple(
-        int(place) if size > 1 else 0
-        for place, size in zip(torus.places[rank], part.shape)
-    )
-    whole: NDArray = part[at]
-    return whole
+    at = torus.places[rank]
+    summed = {dimension for dimension, _ in added}
+    for dimension in set(range(dims)) - summed:
+        part = part.take([at[dimension]], axis=dimension)
+    for dimension, taken in added:
+        ring = ring_order(
+            int(torus.places[block, dimension]), nodes=torus.shape[dimension],
+            direction=torus.paths[path].way,
+        )
+        lines = (part.take([place], axis=dimension) for place in ring[:taken])
+        part = fold(partial(reduce, op), lines)
+    return part.reshape(-1)
 
 
 def ring_partials(

@@ -48,6 +48,7 @@ class Boundary:
         self._inputs = inputs
         self._rank = rank
         self._partials: dict[int, tuple[NDArray[Any], ...]] = {}
+        self._stacked: dict[int, NDArray[Any]] = {}
 
     @cached_property
     def _fields(self) -> dict[str, tuple[int, int]]:
@@ -79,7 +80,7 @@ class Boundary:
         )
         if program.torus is not None and command.collective is not CollectiveKind.ALL_GATHER:
             return torus_partial(
-                np.asarray(self._inputs[number])[:, place], program.torus, path=program.kind(fsm),
+                self._vectors(number)[:, place], program.torus, path=program.kind(fsm),
                 block=instruction.block, operands=instruction.arriving, rank=to,
                 chain=bool(instruction.op.value & 1), op=command.op,
             )
@@ -87,6 +88,12 @@ class Boundary:
         if not instruction.op.value & 1:
             return whole[place]
         return (arriving if to == self._rank else leaving)[place]
+
+    def _vectors(self, number: int) -> NDArray[Any]:
+        """Data of a command, ranks x elements."""
+        if number not in self._stacked:
+            self._stacked[number] = np.asarray(self._inputs[number])
+        return self._stacked[number]
 
     def _instruction(self, number: int, *, fsm: int, rank: int, step: int) -> Instruction:
         code = self._program.code(self._commands[number].collective, fsm=fsm, rank=rank)

@@ -45,7 +45,7 @@ def test_all_levels_agree_and_every_link_is_used(kind):
         run(described(level, workload=workload)) for level in ("events", "cycles", "rtl")
     )
     assert rtl.data.exact and rtl.data.results == 9
-    assert cycles.time_s == pytest.approx(rtl.time_s, rel=0.01)
+    assert cycles.time_s == pytest.approx(rtl.time_s, rel=0.02)
     assert cycles.record.link_bytes.tolist() == rtl.record.link_bytes.tolist()
     assert len(rtl.record.links) == 36 and (rtl.record.link_bytes > 0).all()
     assert events.time_s == pytest.approx(rtl.time_s, rel=0.15)
