@@ -317,7 +317,7 @@ class _Run:
         return [(f"node {rank}: {action}", self.node_id(new)) for action, new in found]
 
     def _slots(self, rank: int, node: Node, f: int) -> Iterator[tuple[str, Node]]:
-        """What happens to slots: loaded, complete, stored."""
+        """Slots that are loaded, complete or stored."""
         fsm, program = node.fsms[f], self.programs[rank][f]
         for slot, x in enumerate(fsm.contexts):
             if x is None:
@@ -637,7 +637,7 @@ class _Run:
             yield "park", self._context(node, f, slot, self._counted(rank, parked))
 
     def _check_left(self, rank: int, node: Node, f: int, slot: int, x: Context, block: int) -> None:
-        """What is in the place of a block that is written has left, if it had to in this phase."""
+        """A block that is written anew has left, if it had to in this phase."""
         fsm = node.fsms[f]
         waiting = [fsm.command[1]] if fsm.command is not None else []
         waiting += [packet for queue in node.own for packet in queue]
