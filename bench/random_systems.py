@@ -1,8 +1,9 @@
 """Systems drawn by a seed keep to their bounds, repeat, fold, and slow down only for a reason.
 
 Every system is run as drawn and then varied: again, unfolded, with the ideal endpoint, with links
-and memories twice as fast, with links of more latency. Every fourth also runs collectives of all
-NPUs beside those of groups. Violations are counted.
+and memories twice as fast, with links of more latency. What its endpoints add, read and write is
+compared with what the collectives need, and with what its units can do. Every fourth also runs
+collectives of all NPUs beside those of groups. Violations are counted.
 """
 
 import copy
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bench._conserved import above_rates, wrong_sums
 from bench._endpoints import in_network, limits
 from bench._groups import group_violations, with_groups
 from bench.options import bench_parser
@@ -28,8 +30,10 @@ __all__ = ["CHECKS", "SYSTEMS", "draw", "main", "violations"]
 
 SYSTEMS = 300
 IDEAL, FASTER, LATENCY = 1.01, 1.05, 0.99
-CHECKS = ("bound", "repeat", "fold", "data", "ideal", "bandwidth", "memory", "latency", "groups",
-          "failed")
+CHECKS = ("bound", "repeat", "fold", "data", "sums", "rates", "ideal", "bandwidth", "memory",
+          "latency", "groups", "failed")
+SHOWN = {"sums": "sums_wrong", "rates": "rates_above"}
+"""Keys of checks in the result that have other names."""
 MOST_BYTES, MOST_PACKET_BYTES = 1 << 27, 1 << 22
 """Limits over all nodes together, so that a run takes well below a second."""
 LEAST_BYTES = 64
@@ -66,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
         "random_systems",
         systems=len(chosen),
         violations=sum(seen.values()),
-        **{check: seen[check] for check in CHECKS},
+        **{SHOWN.get(check, check): seen[check] for check in CHECKS},
         seed=options.seed,
         verdict="ok" if not seen else "short",
     )
@@ -196,13 +200,16 @@ def violations(system: Description) -> list[Violation]:
 
 
 def _alone(system: Description, base: Run) -> Iterator[Violation]:
-    """Check bound, data, repetition and folding."""
+    """Check bound, data, sums, rates, repetition and folding."""
     try:
         _ = base.limits
     except BoundViolation as error:
         yield "bound", str(error)
     if base.data is not None and not base.data.exact:
         yield "data", f"{base.data.wrong} results differ from numpy's"
+    for check, found in (("sums", wrong_sums(base)), ("rates", above_rates(base))):
+        for what in found:
+            yield check, what
     again = run(system)
     if _trace(again) != _trace(base) or again.record.events != base.record.events:
         yield "repeat", f"{base.time_s} s, then {again.time_s} s"

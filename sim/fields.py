@@ -15,6 +15,7 @@ from hw.common.params import FieldError, FieldTypeError
 __all__ = [
     "FieldError",
     "FieldTypeError",
+    "FoldError",
     "check",
     "check_at_least",
     "check_fields",
@@ -26,6 +27,10 @@ __all__ = [
     "nearest",
     "not_one_of",
 ]
+
+
+class FoldError(FieldError):
+    """A setting with which one node cannot stand for all."""
 
 
 def check(name: str, value: object, allowed: str, ok: bool) -> None:

@@ -3,11 +3,11 @@
 A program is a list of instructions. Those that start by themselves come first and are executed in
 order up to ``END``: ``SEND`` sends a block, ``PHASE`` waits until every block of the phase so far
 has arrived and left, and opens the next one: it says how many blocks arrive and leave in it, and
-which peers are told (READY) that they may send theirs. The first phase is described by the entry of the
-program table. The other instructions are *receive* instructions: they have no order. A packet names
-the receive instruction that it is for (its ``step`` field), and that instruction is executed for
-this packet whenever it arrives. The names are those that collective libraries use for these
-primitives; what a receive instruction does is the sum of its parts:
+which peers are told (READY) that they may send theirs. The first phase is described by the entry
+of the program table. The other instructions are *receive* instructions: they have no order. A
+packet names the receive instruction that it is for (its ``step`` field), and that instruction is
+executed for this packet whenever it arrives. The names are those that collective libraries use for
+these primitives; what a receive instruction does is the sum of its parts:
 
 ============================ ======= ====== ====== =====================
 opcode                        reduce  store  send   used by

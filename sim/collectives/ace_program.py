@@ -21,7 +21,9 @@ from sim.collectives.golden import (
     direction_of,
     ring_all_reduce,
     ring_partials,
+    rotated_all_reduce,
     torus_all_reduce,
+    translated_all_reduce,
 )
 from sim.collectives.partition import Partition
 from sim.collectives.torus_paths import TorusPaths
@@ -233,6 +235,16 @@ class AceProgram:
         return ring_all_reduce(
             arrays, cut, op=op, bidirectional=self.bidirectional, rings=self._orders
         )
+
+    def rotated(
+        self, vector: NDArray[Any], *, op: ReduceOp, block: int | None = None
+    ) -> NDArray[Any]:
+        """The same where rank 0 has *vector*, and every other rank the same vector with its shards
+        moved on by the rank in a circle, or by its coordinates on a torus."""
+        cut = self.cut(len(vector), block=block)
+        if self.torus is not None:
+            return translated_all_reduce(vector, cut, self.torus, op=op)
+        return rotated_all_reduce(vector, cut, op=op, bidirectional=self.bidirectional)
 
     def partials(
         self, arrays: NDArray[Any], *, rank: int, op: ReduceOp, block: int | None = None

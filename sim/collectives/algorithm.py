@@ -165,8 +165,9 @@ class Round:
     times : int
         Repetitions ("steps" of the round).
     on_arrival : bool
-        Sums are made when a message arrives, not when the receiver next sends: where several
-        messages meet, or the receiver sends nothing more.
+        Sums are made when a message arrives, not by the receiver's next send: where several
+        messages meet. Where the next send does not carry just the data that have come, they are
+        made on arrival anyway.
     cascade : bool
         A member sends only after it has received this round's messages itself, so that data run
         along a tree or a chain.

@@ -1,10 +1,11 @@
 """Carries out a plan on real data: takes a vector per node, returns every node's final data.
 
-It follows the programs of the event kernel, waits included: a kept message waits until the next
-send adds it (``REDUCED``) or passes it on (``FORWARD``). Messages of a pair of nodes arrive in
-order, everything else happens in any order that the seed chooses. So a plan that yields the right
-numbers here waits for what it needs, adds every contribution once, and tells the endpoint which
-reads and additions it takes.
+It follows the programs of the event kernel, waits included: a contribution to a sum is added when
+it has been waited for (``REDUCE``), or by the next send, which must then carry the whole of it and
+nothing else. Messages of a pair of nodes arrive in order, everything else happens in any order that
+the seed chooses. So a plan that yields the right numbers here waits for what it needs, adds every
+contribution once, and tells the endpoint which reads, writes and additions it takes: a sum that is
+not to be stored is gone when it has been sent.
 
 Order of additions: a partial sum that arrives is added to the node's own data; several that end
 the same wait are added in the order of their senders' numbers. So a result depends on the plan
@@ -178,7 +179,7 @@ class _Node:
     phase: int = 0
     segment: int = 0
     step: int = 0
-    # Kept messages that have been waited for.
+    # Contributions that have been waited for and that the next send adds.
     mail: list[_Message] = field(default_factory=list)
     # By phase and slot: messages that have arrived, how many were waited for.
     arrived: dict[tuple[int, int], list[_Message]] = field(default_factory=dict)
@@ -289,10 +290,13 @@ class _Run:
             return False
         taken = node.taken.get(at, 0)
         for message in sorted(here[taken:need], key=lambda message: message.sender):
-            if message.send.receipt is Receipt.REDUCE:
-                self.reduce(node, message)
-            else:
+            receipt = message.send.receipt
+            if receipt is Receipt.KEEP:
+                node.data.update(message.what)
+            elif receipt in (Receipt.PASS, Receipt.RESULT):
                 node.mail.append(message)
+            else:
+                self.reduce(node, message)
         node.taken[at] = max(need, taken)
         several = len(segment.sends) > 1
         for send in segment.sends[node.step if several else 0]:
@@ -307,18 +311,22 @@ class _Run:
         return True
 
     def send(self, number: int, peer: int, phase: Phase, send: Send, step: int) -> None:
-        node = self.nodes[number]
-        if node.mail and send.source is Source.FRESH:
-            raise ExecutionError(f"{phase.name}: node {number} sends its own data before it adds")
+        node, who = self.nodes[number], f"{phase.name}: node {number}"
+        pieces = list(self.pieces(number, node, send, step))
+        if (send.source is Source.REDUCED) != bool(node.mail):
+            much = "what it has to add" if node.mail else "a sum of nothing"
+            raise ExecutionError(f"{who} sends {much} as {send.source.name}")
         for message in node.mail:
-            if send.source is Source.REDUCED:
-                self.reduce(node, message)
-            else:
-                node.data.update(message.what)
+            if sorted(message.what) != sorted(pieces):
+                raise ExecutionError(f"{who} adds other data than it sends")
+            self.reduce(node, message)
+        made = _Message(phase=node.phase, sender=number, send=send, what={}, origin=number)
+        self.dispatch(who, node.data, pieces, made, peer)
+        for message in node.mail:
+            if message.send.receipt is Receipt.PASS:
+                for piece in message.what:
+                    del node.data[piece]
         node.mail.clear()
-        pieces = self.pieces(number, node, send, step)
-        message = _Message(phase=node.phase, sender=number, send=send, what={}, origin=number)
-        self.dispatch(f"{phase.name}: node {number}", node.data, pieces, message, peer)
 
     def dispatch(
         self,
@@ -359,14 +367,10 @@ class _Run:
     def leave(self, number: int, phase: Phase) -> None:
         """Finish the phase, and drop pieces that belong to others by now."""
         node = self.nodes[number]
-        if phase.leaves is not Source.REDUCED:
-            for message in node.mail:
-                node.data.update(message.what)
-            node.mail.clear()
+        if node.mail:
+            raise ExecutionError(f"{phase.name}: node {number} never adds what it received")
         final = self.layout.final[node.phase][number]
         if not final <= node.data.keys():
             raise ExecutionError(f"{phase.name}: node {number} lacks a part of what it should have")
         node.data = {piece: values for piece, values in node.data.items() if piece in final}
         node.phase, node.segment, node.step = node.phase + 1, 0, 0
-        if node.phase == len(self.phases) and node.mail:
-            raise ExecutionError(f"{phase.name}: node {number} never adds what it received")

@@ -70,6 +70,17 @@ class Instruction:
     arriving: int = 0
     readies: int = 0
 
+    def __str__(self) -> str:
+        parts = [f"block {self.block}"] if self.op is not Opcode.END else []
+        if self.op.value & _RECEIVE:
+            parts.append(f"of {self.arriving}")
+        if self.op.value & _SEND:
+            after = f" after READY {self.readies + 1}" if self.readies else ""
+            parts.append(
+                f"{self.contributions} to port {self.port}, step {self.peer_step}{after}"
+            )
+        return ", ".join(parts)
+
     def encode(self) -> int:
         """The instruction as a 64-bit word."""
         fields: Mapping[str, object] = {
@@ -97,9 +108,13 @@ class PhaseStart:
     def op(self) -> Opcode:
         return Opcode.PHASE
 
+    def __str__(self) -> str:
+        ports = ", ".join(map(str, sorted(self.ready_ports)))
+        return f"READY to {ports}; {self.receives} blocks arrive, {self.sends} leave"
+
     @property
     def fields(self) -> dict[str, int]:
-        """What it says, in the fields of a word."""
+        """Its counts and ports, as the fields of a word have them."""
         return {
             "receives": self.receives,
             "sends": self.sends,
@@ -139,6 +154,13 @@ class FsmProgram:
     def sends(self) -> int:
         """Blocks that are sent, own or forwarded ones."""
         return sum(each.sends for each in self.phases)
+
+    def listing(self) -> str:
+        """The program as text, a line for each step."""
+        lines = [" " * 27 + str(self.first)]
+        for step, each in enumerate(self.instructions):
+            lines.append(f"{step:4} {each.op.name:22}{each}".rstrip())
+        return "\n".join(lines)
 
     def table_entry(self, entry: int) -> int:
         """Word of the program table for a program whose first instruction is at word *entry*."""

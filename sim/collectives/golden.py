@@ -6,6 +6,7 @@ to its own data in the order of their senders.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from functools import reduce as fold
 
@@ -37,8 +38,10 @@ __all__ = [
     "ring_all_reduce",
     "ring_order",
     "ring_partials",
+    "rotated_all_reduce",
     "torus_all_reduce",
     "torus_partial",
+    "translated_all_reduce",
 ]
 
 
@@ -171,6 +174,30 @@ def ring_all_reduce(
     return result
 
 
+def rotated_all_reduce(
+    vector: np.ndarray, partition: Partition, *, op: ReduceOp, bidirectional: bool
+) -> np.ndarray:
+    """The vector that every rank of a ring holds after an all-reduce of *vector* at rank 0 and, at
+    rank *r*, of *vector* with its shards moved on by *r* in a circle; bit for bit.
+
+    Every shard has the same sum then, made in the same order, so one is made here.
+
+    Parameters
+    ----------
+    vector : 1-D array of float32, int32 or uint32
+    partition : Partition
+        Of equal shards.
+    op, bidirectional
+        As for `ring_all_reduce`.
+    """
+    shards = vector.reshape(partition.nodes, partition.stride)
+    *_, whole = ring_partials(
+        shards[-np.arange(partition.nodes)], replace(partition, elements=partition.stride),
+        rank=0, op=op, bidirectional=bidirectional,
+    )
+    return np.tile(whole, partition.nodes)
+
+
 def torus_all_reduce(
     arrays: Sequence[np.ndarray],
     partition: Partition,
@@ -204,6 +231,23 @@ def torus_all_reduce(
     return result
 
 
+def translated_all_reduce(
+    vector: np.ndarray, partition: Partition, torus: TorusPaths, *, op: ReduceOp
+) -> np.ndarray:
+    """The same as `rotated_all_reduce` on a torus: every rank has the shards of *vector* moved on
+    by its coordinates."""
+    shards = vector.reshape(partition.nodes, partition.stride)
+    mine = shards[torus.behind(0)]
+    number = np.arange(partition.stride) // partition.block % partition.queues % len(torus.paths)
+    whole = np.empty_like(vector, shape=partition.stride)
+    for path in np.unique(number):
+        here = number == path
+        whole[here] = torus_partial(
+            mine[:, here], torus, path=path, block=0, operands=torus.nodes, rank=0, op=op
+        )
+    return np.tile(whole, partition.nodes)
+
+
 def torus_partial(
     values: NDArray,
     torus: TorusPaths,
@@ -212,6 +256,7 @@ def torus_partial(
     block: int,
     operands: int,
     rank: int,
+    chain: bool = False,
     op: ReduceOp = ReduceOp.SUM_F32,
 ) -> NDArray:
     """Partial sum of a block, made of *operands* operands, as it comes to a rank or stays there.
@@ -227,6 +272,8 @@ def torus_partial(
         Rank that owns the block, and the one that the packet comes to.
     operands : int
         Contributions in it.
+    chain : bool
+        The rank is to add its own: the last of them are the previous places' of a ring.
     op : ReduceOp
     """
     dims = len(torus.shape)
@@ -235,14 +282,16 @@ def torus_partial(
     part = part.transpose(*reversed(range(dims)), dims)
     way, done = torus.paths[path].way, 1
     for dimension in torus.paths[path].order:
-        if done == operands:
-            break
         size = torus.shape[dimension]
-        ring = ring_order(int(torus.places[block, dimension]), nodes=size, direction=way)
         taken = min(size, operands // done)
+        if taken < size and not chain:
+            break
+        ring = ring_order(int(torus.places[block, dimension]), nodes=size, direction=way)
         lines = [part.take([place], axis=dimension) for place in ring[:taken]]
         part = fold(partial(reduce, op), lines)
         done *= taken
+        if taken < size:
+            break
     at = tuple(
         int(place) if size > 1 else 0
         for place, size in zip(torus.places[rank], part.shape)

@@ -154,7 +154,7 @@ def _phase(
         programs=tuple(programs),
         data_in=data,
         data_out=out,
-        leaves=Source.FORWARD,
+        leaves=Source.HELD,
         role=role,
         kind=kind,
         group=(dimension,),

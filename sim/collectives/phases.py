@@ -41,8 +41,8 @@ def make_phase(
     prior: Source,
     ring: int,
     number: int | None = None,
-    last: bool = True,
     backwards: bool = False,
+    onward: bool = False,
 ) -> Phase:
     """A collective in the groups of one dimension, or of several at once.
 
@@ -58,10 +58,10 @@ def make_phase(
         Index of the dimension's ring or switch that is used.
     number : int or None
         Number of the group; None: that of the ring. It decides how trees are mirrored.
-    last : bool
-        No phase follows whose first send could make the sum that this one leaves.
     backwards : bool
         Neighbours go round the ring against its own direction.
+    onward : bool
+        A phase follows that reduces what this one leaves.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def make_phase(
     group = Group(shape=shape, way=turn, number=ring if number is None else number)
     rounds = algorithm.rounds(kind, group)
     channel = partial(_channel, network, tuple(dimensions), lane, way, ring)
-    spans = list(_spans(rounds, kind, group, data, last, channel))
+    spans = list(_spans(rounds, kind, group, data, onward, channel))
     table = any(isinstance(peer, Listed) for each in rounds for peer in each.peers)
     made = [_program(spans, rank, prior) for rank in range(group.size if table else 1)]
     programs = list(dict.fromkeys(made))
@@ -85,9 +85,6 @@ def make_phase(
         CollectiveKind.REDUCE_SCATTER: data / group.size,
         CollectiveKind.ALL_GATHER: data * group.size,
     }
-    leaves = Source.FORWARD
-    if rounds[-1].reduce and not last:
-        leaves = Source.SUM if rounds[-1].on_arrival else Source.REDUCED
     what = f"{algorithm.name} {kind.value}".replace("_", "-")
     return Phase(
         name=f"{what} {network.label(dimensions[0])}" if len(dimensions) == 1 else what,
@@ -96,7 +93,7 @@ def make_phase(
         programs=tuple(programs),
         data_in=data,
         data_out=out.get(kind, data),
-        leaves=leaves,
+        leaves=Source.SUM if rounds[-1].reduce else Source.HELD,
         role=role,
         kind=kind,
         group=tuple(dimensions),
@@ -119,15 +116,36 @@ class _Span:
     """Steps of a round whose sends differ in nothing but the blocks.
 
     ``targets``: (peers, members), the receiver of each send; None where every member sends to all
-    peers and receives as many messages. ``sends``: for each peer, by source of the data.
+    peers and receives as many messages. ``blocks``: of a message. ``sends``: for each peer, by
+    source of the data.
     """
 
     steps: int
     slot: int
     cascade: bool
+    reduce: bool
+    receipt: Receipt
     targets: NDArray[np.int64] | None
+    blocks: int
     sends: tuple[dict[Source, Send], ...]
-    then: Source  # of the receiver's next send
+
+    def source(self, before: "_Span | None", prior: Source) -> Source:
+        """Source of these sends at a member to which *before* brought the last messages."""
+        if before is None:
+            return prior
+        if before.receipt in (Receipt.PASS, Receipt.RESULT):
+            return Source.REDUCED
+        if before.receipt is Receipt.SPLIT:
+            return Source.PART
+        if before.reduce:
+            return Source.FORWARD if self._carries(before) else Source.SUM
+        # More than a message brings is data of several.
+        return Source.FORWARD if self.blocks <= before.blocks else Source.HELD
+
+    def _carries(self, before: "_Span") -> bool:
+        """True if a message has the sum that the one message before has made."""
+        alone = len(self.sends) == len(before.sends) == 1 and before.targets is None
+        return alone and self.blocks == before.blocks
 
 
 def _spans(
@@ -135,11 +153,11 @@ def _spans(
     kind: CollectiveKind,
     group: Group,
     data: float,
-    last: bool,
+    onward: bool,
     channel: Callable[[Peer], Channel],
 ) -> Iterator[_Span]:
     slot, before = -1, None
-    for each, begin, steps, final in _cut(rounds):
+    for each, begin, steps, then in _cut(rounds):
         # Messages to and from a neighbour keep their order; others may overtake each other and
         # need counters of their own.
         if each.to != before or not isinstance(each.to, Neighbour):
@@ -151,7 +169,7 @@ def _spans(
             fraction = data * count
         else:
             fraction = data if count == group.size else data * count / group.size
-        at_once = each.reduce and (each.on_arrival or (final and last))
+        receipt = _receipt(each, then, group, onward)
         sends = tuple(
             {
                 source: Send(
@@ -159,7 +177,7 @@ def _spans(
                     fraction=fraction,
                     slot=slot,
                     source=source,
-                    receipt=Receipt.REDUCE if at_once else Receipt.KEEP,
+                    receipt=receipt,
                     blocks=blocks[number],
                 )
                 for source in Source
@@ -171,30 +189,53 @@ def _spans(
             steps=steps,
             slot=slot,
             cascade=each.cascade,
+            reduce=each.reduce,
+            receipt=receipt,
             targets=np.stack([peer.ranks(group) for peer in each.peers]) if listed else None,
+            blocks=count,
             sends=sends,
-            then=Source.REDUCED if each.reduce and not each.on_arrival else Source.FORWARD,
         )
+
+
+def _receipt(each: Round, then: Round | None, group: Group, onward: bool) -> Receipt:
+    """Handling of a round's messages after which a member sends those of *then*.
+
+    A send can add what a message brings if that is all of what it carries; if it is not, the sum is
+    made on arrival, or parts would be added never, or twice.
+    """
+    if not each.reduce:
+        return Receipt.KEEP
+    if each.on_arrival or (then is None and not onward):
+        return Receipt.REDUCE
+    if then is None:
+        return Receipt.OPERAND
+    if len(each.peers) > 1 or len(then.peers) > 1:
+        return Receipt.REDUCE
+    comes, goes = each.count(group), then.count(group)
+    if comes != goes:
+        return Receipt.SPLIT if comes > goes else Receipt.REDUCE
+    return Receipt.PASS if then.reduce else Receipt.RESULT
 
 
 def _sent(each: Round, group: Group, peer: Peer, begin: int, step: int) -> NDArray[np.int64]:
     return each.blocks(group, peer, begin + step)
 
 
-def _cut(rounds: Sequence[Round]) -> Iterator[tuple[Round, int, int, bool]]:
-    """Rounds cut into spans: round, first step, number of steps, and True for the very last span.
+def _cut(rounds: Sequence[Round]) -> Iterator[tuple[Round, int, int, Round | None]]:
+    """Rounds cut into spans: round, first step, number of steps, and the round of the step behind
+    each of these; None if there is none.
 
-    The first step of a round sends the data that the round before has left, the last one of all may
-    be received differently; repetitions with peers other than a neighbour are steps of their own.
+    The first step of a round sends the data that the round before has left, what the last one of a
+    reduction brings may be handled differently; repetitions with peers other than a neighbour are
+    steps of their own.
     """
-    for number, each in enumerate(rounds):
-        final = number == len(rounds) - 1
+    for each, then in zip(rounds, [*rounds[1:], None]):
         if isinstance(each.to, Neighbour):
-            cuts = sorted({0, 1, each.times - 1 if final and each.reduce else 1, each.times})
+            cuts = sorted({0, 1, each.times - 1 if each.reduce else 1, each.times})
         else:
             cuts = list(range(each.times + 1))
         for begin, end in pairwise(cuts):
-            yield each, begin, end - begin, final and end == each.times
+            yield each, begin, end - begin, then if end == each.times else each
 
 
 class _Line(NamedTuple):
@@ -212,7 +253,7 @@ def _program(spans: Sequence[_Span], rank: int, prior: Source) -> Program:
     lines: list[_Line] = []
     received: dict[int, int] = {}
     unseen: list[int] = []  # slots in which messages have come since the member last waited
-    source = prior
+    before: _Span | None = None  # brought the last messages
 
     def waits() -> list[tuple[int, int]]:
         found = [(slot, received[slot]) for slot in unseen]
@@ -228,12 +269,13 @@ def _program(spans: Sequence[_Span], rank: int, prior: Source) -> Program:
             if sending and mine:
                 *others, (slot, count) = waits() or [(0, 0)]
                 lines += [_Line(*each, 0, 1, ()) for each in others]
+                source = span.source(before, prior)
                 sent = tuple(sends[source] for sends in mine)
                 lines.append(_Line(slot, count, coming, span.steps, sent))
             elif not sending and coming:
                 received[span.slot] = received.get(span.slot, 0) + coming * span.steps
                 unseen[:] = [slot for slot in unseen if slot != span.slot] + [span.slot]
-                source = span.then
+                before = span
     lines += [_Line(*each, 0, 1, ()) for each in waits()]
     slots = 1 + max(span.slot for span in spans)
     return Program(segments=tuple(_segments(lines)), slots=slots)

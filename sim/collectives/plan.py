@@ -17,7 +17,7 @@ from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
 from sim.collectives.ring import ADDING_RING, RELAY, RING
 from sim.collectives.tree import TREE
-from sim.fields import FieldError, check_fields
+from sim.fields import FieldError, check_fields, check_integer
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -93,9 +93,6 @@ class AlgorithmChoice:
         Most rings of a dimension to use; None for all.
     gather_backwards : bool
         All-gathers go round rings in the direction opposite to reduce-scatters.
-    sum_on_arrival : bool
-        The last sum of a reduce-scatter is made and stored before the next phase begins, not by the
-        next phase's first send.
     """
 
     style: str = "multi_colour"
@@ -105,7 +102,6 @@ class AlgorithmChoice:
     all_to_all_span: str = "dimensions"
     rings: int | None = None
     gather_backwards: bool = False
-    sum_on_arrival: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -156,10 +152,9 @@ def plan_collective(
         _check_switches(network)
     chosen = range(len(network.shape)) if dimensions is None else dimensions
     for dimension in chosen:
-        if not 0 <= dimension < len(network.shape):
-            raise FieldError(
-                "dimension", f"must be from 0 to {len(network.shape) - 1}, not {dimension!r}"
-            )
+        check_integer("dimension", dimension, 0, len(network.shape))
+    if len(set(chosen)) < len(chosen):
+        raise FieldError("dimensions", f"must be different ones, not {tuple(chosen)!r}")
     active = [d for d in chosen if network.shape[d] > 1]
     for name in ("reductions", "halves"):
         given = getattr(choice, name)
@@ -261,7 +256,8 @@ def _reduction(
     steps = phase_steps(order, kind, choice.style)
     whole = CollectiveKind.ALL_REDUCE
     halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
-    for place, (dimension, part) in enumerate(steps, start=1):
+    gathers = CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST
+    for (dimension, part), (_, then) in zip(steps, [*steps[1:], (None, None)]):
         ring = number % _rings(network, dimension, choice)
         if in_switch is not None and network.dimensions[dimension].has_switches:
             phase = in_switch_phase(
@@ -279,8 +275,8 @@ def _reduction(
             prior=prior,
             ring=ring,
             number=number,
-            last=choice.sum_on_arrival or place == len(steps),
             backwards=choice.gather_backwards and part is CollectiveKind.ALL_GATHER,
+            onward=then is not None and then not in gathers,
         )
         made.append(phase)
         data, prior = phase.data_out, phase.leaves

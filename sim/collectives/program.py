@@ -30,16 +30,26 @@ class Source(IntEnum):
     """Source of the data of a send; it decides what the endpoint has to read and add."""
 
     FRESH = 0  # the node's own data
-    REDUCED = 1  # data that have just been received, added to the node's own
+    REDUCED = 1  # all that has just been received, added to the node's own by this send
     FORWARD = 2  # data that have just been received
     SUM = 3  # a sum made when its last operand arrived; as FORWARD unless stated otherwise
+    PART = 4  # of a sum made on arrival (SPLIT), what goes on at once; as SUM, likewise
+    HELD = 5  # data of an earlier phase, or of several messages; as FORWARD, likewise
 
 
 class Receipt(IntEnum):
-    """Handling of a message that has arrived."""
+    """Handling of a message that has arrived.
 
-    KEEP = 0  # stored; if it is to be added to something, the next send adds it
-    REDUCE = 1  # added to the node's own data, the last step of a reduction without a next send
+    Every contribution to a sum is added once: on arrival (``REDUCE``), or by the next send, which
+    carries exactly the data that it brings (``PASS``, ``RESULT``; the send is ``REDUCED``).
+    """
+
+    KEEP = 0  # stored
+    REDUCE = 1  # added to the node's own data; the sum is stored
+    PASS = 2  # added by the next send, with which the sum goes; as KEEP unless stated otherwise
+    RESULT = 3  # the same, and the node stores the sum, too; as KEEP unless stated otherwise
+    SPLIT = 4  # as REDUCE unless stated otherwise; the next send carries a part of the sum
+    OPERAND = 5  # likewise; the next phase reduces what this one leaves, part by part
 
 
 class RelayKind(IntEnum):
@@ -141,8 +151,8 @@ class Phase:
     ``role`` gives each node's program; None where all run the first. ``ring``: index of the
     dimension's ring or switch that is used, for the scheduling queues. ``data_in``, ``data_out``:
     sizes of a node's data before and after, over that of the chunk. ``leaves``: source for the
-    first send of the next phase. ``kind`` and ``group`` (its dimensions) define its effect on the
-    data.
+    first send of the next phase, ``SUM`` or ``HELD``. ``kind`` and ``group`` (its dimensions)
+    define its effect on the data.
     """
 
     name: str
@@ -151,7 +161,7 @@ class Phase:
     programs: tuple[Program, ...]
     data_in: float
     data_out: float
-    leaves: Source = Source.FORWARD
+    leaves: Source = Source.HELD
     role: NDArray[np.int64] | None = None
     kind: CollectiveKind = CollectiveKind.ALL_REDUCE
     group: tuple[int, ...] = ()

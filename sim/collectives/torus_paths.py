@@ -95,6 +95,15 @@ class TorusPaths:
         nodes = np.argsort(self.ranks)
         return np.stack(np.unravel_index(nodes, self.shape, order="F"), axis=1)
 
+    def behind(self, rank: int) -> NDArray[np.int64]:
+        """For each rank, the rank from which *rank* is as far as that one is from rank 0, in every
+        dimension."""
+        places = (self.places[rank] - self.places + self.places[0]) % self.shape
+        found: NDArray[np.int64] = self.ranks[
+            np.ravel_multi_index(tuple(places.T), self.shape, order="F")
+        ]
+        return found
+
     def path(self, fsm: int) -> TorusPath:
         """Path of an FSM."""
         return self.paths[fsm % len(self.paths)]

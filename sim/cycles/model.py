@@ -111,7 +111,7 @@ class RingCycles(Stepped, CycleModel):
         external: Iterable[int], *, writes: int,
     ) -> Operations:
         """The operations of each host, of which *writes* register writes start a command."""
-        check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+        check_scripts(scripts, nodes=ring.engines, commands=len(commands))
         return [
             [] if rank in external else operations(script, writes=writes)
             for rank, script in enumerate(scripts)

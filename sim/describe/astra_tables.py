@@ -277,7 +277,6 @@ class AstraTables:
         for section, key, value in (
             ("algorithm", "rings", 1),
             ("algorithm", "gather_backwards", True),
-            ("algorithm", "sum_on_arrival", True),
             ("scheduler", "queues", "dimension"),
             ("scheduler", "collectives", "one"),
         ):

@@ -44,7 +44,15 @@ _HEADS = "headers that acknowledge packets, a share of links"
 _ORDINARY = "ordinary packets between endpoints"
 _MODELS = "all endpoints and switches must be models"
 _ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
-_RINGS = "at `ace` on a torus: `hamiltonian`, rings that use every link; others are refused"
+_RINGS = (
+    "at `ace` on a torus: phases by dimension, or `hamiltonian`, rings that use every link; one "
+    "order of dimensions for both halves of a collective"
+)
+_BACK = "all-gathers go the other way round; at `ace` on a torus, by dimension"
+_FOLD = (
+    "`on`: one engine for all, at `ace` on a ring or torus, or refused; `auto` and `off`: all "
+    "engines"
+)
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
 )
@@ -74,6 +82,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "calibration": {ANY: Meaning("what measurement adds to data sheets", None, None)},
     "algorithm": {
         "style": Meaning("order of dimensions, or rings", _RINGS, _RINGS),
+        "gather_backwards": Meaning("all-gathers go the other way round", _BACK, _BACK),
         ANY: Meaning("without a preset: the algorithms", _ENGINE, _ENGINE),
     },
     "scheduler": {ANY: Meaning("without a preset: chunks and queues", _ENGINE, _ENGINE)},
@@ -100,7 +109,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "link": Meaning("slow and failed links", None, None),
     },
     "run": {
-        "fold": Meaning("one NPU for all where that is exact", None, None),
+        "fold": Meaning("one NPU for all where that is exact", _FOLD, _FOLD),
         "trace": Meaning("chunks and transfers in the trace", None, None),
         "most_spans": Meaning("room for the trace", None, None),
         "reserve": Meaning("a place for the least live chunk", None, None),

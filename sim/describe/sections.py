@@ -205,8 +205,9 @@ class RunSection:
     """Length of a run, and what it records.
 
     ``fold``: simulate one NPU for all where the result is the same: ``auto`` where possible,
-    ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the ``buckets`` of link
-    utilisation over time; None records none. ``trace``: record up to ``most_spans`` intervals.
+    ``on`` (an error where it is not), ``off``; for engines ``auto`` is ``off``. ``bucket_s``: width
+    of the ``buckets`` of link utilisation over time; None records none. ``trace``: record up to
+    ``most_spans`` intervals.
     ``reserve``: keep a place for the least live chunk of every node, ``auto`` where nodes would
     deadlock without. ``check``: check that nothing was lost or doubled. ``data``: real vectors pass
     through the run and its results are compared with numpy's, bit for bit; always so for RTL.

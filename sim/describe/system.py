@@ -128,6 +128,9 @@ def describe(
     own = _of_machine(reader, topology.machine, tables.get("endpoint", {}), switch)
     algorithm = tables.get("algorithm", {})
     style = reader.convert("algorithm", "style", algorithm.get("style", ""), str)
+    if style == "hamiltonian" and topology.one_dimension:
+        what = "must be false beside algorithm.style = 'hamiltonian', whose rings are its own"
+        raise reader.error("topology", "one_dimension", what)
     chosen = read_endpoint(reader, own, memory, dimensions, switch, style)
     refuse_meaningless(reader, tables, chosen.all_levels)
     if (record := engine_of(chosen.kind)) is not None:

@@ -37,7 +37,8 @@ class AceEndpoint:
     A chunk is read by the TX DMA into the SRAM partition of its first phase, passes through the
     phases from partition to partition, and is written back by the RX DMA. Each phase has its share
     of the FSMs, an FSM works on ``contexts`` chunks at a time. Arriving data are added on the fly
-    (ALU), stored, and forwarded from there.
+    (ALU), and go on from there: the SRAM reads the operand, and stores what stays at this node. The
+    first packets of a phase are read from there.
 
     Parameters
     ----------
@@ -121,14 +122,22 @@ class AceEndpoint:
         add = Stage(
             unit="ALUs", s_per_byte=cycle / (4 * self.lanes), latency_s=self.alu_cycles * cycle
         )
+        own = (access(1, self.fetch_cycles),)
         arrive = (access(1, self.receive_cycles),)
         before = {
-            Source.FRESH: (access(1, self.fetch_cycles),),
-            # The operand is read and the sum goes out on the fly; it is stored at the end only.
-            Source.REDUCED: (access(1, 0), add),
+            Source.FRESH: own,
+            Source.SUM: own,
+            Source.HELD: own,
+            # The operand is read and the sum goes out on the fly.
+            Source.REDUCED: (access(1, self.receive_cycles), add),
             Source.FORWARD: (),
         }
-        after = {Receipt.KEEP: arrive, Receipt.REDUCE: (access(1, 0), add, *arrive)}
+        after = {
+            Receipt.KEEP: arrive,
+            Receipt.REDUCE: (access(1, 0), add, *arrive),
+            Receipt.PASS: (),
+            Receipt.RESULT: (access(1, 0),),
+        }
         read = Stage(
             unit="TX DMA",
             s_per_byte=1 / self.memory_bytes_per_s,

@@ -247,6 +247,7 @@ class AceRingTimes(HardwareRing):
                 s_per_byte=slope * burst_s * result / c.bus_bytes,
                 fixed_s=(full_bursts - slope * full_beats) * burst_s,
                 ahead_s=ahead * cycle,
+                share=result,
             ),
         )
 

@@ -107,6 +107,16 @@ class Tables:
     timeout_s: float
 
 
+_SOURCE_AS = {
+    Source.PART: Source.SUM, Source.SUM: Source.FORWARD, Source.HELD: Source.FORWARD,
+}
+_RECEIPT_AS = {
+    Receipt.PASS: Receipt.KEEP, Receipt.RESULT: Receipt.KEEP,
+    Receipt.SPLIT: Receipt.REDUCE, Receipt.OPERAND: Receipt.REDUCE,
+}
+"""As what a model handles a source, or a receipt, for which it states nothing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EndpointModel:
     """Stages by the source of the data and by what becomes of them; all may be empty.
@@ -148,9 +158,15 @@ class EndpointModel:
 
     def stages_before(self, source: Source) -> tuple[Stage, ...]:
         """Stages before a send whose data come from *source*."""
-        if source is Source.SUM and source not in self.before:
-            source = Source.FORWARD
+        while source not in self.before and source in _SOURCE_AS:
+            source = _SOURCE_AS[source]
         return self.before.get(source, ())
+
+    def stages_after(self, receipt: Receipt) -> tuple[Stage, ...]:
+        """Stages of a message that has arrived."""
+        if receipt not in self.after:
+            receipt = _RECEIPT_AS.get(receipt, receipt)
+        return self.after.get(receipt, ())
 
     def __post_init__(self) -> None:
         if not self.wire_factor > 0:

@@ -217,7 +217,7 @@ class InSwitchEndpoint:
                     later.append(self.times.later_s)
         return EndpointModel(
             units=tuple(Unit(name=each.unit, per_ring=True) for each in writes if each.unit),
-            before={Source.FRESH: read, Source.REDUCED: read},
+            before=dict.fromkeys((Source.FRESH, Source.REDUCED, Source.SUM, Source.HELD), read),
             after={Receipt.KEEP: writes},
             rooms=tuple(rooms),
             message_bytes=self.message_bytes,

@@ -44,7 +44,8 @@ class Npu:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_positive(self, "cores", "clock_hz", "core_bytes_per_cycle", "memory_bytes_per_s")
+        check_positive(self, "cores", "core_bytes_per_cycle", "memory_bytes_per_s")
+        check_at_least(self, 1, "clock_hz")
 
     @property
     def cycle_s(self) -> float:
@@ -86,7 +87,7 @@ class IdealEndpoint:
     scheduler bounds chunks the same way for all. ``message_bytes`` None: the data of a step travel
     as one message, which every switch on the way stores whole. ``sum_bytes_per_s``: rate of the
     memory to which a sum makes three accesses, before it is sent and before it is kept (ASTRA-sim
-    2.x); None: it costs nothing.
+    2.x); what is sent goes first, the rest is added meanwhile. None: it costs nothing.
     """
 
     npu: Npu = field(default_factory=Npu)
@@ -108,8 +109,8 @@ class IdealEndpoint:
         if self.sum_bytes_per_s is not None:
             add = (Stage(unit=None, s_per_byte=ACCESSES_OF_A_SUM / self.sum_bytes_per_s),)
         return EndpointModel(
-            before={Source.REDUCED: add},
-            after={Receipt.REDUCE: add},
+            before={Source.REDUCED: add, Source.PART: add},
+            after={Receipt.REDUCE: add, Receipt.SPLIT: ()},
             receive_delay_s=self.delay_s,
             message_bytes=self.message_bytes,
         )
@@ -128,7 +129,9 @@ class BaselineEndpoint:
         Cores that run collectives; they bound what can be read at ``npu.core_bytes_per_cycle``.
     memory_bytes_per_s : float
         Memory bandwidth set aside for communication, for reading and for writing alike. Reads per
-        byte sent: 1, and 2 where a sum is sent (section VI-A: 1.5 on average).
+        byte sent: 1, and 1 for every contribution that is added to it: in all-reduces of any
+        phases 1.5 on average (section VI-A). Writes: what is received, and sums that stay. Cores
+        add what they are about to send, three operands at once after a phase of reduce-scatter.
     lost_compute, lost_memory_bytes_per_s
         Resources that training loses; None: all that communication has. Baseline++ of ACE v1 loses
         less.
@@ -164,8 +167,18 @@ class BaselineEndpoint:
             source: (*self._read(times), bus.stage("bus to fabric"))
             for source, times in reads.items()
         }
-        keep = (bus.stage("bus from fabric"), self._write())
-        after = {Receipt.KEEP: keep, Receipt.REDUCE: (*keep, *self._read(2.0), self._write())}
+        come, keep = bus.stage("bus from fabric"), self._write()
+        after = {
+            Receipt.KEEP: (come, keep),
+            Receipt.REDUCE: (come, keep, *self._read(2.0), keep),
+            # The sum that the next send makes is written, too.
+            Receipt.RESULT: (come, self._write(2.0)),
+            # The sends that add it read it beside another operand, a part each: in their latency.
+            **dict.fromkeys(
+                (Receipt.SPLIT, Receipt.OPERAND),
+                (come, keep, *(replace(each, latency_s=0.0) for each in self._read(1.0))),
+            ),
+        }
         names = ("memory read", "cores", "bus to fabric", "bus from fabric", "memory write")
         return EndpointModel(
             units=tuple(Unit(name=name) for name in names),
@@ -186,8 +199,8 @@ class BaselineEndpoint:
             Stage(unit="cores", s_per_byte=times / rate, share=times),
         )
 
-    def _write(self) -> Stage:
-        return self._memory().stage("memory write")
+    def _write(self, times: float = 1.0) -> Stage:
+        return self._memory().stage("memory write", times)
 
     def rates(self) -> EndpointRates:
         """At best every byte sent is read once and every byte received written once."""

@@ -127,9 +127,11 @@ class NicRingTimes(HardwareRing):
         # each of them also bears a part of its time, from the begin of the own block on. All blocks
         # are written.
         frame = nic_frame_beats(c, compress=self.compress)
+        written = self.nodes / max(1, self.nodes - 1)
         gathers = Stage(
             unit="gathering",
-            s_per_byte=beat * write_port.per_beat * self.nodes / max(1, self.nodes - 1),
+            s_per_byte=beat * write_port.per_beat * written,
+            share=written,
             ahead_s=(2 * frame + known.nic_result + write_port.slack) * cycle
             + self.frame_s + self.hop_s,
         )

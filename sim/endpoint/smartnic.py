@@ -8,7 +8,7 @@ links only. Computation loses nothing but the memory bandwidth of these reads an
 from dataclasses import dataclass
 
 from hw.bfp.format import PRESETS, BlockFormat, preset
-from sim.collectives.program import Plan, Source
+from sim.collectives.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, HardwareRing, Stage, Unit
 from sim.fields import check, check_at_least, check_fields, check_positive
 from sim.network.network import Network
@@ -58,7 +58,8 @@ class SmartNicEndpoint:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_positive(self, "lanes", "clock_hz", "host_bytes_per_s", "memory_bytes_per_s")
+        check_positive(self, "lanes", "host_bytes_per_s", "memory_bytes_per_s")
+        check_at_least(self, 1, "clock_hz")
         check_at_least(self, 0, "hop_cycles", "host_latency_s")
         codecs = ["none", *PRESETS]
         check("codec", self.codec, f"one of {', '.join(codecs)}", self.codec in codecs)
@@ -79,6 +80,7 @@ class SmartNicEndpoint:
             s_per_byte=cycle / (4 * self.lanes),
             latency_s=self.hop_cycles * cycle,
         )
+        on_arrival = Stage(unit="adders", s_per_byte=add.s_per_byte)
         names = ("host bus",) * 2 if self.half_duplex else ("host read", "host write")
         per_byte = 1 / self.host_bytes_per_s
         return EndpointModel(
@@ -89,6 +91,7 @@ class SmartNicEndpoint:
                 Source.REDUCED: (add,),
                 Source.FORWARD: (Stage(unit=None, latency_s=self.hop_cycles * cycle),),
             },
+            after={Receipt.REDUCE: (on_arrival,)},
             load=(Stage(unit=names[0], s_per_byte=per_byte, latency_s=self.host_latency_s),),
             store=(Stage(unit=names[1], s_per_byte=per_byte),),
             wire_factor=1.0 if self.format is None else 1 / self.format.ratio,

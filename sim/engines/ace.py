@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sim.collectives.phase_order import BY_DIMENSION
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.ace import AceEndpoint, ace_v1
@@ -15,8 +16,10 @@ from sim.engines.engine import Blueprint, Measures, StatedEngine
 from sim.engines.ring_record import Keys, RingRecord
 from sim.engines.wires import refused
 from sim.events.scheduler import Scheduler
+from sim.fields import FieldError
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from sim.engines.kind import EngineKind
@@ -32,6 +35,7 @@ class AceRecord(RingRecord):
     preset = "ring"
     own_keys = ("npu",)
     styles = ("hamiltonian",)
+    styles_of_tori = BY_DIMENSION
     computes = True
 
     @cached_property
@@ -134,17 +138,15 @@ class AceRecord(RingRecord):
         return int(config.max_nodes)
 
     def check_torus(self, description: Description, section: EngineSection) -> None:
-        """A ring goes through a torus whose nodes collectives see as one dimension, or rings use
-        all its links."""
+        """A ring goes through a torus whose nodes collectives see as one dimension; otherwise
+        programs use all its links, along Hamiltonian cycles or dimension by dimension."""
         dimensions = description.dimensions
         if section.style == "hamiltonian":
             self._check_hamiltonian(description, section)
             return
         if not description.topology.one_dimension:
-            raise self._several(
-                description,
-                ", or be a torus with one_dimension = true or algorithm.style = 'hamiltonian'",
-            )
+            self._check_links(description, section)
+            return
         if any(each.lanes != 1 for each in dimensions):
             lanes = max(each.lanes for each in dimensions)
             raise refused(description, "topology", f"must have one lane, not {lanes}")
@@ -159,20 +161,22 @@ class AceRecord(RingRecord):
 
     def _check_hamiltonian(self, description: Description, section: EngineSection) -> None:
         dimensions = description.dimensions
-        if description.topology.one_dimension:
-            what = "must be false beside algorithm.style = 'hamiltonian'"
-            raise description.reader.error("topology", "one_dimension", what)
         if any(each.kind is DimensionKind.RING and each.size == 2 for each in dimensions):
             what = (
                 "must have 3 nodes or more in every dimension of more than one beside "
                 "algorithm.style = 'hamiltonian'"
             )
             raise refused(description, "topology", what)
-        lanes = {each.lanes for each in dimensions if each.size > 1}
+        self._check_links(description, section)
+
+    def _check_links(self, description: Description, section: EngineSection) -> None:
+        """As many lanes in all dimensions, and a port for each link."""
+        dimensions = [each for each in description.dimensions if each.size > 1]
+        lanes = {each.lanes for each in dimensions}
         if len(lanes) > 1:
             what = f"must have as many lanes in all dimensions, not {max(lanes)} and {min(lanes)}"
             raise refused(description, "topology", what)
-        ports = sum(2 * each.lanes for each in dimensions if each.size > 1)
+        ports = sum(each.links_per_node for each in dimensions)
         if section.config.ports < ports:
             what = f"must be at least {ports}, one for each link, not {section.config.ports}"
             raise refused(description, "endpoint", what, "ports")
@@ -180,13 +184,21 @@ class AceRecord(RingRecord):
     def wiring(
         self, description: Description, section: EngineSection, network: Network
     ) -> "EngineWiring | None":
-        if section.style != "hamiltonian" or len(network.dimensions) < 2:
+        if len(network.dimensions) < 2 or description.topology.one_dimension:
             return super().wiring(description, section, network)
         from sim.hosts.wiring import EngineWiring
 
-        return EngineWiring.hamiltonian(
-            network, clock_hz=section.clock_hz, bus_bytes=section.config.bus_bytes
-        )
+        links = {"clock_hz": section.clock_hz, "bus_bytes": section.config.bus_bytes}
+        if section.style == "hamiltonian":
+            return EngineWiring.hamiltonian(network, **links)
+        choice = description.algorithms[CollectiveKind.ALL_REDUCE]
+        try:
+            return EngineWiring.by_dimension(
+                network, style=choice.style, fsms=section.config.fsms,
+                gather_backwards=choice.gather_backwards, **links,
+            )
+        except FieldError as error:
+            raise refused(description, "endpoint", error.what, error.field) from error
 
 
 def _on_rings(section: EngineSection, dimensions: Sequence[Dimension]) -> bool:

@@ -101,7 +101,7 @@ class StatedEngine:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineGroup:
-    """Engines that work together, and at which level each rank runs.
+    """Engines that work together, and at which level each runs: one for each rank, or one for all.
 
     ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches, whose
     ``levels`` are behind those of ranks. ``nodes`` has the node of each rank. ``crossed``: by rank
@@ -129,6 +129,8 @@ class EngineRecord(ABC):
         Further kinds, which are event endpoints alone.
     styles : tuple of str
         Styles of algorithms that a description may ask for where it is run itself.
+    styles_of_tori : tuple of str
+        Further ones in several dimensions.
     set_by_hardware : str
         Field of the event endpoint that only a preset sets.
     memory : MemoryTimes
@@ -146,6 +148,7 @@ class EngineRecord(ABC):
     events: ClassVar[Mapping[str, Endpoint]]
     published: ClassVar[Mapping[str, Endpoint]] = {}
     styles: ClassVar[tuple[str, ...]] = ()
+    styles_of_tori: ClassVar[tuple[str, ...]] = ()
     set_by_hardware: ClassVar[str] = "ring"
     memory: ClassVar[MemoryTimes] = MemoryTimes()
     takes_switch: ClassVar[bool] = False

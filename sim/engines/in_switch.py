@@ -208,6 +208,7 @@ class InSwitchRecord(EngineRecord):
             write_latency_cycles=times.write_cycles,
             memory_stalls=description.memory.stall_probability,
             **wires(description, max(1, *latencies), made.system.switch.packet_flits),
+            folded=description.run.fold == "on",
             seed=description.run.seed,
         )
         return EngineGroup(

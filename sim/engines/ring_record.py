@@ -14,7 +14,7 @@ from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.memory_times import MemoryTimes
 from sim.engines.engine import EngineGroup, EngineRecord, StatedEngine
 from sim.engines.wires import refused, stated_at, wires
-from sim.fields import FieldError, not_one_of
+from sim.fields import FieldError, FoldError, not_one_of
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.network import Network
 from sim.network.ports import Ports
@@ -158,9 +158,14 @@ class RingRecord(EngineRecord):
             memory_stalls=description.memory.stall_probability,
             bidirectional=ring.bidirectional,
             wiring=self.wiring(description, section, network),
+            folded=description.run.fold == "on",
             seed=description.run.seed,
         )
         order = range(nodes) if network.placement is None else network.placement.tolist()
+        levels = tuple(description.levels.get(node, description.level) for node in order)
+        if settings.folded and len(set(levels)) > 1:
+            what = f"must be one for all nodes, not {' and '.join(sorted(set(levels)))}"
+            raise FoldError("levels", what)
         crossed = None
         if settings.wiring is not None:
             ports = Ports(network)
@@ -172,7 +177,7 @@ class RingRecord(EngineRecord):
             engine=section,
             config=config,
             settings=settings,
-            levels=tuple(description.levels.get(node, description.level) for node in order),
+            levels=levels[: settings.engines],
             nodes=tuple(order),
             crossed=crossed,
         )
@@ -218,7 +223,7 @@ class RingRecord(EngineRecord):
     def _ring_of(self, description: Description, section: EngineSection) -> Dimension:
         """The dimension whose links the ring uses."""
         dimensions = description.dimensions
-        ring = dimensions[0]
+        ring = next((each for each in dimensions if each.size > 1), dimensions[0])
         if len(dimensions) > 1:
             self.check_torus(description, section)
         for each in dimensions:

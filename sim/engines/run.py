@@ -10,11 +10,27 @@ from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection
 from sim.engines.engine import EngineGroup, EngineRecord, engine_named
 from sim.engines.wires import refused, stated_at
+from sim.fields import FoldError
 from sim.limits.bounds import LATENCY
 from sim.limits.network import call_bound
 from sim.workload.graph import CollectiveKind, TaskKind
 
-__all__ = ["engine_group"]
+__all__ = ["cannot_fold", "engine_group"]
+
+_STATED = {
+    "levels": "endpoint.level", "wiring": "topology",
+    "link_stalls": "network.stall_probability", "memory_stalls": "memory.stall_probability",
+    "link_loss": "network.loss_probability", "link_damage": "network.damage_probability",
+    "link_repetition": "network.repetition_probability",
+}
+"""What a description calls settings with which one engine cannot stand for all."""
+
+
+def cannot_fold(description: Description, error: FoldError) -> ConfigError:
+    """The error of a description in which one engine is to stand for all, and cannot."""
+    name = "it" if error.field == "folded" else _STATED.get(error.field, error.field)
+    what = f"must be 'off' or 'auto' at level {description.level!r}, not 'on': {name} {error.what}"
+    return description.reader.error("run", "fold", what)
 
 
 def engine_group(description: Description, system: DescribedSystem) -> EngineGroup:
@@ -24,19 +40,29 @@ def engine_group(description: Description, system: DescribedSystem) -> EngineGro
     ------
     ConfigError
         For a topology without a ring, links faster than the engine's bus, RTL with links that are
-        too long, or more nodes than the engine supports.
+        too long, more nodes than the engine supports, or nodes for which one cannot stand.
     """
     section = description.engine
     assert section is not None
     record = engine_named(section.kind)
     _check_cycles(description, record, section, system)
-    style = description.algorithms[CollectiveKind.ALL_REDUCE].style
+    choice = description.algorithms[CollectiveKind.ALL_REDUCE]
     default = record.algorithm(section, len(description.dimensions)).style
-    if style not in (default, *record.styles):
-        allowed = " or ".join(repr(each) for each in record.styles)
-        what = f"must be absent{f' or {allowed}' if allowed else ''}, not {style!r}"
+    torus = len(description.dimensions) > 1 and not description.topology.one_dimension
+    styles = (*record.styles, *(record.styles_of_tori if torus else ()))
+    if choice.style not in (default, *styles):
+        allowed = " or ".join(repr(each) for each in styles)
+        what = f"must be absent{f' or {allowed}' if allowed else ''}, not {choice.style!r}"
         raise refused(description, "algorithm", what, "style")
-    made, dimensions = record.described_group(description, section, system), description.dimensions
+    by_dimension = torus and choice.style in record.styles_of_tori
+    if choice.gather_backwards and not by_dimension:
+        what = "must be false for an engine whose collectives are single rings, not true"
+        raise refused(description, "algorithm", what, "gather_backwards")
+    dimensions = description.dimensions
+    try:
+        made = record.described_group(description, section, system)
+    except FoldError as error:
+        raise cannot_fold(description, error) from error
     if "rtl" in made.levels and record.kind.driver is None:
         what = f"must be 'cycles' for {description.kind!r}, which has no RTL, not 'rtl'"
         raise description.reader.error("endpoint", "level", what)

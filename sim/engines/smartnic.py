@@ -75,8 +75,8 @@ class SmartNicRecord(RingRecord):
             "endpoint", "compress", extra.pop("compress", stated.kind == "smartnic_bfp"), bool
         )
         clock = reader.convert("endpoint", "clock_hz", extra.pop("clock_hz", default), float)
-        if not clock > 0:
-            raise reader.error("endpoint", "clock_hz", f"must be above 0, not {clock!r}")
+        if not clock >= 1:
+            raise reader.error("endpoint", "clock_hz", f"must be at least 1, not {clock!r}")
         return Keys(clock_hz=clock, compress=compress)
 
     def event_endpoint(

@@ -222,7 +222,7 @@ def _way(network: Network, send: Send) -> tuple[int, float]:
 
 
 def _stages(send: Send, model: EndpointModel) -> tuple[Stage, ...]:
-    return (*model.before.get(send.source, ()), *model.after.get(send.receipt, ()))
+    return (*model.stages_before(send.source), *model.stages_after(send.receipt))
 
 
 def _wait(

@@ -23,6 +23,7 @@ from sim.fields import FieldError
 from sim.network.network import Network
 from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
+from sim.workload.host import has_messages, why_not_alike
 
 __all__ = ["Lowered", "LoweringOptions", "job_network", "lower"]
 
@@ -114,9 +115,9 @@ def lower(
         call = _call_of(job, call_task[0])
         low.plan(call.kind, call.dimensions)
     graph_of = _graph_of(network, job)
-    reason = _why_not_folded(job, stragglers)
+    reason = why_not_alike(job, stragglers)
     if scheduler.queues == "auto":
-        _choose_queues(low, job, graph_of, waits=_has_messages(job) or bool(stragglers))
+        _choose_queues(low, job, graph_of, waits=has_messages(job) or bool(stragglers))
     if reason is None and fold != "off":
         reason = next(filter(None, map(low.why_not_alike, low.plans.values())), None)
     if fold == "off":
@@ -317,20 +318,6 @@ def _graph_of(network: Network, job: Job) -> np.ndarray:
             f"the job is for {len(job.graph_of)} NPUs, the network has {network.nodes}"
         )
     return np.array(job.graph_of, np.int32)
-
-
-def _why_not_folded(job: Job, stragglers: Mapping[int, float]) -> str | None:
-    if len(job.graphs) > 1 and len(set(job.graph_of or ())) != 1:
-        return "nodes run different graphs"
-    if stragglers:
-        return "some nodes are slower than others"
-    if _has_messages(job):
-        return "nodes exchange single messages"
-    return None
-
-
-def _has_messages(job: Job) -> bool:
-    return any(t.kind in (TaskKind.SEND, TaskKind.RECEIVE) for g in job.graphs for t in g.tasks)
 
 
 def _call_of(job: Job, user: tuple[int, int]):  # type: ignore[no-untyped-def]

@@ -444,8 +444,8 @@ class Lowering(SendTables):
         self.plans_of_transfers = plan  # keeps its id from being used again
         self.columns = max(self.columns, 2)
         entry_of: dict[int, int] = {}
-        before = (*model.load, *model.before.get(Source.FRESH, ()))
-        after = (*model.after.get(Receipt.KEEP, ()), *model.store)
+        before = (*model.load, *model.stages_before(Source.FRESH))
+        after = (*model.stages_after(Receipt.KEEP), *model.store)
         for channel, numbers in channels_of(self.network, found):
             for way in self._ways(channel):
                 entry = self._add(*self._chain(way, 1.0, -1, before, after, model))

@@ -89,7 +89,7 @@ class SendTables:
                 send.fraction,
                 send.slot,
                 model.stages_before(send.source),
-                model.after.get(send.receipt, ()),
+                model.stages_after(send.receipt),
                 model,
             )
             for way in self._ways(send.channel)
@@ -115,7 +115,7 @@ class SendTables:
                 hops,
                 slot if last else -1,
                 *self._stages(before if leg == 0 else model.stages_before(Source.FORWARD)),
-                *self._stages(after if last else model.after.get(Receipt.KEEP, ())),
+                *self._stages(after if last else model.stages_after(Receipt.KEEP)),
                 onward,
                 *ORDINARY,
             )
@@ -152,7 +152,7 @@ class SendTables:
                     rows.append(self._to_relay(send, before, model))
                     continue
                 peers, links, hops, route = self._channel(send.channel)
-                stages = *self._stages(before), *self._stages(model.after.get(send.receipt, ()))
+                stages = *self._stages(before), *self._stages(model.stages_after(send.receipt))
                 row: Row = (send.fraction, peers, links, hops, send.slot, *stages, -1)
                 rows.append(((*row, *_headed(send, model)), route))
             first = len(self.entries)

@@ -32,9 +32,9 @@ class EngineRules(ABC):
 
     @classmethod
     def count(cls, config: Any, settings: Surroundings) -> int:
-        """Number of parts that can have their own level: ranks, and switches numbered after them.
-        """
-        return settings.nodes
+        """Number of parts that can have their own level: engines, and switches numbered after
+        them."""
+        return settings.engines
 
     @classmethod
     def sender(cls, config: Any, rank: int, port: int) -> int:

@@ -8,12 +8,15 @@ import numpy as np
 from gen.arguments import MOST_NUMBER
 from hw.common.axi import MEMORY_ALIGNMENT
 from hw.link.retry_frame import RetryConfig
-from sim.fields import FieldError, check_integer
+from sim.fields import FieldError, FoldError, check_integer
 from sim.hosts.wiring import EngineWiring
 
 __all__ = ["Surroundings", "check_wire"]
 
 _SEED_END = 2**64
+_OF_A_RANK = (
+    "link_stalls", "memory_stalls", "host_stalls", "link_loss", "link_repetition", "link_damage",
+)
 
 
 def _number(name: str, value: Any, allowed: str, fits: bool) -> None:
@@ -75,13 +78,18 @@ class Surroundings:
     wiring : EngineWiring or None
         Links, with latency and pace of each, and rings or paths on them (ACE); None: one ring of
         links with *latency_cycles* and *beats_per_cycle*.
+    folded : bool
+        One engine, rank 0, stands for all: what it sends to the next rank comes back as from the
+        previous one, in each dimension (ACE on one ring, or on a torus by dimension; see
+        `sim.collectives.fold` for the commands that may be).
     seed : int
         Draws all stalls, and losses, repetitions and damages of packets.
 
     Raises
     ------
     ValueError
-        For a field that is not as above.
+        For a field that is not as above; a `FoldError` for one that makes ranks differ where
+        *folded*.
     """
 
     nodes: int
@@ -101,6 +109,7 @@ class Surroundings:
     fsms: int | None = None
     bidirectional: bool = True
     wiring: EngineWiring | None = None
+    folded: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -137,6 +146,10 @@ class Surroundings:
             raise FieldError("bidirectional", f"must be True or False, not {self.bidirectional!r}")
         self._check_wiring()
         check_integer("seed", self.seed, 0, _SEED_END)
+        if not isinstance(self.folded, bool | np.bool_):
+            raise FieldError("folded", f"must be True or False, not {self.folded!r}")
+        if self.folded:
+            self._check_folded()
 
     def _check_wiring(self) -> None:
         if self.wiring is None:
@@ -148,10 +161,38 @@ class Surroundings:
                 "wiring", f"must have rings of {self.nodes} ranks, not {self.wiring.ranks}"
             )
 
+    def _check_folded(self) -> None:
+        """Refuse what happens to ranks one by one."""
+        for name in _OF_A_RANK:
+            if value := getattr(self, name):
+                what = f"must be 0 where one engine stands for all, not {value!r}"
+                raise FoldError(name, f"{what}: it hits each rank in cycles of its own")
+        if self.wiring is not None:
+            self.wiring.folded()
+
+    def refuse_folded(self, engines: str) -> None:
+        """Refuse *folded* for *engines*, by name, of which none can stand for others.
+
+        Raises
+        ------
+        FoldError
+        """
+        if self.folded:
+            what = f"needs ACE: {engines} do not stand for one another"
+            raise FoldError("folded", what)
+
+    @property
+    def engines(self) -> int:
+        """Engines that there are: one for each rank, or one for all."""
+        return 1 if self.folded else self.nodes
+
     def wired(self) -> EngineWiring:
-        """Links and rings, those of one ring if no others are given."""
+        """Links and rings, those of one ring if no others are given; of one engine where it stands
+        for all, each port of which leads to its own port on the other side."""
+        if self.folded and self.wiring is not None:
+            return self.wiring.folded()
         return self.wiring or EngineWiring.ring(
-            self.nodes, latency_cycles=self.latency_cycles, beats_per_cycle=self.beats_per_cycle
+            self.engines, latency_cycles=self.latency_cycles, beats_per_cycle=self.beats_per_cycle
         )
 
     @property

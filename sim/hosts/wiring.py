@@ -1,13 +1,13 @@
 """Links between engines, in cycles and beats, and the rings that lie in them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from sim.collectives.torus_paths import TorusPaths
-from sim.fields import FieldError, check_integer, check_number, check_type
+from sim.fields import FieldError, FoldError, check_integer, check_number, check_type
 from sim.hosts.torus import torus_paths
 from sim.network.embedding import RingPlace, hamiltonian_cycle, hamiltonian_rings, ring_through
 from sim.network.network import Network
@@ -140,7 +140,7 @@ class EngineWiring:
 
     @classmethod
     def ring(cls, ranks: int, *, latency_cycles: int, beats_per_cycle: float) -> "EngineWiring":
-        """Links of one ring: port 0 of a rank to port 1 of the next."""
+        """Links of one ring: port 0 of a rank to port 1 of the next, of one rank to its own."""
         links = []
         for rank in range(ranks):
             there = Wire(
@@ -254,6 +254,40 @@ class EngineWiring:
                 for ring in rings
             ),
         )
+
+    def folded(self) -> "EngineWiring":
+        """The same of one engine, rank 0: each of its links leads to its own port at the other end.
+
+        Raises
+        ------
+        FoldError
+            Ranks differ: the wiring has rings, in which they have places of their own, or links
+            unlike.
+        """
+        if self.torus is None:
+            raise FoldError(
+                "wiring", "must be one ring of links alike, or paths by dimension, where one "
+                f"engine stands for all, not rings in {len(self.links)} links of their own: ranks "
+                "have other places in each ring"
+            )
+        ports: dict[int, dict[int, tuple[int, int, float]]] = {}
+        for wire in self.wires:
+            end = wire.peer_port, wire.latency_cycles, wire.beats_per_cycle
+            ports.setdefault(wire.rank, {})[wire.port] = end
+        for rank, found in ports.items():
+            if unlike := [port for port in {*ports[0], *found}
+                          if ports[0].get(port) != found.get(port)]:
+                raise FoldError(
+                    "wiring", "must have links alike at all ranks where one engine stands for all, "
+                    f"not another at port {min(unlike)} of rank {rank}"
+                )
+        links = tuple(
+            (replace(there, peer=0), replace(back, rank=0))
+            for there, back in self.links if there.rank == 0
+        )
+        first = links[0][0]
+        place = RingPlace(node=0, next_port=first.port, previous_port=first.peer_port)
+        return EngineWiring(links=links, rings=((place,),))
 
     @property
     def wires(self) -> list[Wire]:

@@ -46,7 +46,7 @@ class Ports:
             if dim.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE):
                 kind = DimensionKind(dim.kind).value
                 raise ValueError(f"dimension {index} must have links between nodes, not a {kind}")
-            if not dim.bidirectional:
+            if dim.size > 1 and not dim.bidirectional:
                 raise ValueError(f"dimension {index} must have links both ways, not one-way rings")
             self._first.append(count)
             here = network.wiring.first[index] + np.arange(network.nodes * dim.links_per_node)

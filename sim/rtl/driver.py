@@ -18,7 +18,7 @@ from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
 from hw.link.retry_link import RETRY_COUNTS
-from sim.fields import FieldError
+from sim.fields import FieldError, FoldError
 from sim.hosts.activity import LinkActivity
 from sim.hosts.command import Command
 from sim.hosts.rules import EngineRules
@@ -61,6 +61,7 @@ _REST_CYCLES = 1_000_000
 _ASKED = 64  # requests for a number after which a link counts as one that never answers
 # More than a command takes until it counts as outstanding.
 _JUDGING_CYCLES = 8
+_ONE = "what happens to one rank would happen to each of them"
 _DTYPES = tuple(np.dtype(name) for name in ("float32", "int32", "uint32"))
 
 
@@ -193,7 +194,11 @@ class EngineDriver(EngineRules):
         self.config = config
         self.settings = settings
         self.registers = registers
-        self.ranks = list(range(settings.nodes)) if ranks is None else list(ranks)
+        if settings.folded:
+            for name, value in (("faults", faults), ("ranks", ranks), ("others", others)):
+                if value:
+                    raise FoldError(name, f"must be none where one engine stands for all: {_ONE}")
+        self.ranks = list(range(settings.engines)) if ranks is None else list(ranks)
         others = others or {}
         inside, outside = split_links(links, [*self.ranks, *others])
         memory = MemorySpec(
@@ -214,6 +219,7 @@ class EngineDriver(EngineRules):
                     NodeSpec(
                         engine=engine, memory=memory, host_stall_probability=settings.host_stalls,
                         watched=watched, number=rank, name=f"{self.called} {rank}",
+                        stands_for=settings.nodes // settings.engines,
                     )
                     for rank in self.ranks
                 ),
@@ -433,6 +439,10 @@ class EngineDriver(EngineRules):
     ) -> list[list[NDArray[Any]]]:
         """Run all requests, one queued behind the other; return the results by request and rank.
 
+        Where one engine stands for all, it has the one vector that is given, and returns the one
+        result that is its own; the vectors of the others are its vector with shards in a circle
+        moved on by one from rank to rank.
+
         Parameters
         ----------
         requests : Request
@@ -452,6 +462,9 @@ class EngineDriver(EngineRules):
         CycleLimitError
             If the nodes are not done after *max_cycles*.
         """
+        if self.settings.folded and start_skew_cycles:
+            what = f"must be 0 where one engine stands for all, not {start_skew_cycles!r}: {_ONE}"
+            raise FoldError("start_skew_cycles", what)
         most = self.outstanding(self.config)
         if not 1 <= len(requests) <= most:
             raise FieldError(
@@ -524,8 +537,9 @@ class EngineDriver(EngineRules):
     def expected(self, command: Command, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Data that each rank of the ring must hold after *command*, bit for bit."""
         gathers = command.collective is CollectiveKind.ALL_GATHER
-        whole = np.concatenate(list(inputs)) if gathers else self.reduced(command, inputs)
-        return [whole[self._stored(command, rank)] for rank in range(self.settings.nodes)]
+        shards = [*inputs] * (self.settings.nodes // self.settings.engines)
+        whole = np.concatenate(shards) if gathers else self.reduced(command, inputs)
+        return [whole[self._stored(command, rank)] for rank in range(self.settings.engines)]
 
     def store(self, node: Node, command: Command, array: NDArray[Any]) -> None:
         """Put the local vector or shard of *command* into a node's memory."""
@@ -549,9 +563,10 @@ class EngineDriver(EngineRules):
         *, name: str = "inputs",
     ) -> list[NDArray[Any]]:
         """The data of *command* as arrays, checked to fit it and each other."""
-        if len(inputs) != settings.nodes:
+        if len(inputs) != settings.engines:
+            which = "for the engine that stands for all" if settings.folded else "per rank"
             raise FieldError(
-                name, f"must be one array per rank ({settings.nodes}), not {len(inputs)}"
+                name, f"must be one array {which} ({settings.engines}), not {len(inputs)}"
             )
         arrays = [np.asarray(array) for array in inputs]
         first = arrays[0].dtype

@@ -10,8 +10,8 @@ from hw.fp.ops import ReduceOp
 from sim.describe.build import DescribedSystem
 from sim.describe.sections import Description
 from sim.engines.engine import engine_named
-from sim.engines.run import engine_group
-from sim.fields import FieldError
+from sim.engines.run import cannot_fold, engine_group
+from sim.fields import FieldError, FoldError
 from sim.rtl.harness.system import WIRE_FAULTS
 from sim.runs.common import WINDOWS, notes_of_engine, shortest_s
 from sim.runs.job import Wait, plan_job
@@ -19,17 +19,21 @@ from sim.runs.record import record_of
 from sim.runs.result import DataCheck, Run
 from sim.runs.scripts import EngineRun, draw_inputs, run_engines
 from sim.workload.graph import Job
-from sim.workload.host import slowed, waits_are_alike
+from sim.workload.host import slowed, waits_are_alike, why_not_alike
 
 __all__ = ["run_on_engines"]
 
 
 def run_on_engines(description: Description, system: DescribedSystem) -> Run:
-    """Run *description* at level ``cycles`` or ``rtl``, or some nodes at each."""
+    """Run *description* at level ``cycles`` or ``rtl``, or some nodes at each; or one for all."""
     group = engine_group(description, system)
     engine, settings = group.engine, group.settings
     known = engine_named(engine.kind)
     job = slowed(system.job, system.options["stragglers"], settings.nodes)
+    reason = why_not_alike(system.job, system.options["stragglers"])
+    if settings.folded and reason is not None:
+        unlike = FoldError("folded", f"needs nodes that do the same, but {reason}")
+        raise cannot_fold(description, unlike)
     wait: Wait = "all" if description.host.wait == "all" else "each"
     if wait == "each" and waits_are_alike(job):
         wait = "all"
@@ -45,6 +49,8 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
             compress=engine.compress,
             dimensions=len(system.network.shape),
         )
+    except FoldError as error:
+        raise cannot_fold(description, error) from error
     except ValueError as error:
         section = {"wait": "host", "op": "workload"}.get(getattr(error, "field", ""))
         if section is not None and isinstance(error, FieldError):
@@ -62,8 +68,8 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
             group.config,
             settings,
             plan.commands,
-            plan.steps,
-            draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
+            plan.steps[: settings.engines],
+            draw_inputs(plan.commands, settings.engines, seed=description.run.seed),
             levels=cast(Any, group.levels),
             **options,
         ),
@@ -79,6 +85,7 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
         crossed=group.crossed,
         network_reduces=known.network_reduces,
         wire_factor=known.wire_factor(engine),
+        folded=settings.folded,
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.extend(notes_of_engine(description))
@@ -139,6 +146,8 @@ def _note(description: Description, levels: Sequence[str], data: DataCheck | Non
         )
 
     text = f"engines: {engine.kind}, preset {engine.preset}, {shown(levels[:nodes])}"
+    if folded := len(levels) < nodes:
+        text += f" for all {nodes} (folded)"
     if len({*levels}) > 1 and len(levels) > nodes:
         text += f"; of switches {shown(levels[nodes:])}"
     if data_format := engine_named(engine.kind).format_note(engine):
@@ -146,4 +155,6 @@ def _note(description: Description, levels: Sequence[str], data: DataCheck | Non
     if data is None:
         return text
     verdict = "all equal numpy's" if data.exact else f"{data.wrong} differ from numpy's"
+    if folded:
+        verdict += ", with vectors of the other ranks that are this one's, its shards moved on"
     return f"{text}; of {data.results} results {verdict}"

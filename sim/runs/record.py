@@ -35,6 +35,7 @@ def record_of(
     crossed: Callable[[int, int], Sequence[int]] | None = None,
     network_reduces: bool = False,
     wire_factor: float = 1.0,
+    folded: bool = False,
 ) -> tuple[RunRecord, Job]:
     """The record, and the job with all waits of its hosts.
 
@@ -52,11 +53,13 @@ def record_of(
         Switches reduce, which bounds must know.
     wire_factor : float
         Size of data on the links over that of the job.
+    folded : bool
+        The run is that of rank 0, which stands for all.
     """
     job, plan = _as_run(job, plan)
     npus = network.nodes
     # Scripts are indexed by rank, rows by node.
-    rank_of = np.argsort(nodes)
+    rank_of = np.zeros(1, np.int64) if folded else np.argsort(nodes)
     times = [plan.times(rank, run.steps[rank], begin=run.begin) for rank in rank_of]
     graph_of = np.array(plan.graph_of, np.int32)[rank_of]
     start_fs, end_fs = (
@@ -76,10 +79,14 @@ def record_of(
     links = network.links()
     of_port = crossed or (lambda rank, port: _crossed(nodes, rank, port, links))
     sent, busy, series, bucket = _links(run, links, network, of_port, clock_hz, bus_bytes, end)
-    names, unit_busy, unit_bytes = _memory(run, nodes, clock_hz, bus_bytes)
+    row_of = [0] if folded else nodes
+    names, unit_busy, unit_bytes = _memory(run, row_of, clock_hz, bus_bytes)
+    if folded:
+        own = [number for number, each in enumerate(links) if each.source == nodes[0]]
+        links, sent, busy = [links[number] for number in own], sent[own], busy[own]
     record = RunRecord(
         nodes=npus,
-        folded=False,
+        folded=folded,
         end_fs=end,
         wall_s=run.wall_s,
         task_ready_fs=_ready(job, graph_of, start_fs, end_fs),

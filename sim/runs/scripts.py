@@ -128,7 +128,9 @@ def run_engines(
     config
         Configuration of the engine: AceConfig, SmartNicConfig.
     ring : Surroundings
-        RTL ranks get more memory if the commands need it.
+        RTL ranks get more memory if the commands need it. Where it is ``folded`` there is one rank,
+        with one script and one vector for each command; the vectors of the others are that one with
+        shards moved on in a circle, from rank to rank by one.
     commands : sequence of Command
         All collectives of the run, in the order in which every rank starts them.
     scripts : sequence of sequences of Step
@@ -176,7 +178,7 @@ def run_engines(
     begin = driver.system.cycle if driver is not None else start_cycle
     wall_s = _run(driver, model, exchange, max_cycles)
     checked, wrong = _compare(driver, commands, data) if driver is not None else (0, 0)
-    steps = _steps(tickets, model, ring.nodes)
+    steps = _steps(tickets, model, ring.engines)
     return EngineRun(
         begin=begin,
         steps=steps,
@@ -201,7 +203,7 @@ def _check(
     kind.rules.check(config, ring)
     for command in commands:
         kind.rules.check_command(config, ring, command)
-    check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+    check_scripts(scripts, nodes=ring.engines, commands=len(commands))
 
 
 def _rtl_ranks(
@@ -378,7 +380,7 @@ def _links(
 ) -> dict[tuple[int, int], LinkActivity]:
     """Load of links, as counted by the sender of each."""
     found = {}
-    for rank in range(ring.nodes):
+    for rank in range(ring.engines):
         for port in range(kind.rules.link_ports(config, rank)):
             if driver is not None and kind.rules.sender(config, rank, port) in rtl:
                 found[rank, port] = driver.link_activity(rank, port)

@@ -1,11 +1,12 @@
-"""Changes to a job by its hosts: the collectives they wait for, and slower NPUs."""
+"""Changes to a job by its hosts: the collectives they wait for, and slower NPUs; and jobs whose
+NPUs are alike."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from sim.workload.graph import Job, TaskGraph, TaskKind
 
-__all__ = ["slowed", "wait_for_all", "waits_are_alike"]
+__all__ = ["has_messages", "slowed", "wait_for_all", "waits_are_alike", "why_not_alike"]
 
 
 def wait_for_all(job: Job) -> Job:
@@ -68,3 +69,19 @@ def _slower(graph: TaskGraph, factor: float) -> TaskGraph:
         for task in graph.tasks
     )
     return replace(graph, tasks=tasks)
+
+
+def why_not_alike(job: Job, stragglers: Mapping[int, float]) -> str | None:
+    """None if all nodes of *job* do the same, else the reason."""
+    if len(job.graphs) > 1 and len(set(job.graph_of or ())) != 1:
+        return "nodes run different graphs"
+    if stragglers:
+        return "some nodes are slower than others"
+    if has_messages(job):
+        return "nodes exchange single messages"
+    return None
+
+
+def has_messages(job: Job) -> bool:
+    """True if nodes of *job* exchange single messages."""
+    return any(t.kind in (TaskKind.SEND, TaskKind.RECEIVE) for g in job.graphs for t in g.tasks)

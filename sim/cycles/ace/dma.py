@@ -14,7 +14,7 @@ from sim.cycles.ace.events import (
     post,
 )
 from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import BURST, OUTSTANDING, UNDER_WAY
+from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, UNDER_WAY
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import unstalled
 from sim.native.mark import compiled
@@ -23,6 +23,7 @@ __all__ = ["address", "data", "fetched", "moved", "store", "walk"]
 
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
 ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
+_SEGMENTS_FIFO = 4  # segments of the RX DMA between walker and SRAM
 _BEATS_FIFO = READ_LATENCY + 4  # beats of the RX DMA between SRAM and memory
 
 
@@ -229,6 +230,7 @@ def store(s, node, m, now):
         f = d.held - 1
         _start_walk(d, s.fsm[node, f].results[d.held_result], now)
         d.held = 0
+        _cut(s, node, m, now)
         _read(s, node, m, now)
     if not d.held:
         for n in range(1, c.fsms + 1):
@@ -246,31 +248,69 @@ def store(s, node, m, now):
 
 
 @compiled
+def _cut(s, node, m, now):
+    """Walker and splitter of the RX DMA go as far ahead of the reads as there is room: four
+    segments wait between walker and SRAM, and so many bursts for acknowledgements."""
+    c = s.c[0]
+    d = s.storer[node, m]
+    while d.cut - d.taken < CUTS:
+        if d.left == 0:
+            if not d.active or d.pushed - d.segments == _SEGMENTS_FIFO:
+                return
+            d.segment_at = max(d.segment_at, d.ends[d.pushed % _SEGMENTS_FIFO] + 1)
+            d.accepted = _next_segment(d, c.lanes)
+            if d.final:
+                post(s, max(d.accepted + 1, now), STORE, node, m)
+            d.burst_free = max(d.burst_free, d.accepted + 1)
+            d.pushed += d.left > 0
+            beats = 0
+        if d.left:
+            if d.issued - d.bursts == OUTSTANDING:
+                return
+            at = max(d.burst_free, d.acknowledged[d.issued % OUTSTANDING] + 1)
+            d.burst_free = unstalled(d.stall_key[0], d.stall_below, at + 1)
+            d.issued += 1
+            row = d.burst_row
+            beats = _next_burst(d)
+            d.burst_row += beats
+            if d.left == 0:
+                d.splitter_free = at + 1
+        cut = s.storer[node, m].cuts[d.cut % CUTS]
+        cut.accepted = d.accepted
+        cut.beats = beats
+        cut.last = d.left == 0
+        cut.final = d.final
+        cut.tag = d.burst_tag
+        if beats:
+            cut.row = row
+            cut.at = at
+            cut.free = d.burst_free
+        d.cut += 1
+
+
+@compiled
 def _read(s, node, m, now):
-    """The RX DMA asks for the next beat, of this segment or the next one."""
+    """The RX DMA asks for the next beat, of this burst or the next one."""
     c = s.c[0]
     d = s.storer[node, m]
     if d.reading:
         return
     while d.piece == 0:
-        if d.left == 0:
-            if not d.active:
+        if d.taken == d.cut:
+            _cut(s, node, m, now)
+            if d.taken == d.cut:
                 return
-            # Four segments wait between walker and SRAM.
-            d.segment_at = max(d.segment_at, d.ends[d.segments % 4] + 1)
-            d.accepted = _next_segment(d, c.lanes)
-            d.burst_free = max(d.burst_free, d.accepted + 1)
-            if d.final:
-                post(s, max(d.accepted + 1, now), STORE, node, m)
-            if d.left == 0:
-                _close_segment(s, node, d, d.accepted + 1)
-                continue
-        d.piece = _next_burst(d)
-        d.burst_at = max(d.burst_free, d.acknowledged[d.bursts % OUTSTANDING] + 1)
-        d.burst_free = unstalled(d.stall_key[0], d.stall_below, d.burst_at + 1)
+        cut = s.storer[node, m].cuts[d.taken % CUTS]
+        d.taken += 1
+        d.piece = cut.beats
+        d.read_row, d.from_cycle = cut.row, cut.accepted + 1
+        d.burst_at, d.addressed = cut.at, cut.free
+        d.last_piece, d.closes, d.read_tag = cut.last, cut.final, cut.tag
+        if cut.beats == 0:
+            _close_segment(s, node, d, cut.accepted + 1)
     d.reading = 1
-    ready = max(d.accepted + 1, d.last_read + 1, d.writes[d.count % _BEATS_FIFO])
-    request(s, node, 2 * c.ports + m, d.burst_row, max(ready, now))
+    ready = max(d.from_cycle, d.last_read + 1, d.writes[d.count % _BEATS_FIFO])
+    request(s, node, 2 * c.ports + m, d.read_row, max(ready, now))
 
 
 @compiled
@@ -280,11 +320,11 @@ def fetched(s, node, m, now):
     d = s.storer[node, m]
     d.reading = 0
     d.last_read = now
-    d.burst_row += 1
+    d.read_row += 1
     d.piece -= 1
     # Into the writer's skid buffer, which holds two beats, and from there to memory.
     entered = max(now + READ_LATENCY, d.burst_at, d.write_before + 1 - DRAIN_LATENCY)
-    earliest = max(entered + DRAIN_LATENCY, d.burst_free + 1, d.last_write + 1)
+    earliest = max(entered + DRAIN_LATENCY, d.addressed + 1, d.last_write + 1)
     d.write_before = d.last_write
     d.last_write = unstalled(d.stall_key[1], d.stall_below, earliest)
     d.writes[d.count % _BEATS_FIFO] = entered + DRAIN_LATENCY
@@ -294,11 +334,11 @@ def fetched(s, node, m, now):
         answered = d.answered = unstalled(d.stall_key[2], d.stall_below, answered)
         d.acknowledged[d.bursts % OUTSTANDING] = answered
         d.bursts += 1
-        if d.left == 0:
-            d.splitter_free = d.burst_at + 1
-            d.ends[d.segments % 4] = now
+        if d.last_piece:
+            d.ends[d.segments % _SEGMENTS_FIFO] = now
             d.segments += 1
             _close_segment(s, node, d, answered + 1)
+        _cut(s, node, m, now)
     _read(s, node, m, now + 1)
 
 
@@ -306,6 +346,6 @@ def fetched(s, node, m, now):
 def _close_segment(s, node, d, cycle):
     """A segment is in memory, and with the last one the chunk."""
     d.last_close = max(d.last_close + 1, cycle)
-    if d.final:
+    if d.closes:
         closed = max(d.last_close, s.registers[NOW])
-        post(s, closed + ACKNOWLEDGE_LATENCY, STORED, node, d.burst_tag)
+        post(s, closed + ACKNOWLEDGE_LATENCY, STORED, node, d.read_tag)

@@ -13,7 +13,7 @@ from sim.cycles.ace.events import (
     post,
 )
 from sim.cycles.ace.generator import announced, park, resume, wake
-from sim.cycles.ace.state import EVENTS, READIES
+from sim.cycles.ace.state import EVENTS, FIRST, READIES
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
@@ -55,7 +55,7 @@ def admit(s, node, f, slot, now):
         for other in range(c.contexts):
             if s.fsm[node, f].early[p, other] == x.key:
                 s.fsm[node, f].early[p, other] = -1
-                s.context[node, f, slot].grant[p, 0] = now + 3 + (p << index_bits | other)
+                s.context[node, f, slot].grant[p, FIRST] = now + 3 + (p << index_bits | other)
                 s.context[node, f, slot].remote[p] = other
     wake(s, node, f, now + 1)
 

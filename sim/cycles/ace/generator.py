@@ -160,7 +160,8 @@ def pick(s, node, f, now):
     k = s.fsm[node, f]
     if now < k.busy_until or k.sleeping:
         return
-    if k.setup and not k.asked:
+    # A chunk that is admitted in this cycle shows in the next one.
+    if k.setup and not k.asked and now > k.setup_end - 2 - c.scan:
         k.asked = 1
         k.source = _ENTRY
         _question(s, node, f, now)
@@ -324,3 +325,5 @@ def park(s, node, f, slot, step, offset, ready):
     if k.sleeping:
         resume(s, node, f, ready)
     post(s, ready, PICK, node, f)
+    if ready < k.busy_until < NEVER:
+        post(s, k.busy_until, PICK, node, f)

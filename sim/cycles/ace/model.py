@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
+from sim.collectives.fold import check_alike
 from sim.collectives.fsm_program import PhaseStart
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import AceState, allocate
@@ -33,6 +34,7 @@ __all__ = [
     "START_WRITES",
     "EngineModel",
     "Note",
+    "check_command",
     "check_ring",
     "completion_cycles",
     "program_of",
@@ -102,6 +104,15 @@ def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
     )
 
 
+def check_command(config: AceConfig, ring: Surroundings, command: Command) -> None:
+    """Raise a ``ValueError`` for a command that a ring of engines does not have; a `FoldError` for
+    one that makes ranks differ where one engine stands for all."""
+    program = program_of(config, ring)
+    program.cut(command.elements, block=command.block)
+    if ring.folded:
+        check_alike(program, command.elements, block=command.block)
+
+
 class EngineModel(RingCycles):
     """Engines of one configuration on a ring; cycles only, no data.
 
@@ -151,10 +162,10 @@ class EngineModel(RingCycles):
         hosts = self.operations(ring, commands, scripts, external, writes=START_WRITES)
         program = program_of(config, ring)
         for each in commands:
-            program.cut(each.elements, block=each.block)
+            check_command(config, ring, each)
         c = self.config = config
         self.ring = ring
-        nodes = ring.nodes
+        nodes = ring.engines
         flits = (program.most_flits(each.elements, block=each.block) for each in commands)
         most = nodes * sum(flits) if trace else 0
         s = self.state = allocate(
@@ -165,7 +176,7 @@ class EngineModel(RingCycles):
         self._trace = trace
         table = latencies or Latencies.stored()
         settings = {
-            "nodes": nodes, "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts,
+            "nodes": ring.nodes, "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts,
             "memory_ports": c.memory_ports, "banks": c.banks,
             "shared_banks": int(c.bank_ports == "1rw"), "flits": c.flits, "lanes": c.lanes,
             "beats": c.packet_beats, "elements": c.packet_elements, "slot_beats": c.slot_beats,
@@ -198,10 +209,10 @@ class EngineModel(RingCycles):
     def _draw_stalls(self) -> None:
         """Keys and thresholds of the channels of links and memories."""
         s, c, ring = self.state, self.config, self.ring
-        ranks, ports = np.indices((ring.nodes, c.ports), np.uint64)
+        ranks, ports = np.indices((ring.engines, c.ports), np.uint64)
         s.port["stall_below"] = threshold(ring.link_stalls)
         s.port["stall_key"] = stall_key(ring.seed, ranks, ports, LINK)
-        ranks, ports = np.indices((ring.nodes, c.memory_ports), np.uint64)
+        ranks, ports = np.indices((ring.engines, c.memory_ports), np.uint64)
         read_address, write_address, write, read, answer = range(MEMORY, MEMORY + 5)
         for unit, channels in (
             (s.loader, (read_address, read)),
@@ -250,15 +261,15 @@ class EngineModel(RingCycles):
                     )
                 else:
                     code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.readies
-        shape = np.array(program.shape)
+        shape, engines = np.array(program.shape), self.ring.engines
         for fsm in range(self.config.fsms):
             for kind, each in numbers:
                 if kind == program.kind(fsm):
                     state.c["program_of"][0, fsm, PROGRAM_ENTRY[each]] = numbers[kind, each]
             state.way["ring"][:, fsm] = program.ring_of(fsm)
-            state.way["place"][:, fsm, : len(shape)] = program.coordinates(fsm)
+            state.way["place"][:, fsm, : len(shape)] = program.coordinates(fsm)[:engines]
             if program.torus is None:
-                ports = [program.ports(fsm, rank) for rank in range(program.nodes)]
+                ports = [program.ports(fsm, rank) for rank in range(engines)]
                 state.way["port"][:, fsm, :2] = ports
             else:
                 state.way["port"][:, fsm] = np.arange(8)
@@ -401,9 +412,9 @@ def completion_cycles(
         raise FieldError(
             "size_bytes", f"must be a multiple of {ELEMENT_BYTES} above 0, not {size_bytes!r}"
         )
-    begins = [0] * ring.nodes if starts is None else list(starts)
-    if len(begins) != ring.nodes or min(begins) < 0:
-        raise FieldError("starts", f"must be {ring.nodes} cycles of at least 0, not {starts!r}")
+    begins = [0] * ring.engines if starts is None else list(starts)
+    if len(begins) != ring.engines or min(begins) < 0:
+        raise FieldError("starts", f"must be {ring.engines} cycles of at least 0, not {starts!r}")
     command = Command(collective=collective, elements=size_bytes // ELEMENT_BYTES)
     # A delay ends in its last cycle; what follows starts in the next one.
     scripts: list[list[Step]] = [

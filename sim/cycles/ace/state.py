@@ -24,7 +24,9 @@ WINDOW = 8  # outstanding questions of a receive unit
 OUTSTANDING, BURST = OUTSTANDING_BURSTS, BURST_BEATS  # outstanding bursts per direction; beats
 QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
 READIES = 3  # READY packets of a peer that a context counts
+FIRST = 0  # of them
 DIMENSIONS = 6  # in which blocks are counted on
+CUTS = 32  # bursts and segments without beats of the RX DMA ahead of its reads
 UNDER_WAY = 16  # bursts and runs of segments without beats
 
 _SETTINGS = np.dtype(
@@ -117,6 +119,9 @@ _PORT = np.dtype(
 
 _BURST = np.dtype(integers("due", "row", "beats", "final", "tag"))
 
+_CUT = np.dtype(integers("row", "beats", "at", "free", "accepted", "last", "final", "tag"))
+"""A burst of the RX DMA, or a segment without beats; ``last``: of its segment."""
+
 _DMA = np.dtype(
     integers(
         # Walker and splitter.
@@ -130,11 +135,13 @@ _DMA = np.dtype(
         # RX DMA only.
         "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
         "write_before", "answered", "count", "segments",
+        "pushed", "issued", "cut", "taken", "read_row", "read_tag", "from_cycle", "last_piece",
+        "closes", "addressed",
     )
     + arrays(8, "writes", "acknowledged", "ends")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
-    + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
+    + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,)), ("cuts", _CUT, (CUTS,))]
 )
 
 _CLIENT = np.dtype(

@@ -270,6 +270,7 @@ def _settings(config: SmartNicConfig, ring: Surroundings) -> dict[str, int]:
 
 def check_ring(ring: Surroundings) -> None:
     """Raise a ``ValueError`` for a ring that a NIC does not support."""
+    ring.refuse_folded("NICs")
     if ring.nodes > MAX_NODES:
         raise FieldError("nodes", f"must be from 2 to {MAX_NODES}, not {ring.nodes!r}")
     if ring.wiring is not None:

@@ -80,7 +80,8 @@ class Boundary:
         if program.torus is not None and command.collective is not CollectiveKind.ALL_GATHER:
             return torus_partial(
                 np.asarray(self._inputs[number])[:, place], program.torus, path=program.kind(fsm),
-                block=instruction.block, operands=instruction.arriving, rank=to, op=command.op,
+                block=instruction.block, operands=instruction.arriving, rank=to,
+                chain=bool(instruction.op.value & 1), op=command.op,
             )
         arriving, leaving, whole = self._passing(number)
         if not instruction.op.value & 1:

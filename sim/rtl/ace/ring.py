@@ -16,7 +16,7 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
 from hw.link.retry_frame import RetryConfig
 from sim.collectives.ace_program import AceProgram
-from sim.cycles.ace.model import program_of
+from sim.cycles.ace.model import check_command, program_of
 from sim.fields import FieldError, check_type
 from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
@@ -112,7 +112,7 @@ class AceRing(EngineDriver):
         )
         links = wired_links(settings, packet_flits=flits)
         if settings.retry is not None:  # its ends become idle only if the other end answers
-            links += loopback_plugs(links, range(settings.nodes), config.ports)
+            links += loopback_plugs(links, range(settings.engines), config.ports)
         super().__init__(config, settings, registers=register_map(config), links=links, **options)
 
     @staticmethod
@@ -134,7 +134,7 @@ class AceRing(EngineDriver):
     def check_command(cls, config: AceConfig, settings: Surroundings, command: Command) -> None:
         if command.compress:
             raise FieldError("compress", "must be False for ACE, which has no codec")
-        program_of(config, settings).cut(command.elements, block=command.block)
+        check_command(config, settings, command)
 
     @classmethod
     def outstanding(cls, config: AceConfig) -> int:
@@ -177,6 +177,8 @@ class AceRing(EngineDriver):
         inputs: Sequence[NDArray[Any]],
     ) -> NDArray[Any]:
         program = program_of(config, settings)
+        if settings.folded:
+            return program.rotated(inputs[0], op=command.op, block=command.block)
         return program.all_reduced(list(inputs), op=command.op, block=command.block)
 
     def wait(self, node: Node, commands: int = 1) -> Ticket:

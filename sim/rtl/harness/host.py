@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.fields import FieldError
+from sim.fields import FieldError, FoldError
 from sim.rtl.harness.library import OPERATION, OUTCOME, Harness, NodeShape, array_at
 
 __all__ = ["CHANNELS", "Node", "Ticket"]
@@ -54,9 +54,11 @@ class Node:
     """One node's memory and host. Host operations run in the order in which they were called."""
 
     def __init__(
-        self, harness: Harness, number: int, memory: np.ndarray, shape: NodeShape
+        self, harness: Harness, number: int, memory: np.ndarray, shape: NodeShape, *,
+        stands_for: int = 1,
     ) -> None:
         self._harness = harness
+        self._stands_for = stands_for
         self._waiting: list[tuple[Ticket, tuple[int, ...]]] = []
         self._sent = 0
         self.number = number
@@ -65,6 +67,19 @@ class Node:
         self.link_ports = int(shape.link_ports)
         self.bus_bytes = int(shape.bus_bytes)
         self._has_host = bool(shape.has_host)
+
+    def check_alone(self, what: str) -> None:
+        """Refuse *what* befalls this node where it stands for others.
+
+        Raises
+        ------
+        FoldError
+        """
+        if self._stands_for > 1:
+            raise FoldError(
+                what, f"cannot befall one node of {self._stands_for} that are simulated as one: it "
+                "needs a system that is not folded"
+            )
 
     def write(self, address: int, value: int, *, allow_error: bool = False) -> Ticket:
         """Writes a 32-bit register. An error response ends the run unless allowed."""
@@ -108,6 +123,7 @@ class Node:
     ) -> None:
         """From now on, answer accesses to these bytes with SLVERR: reads give zeros, writes have
         no effect."""
+        self.check_alone("fail_memory")
         if address < 0 or size_bytes < 1:
             raise FieldError(
                 "address", f"must be at least 0 and size_bytes at least 1, "
@@ -124,12 +140,14 @@ class Node:
     def pace_memory(self, every: int = 1, channels: Sequence[str] = CHANNELS) -> None:
         """From now on, let *channels* (of `CHANNELS`) of all memory ports move in every *every*-th
         cycle alone; 0: not at all."""
+        self.check_alone("pace_memory")
         for channel in channels:
             self._harness.call("pace_memory", self.number, CHANNELS.index(channel), every)
 
     def reset_engine(self, *, host: bool = False) -> None:
         """Reset the engine alone, in no time: its work in progress is lost, its memory stays. With
         *host*, operations that are not completed are given up."""
+        self.check_alone("reset_engine")
         if host:
             self.send_operations(0)
         self._harness.check("reset_engine", self.number, int(host))

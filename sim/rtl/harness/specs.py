@@ -101,6 +101,7 @@ class NodeSpec:
     ``host_stall_probability`` holds back the host's acceptance of register responses. Changes of
     the ``watched`` ports are noted beside those of signals for which the engine was compiled.
     ``number`` is that of the node in random draws; None: its place. ``name``: used in errors.
+    ``stands_for``: nodes that it is, of which none can be reset alone.
     """
 
     engine: CompiledEngine | Path | str
@@ -110,8 +111,10 @@ class NodeSpec:
     watched: Sequence[TracedSignal] = ()
     number: int | None = None
     name: str = ""
+    stands_for: int = 1
 
     def __post_init__(self) -> None:
+        _check_at_least("stands_for", self.stands_for, 1)
         _check_probability("host_stall_probability", self.host_stall_probability)
 
     @property

@@ -309,7 +309,7 @@ class System:
             For a port that does not exist.
         """
         for fault in faults:
-            self._check_port(fault.node, fault.port)
+            self._check_port(fault.node, fault.port, alone="faults")
             inverted: tuple[int, ...]
             if isinstance(fault, HeaderFault):
                 kind, packets, inverted = 0, 1, fault.bits
@@ -339,12 +339,14 @@ class System:
         The first three are as in :class:`LinkDirection`. A packet that is mangled lacks a flit, has
         one more, or a flit with the wrong mark of a start; only on links of switches.
         """
+        self._check_port(node, port, alone="strain")
         shares = (ctypes.c_double * 4)(damage, loss, repetition, mangling)
         self._harness.check("strain", node, port, shares)
 
     def cut(self, node: int, port: int, *, mended: bool = False) -> None:
         """Cut the wire on which ``port`` of ``node`` sends: all that is on it and all that is sent
         is lost, credits too. With *mended*, it works again."""
+        self._check_port(node, port, alone="cut")
         self._harness.check("cut", node, port, int(not mended))
 
     def tap(self, node: int, port: int, payload_flits: int) -> None:
@@ -477,7 +479,7 @@ class System:
         self._traced.append((*getattr(spec.engine, "traced", ()), *spec.watched))
         for signal in self._traced[-1]:
             self._harness.check("watch", number, signal.port.encode())
-        return Node(self._harness, number, memory, shape)
+        return Node(self._harness, number, memory, shape, stands_for=spec.stands_for)
 
     def _connect(self, links: Sequence[LinkSpec]) -> None:
         for link in links:
@@ -554,7 +556,9 @@ class System:
     def _stepped(self) -> int:
         return sum(self._harness.call("stepped_cycles", n.number) for n in self.nodes)
 
-    def _check_port(self, node: int, port: int) -> None:
+    def _check_port(self, node: int, port: int, *, alone: str = "") -> None:
+        """Refuse a port that is not there, or of a node that stands for others what befalls it
+        *alone*."""
         if not 0 <= node < len(self.nodes):
             raise FieldError("node", f"must be in 0 to {len(self.nodes) - 1}, not {node!r}")
         ports = self.nodes[node].link_ports
@@ -562,3 +566,5 @@ class System:
             raise FieldError(
                 "port", f"must be below node {node}'s {ports} link ports, not {port!r}"
             )
+        if alone:
+            self.nodes[node].check_alone(alone)

@@ -21,6 +21,7 @@ class SwitchRules(EngineRules):
     @classmethod
     def check(cls, config: Assembly, settings: Surroundings) -> None:
         check_type("config", config, "an Assembly", isinstance(config, Assembly))
+        settings.refuse_folded("endpoints at switches")
         members = len(config.fabric.places)
         if settings.nodes != members:
             raise FieldError(

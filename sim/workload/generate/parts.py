@@ -8,11 +8,18 @@ from sim.workload.work import Gemm, Work
 __all__ = ["checked", "dense", "gradient_pass", "summed", "update_bytes"]
 
 
+MOST_LAYERS = 100_000
+"""Each is a row of the table, and tasks of the job."""
+
+
 def checked(**sizes: int) -> None:
-    """ValueError, with name and value, unless all *sizes* are whole numbers of at least 1."""
+    """FieldError, with name and value, unless all *sizes* are whole numbers of at least 1; those of
+    layers at most `MOST_LAYERS`."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise FieldError(name, f"must be a whole number of at least 1, not {size!r}")
+        if name.endswith("layers") and size > MOST_LAYERS:
+            raise FieldError(name, f"must be at most {MOST_LAYERS}, not {size!r}")
 
 
 def update_bytes(parameters: int, dtype_bytes: int) -> int:

@@ -112,6 +112,8 @@ class Transformer:
             token_types=self.token_types,
             decoder_layers=self.decoder_layers,
         )
+        if self.decoder_layers:
+            checked(decoder_layers=self.decoder_layers)
         _divides("heads", self.heads, hidden=self.hidden)
         _divides(
             "model_parallel_npus", self.model_parallel_npus,

@@ -155,7 +155,6 @@ def test_every_algorithm_fits_every_style(
                 style=style,
                 reductions=(algorithm,) * len(shape),
                 gather_backwards=late,
-                sum_on_arrival=late,
             )
             run(network, kind, choice, 64, seed=int(late))
 

@@ -112,8 +112,11 @@ def test_algorithms_that_do_not_fit_are_refused():
         plan_collective(three, CollectiveKind.ALL_REDUCE, choice)
     with pytest.raises(ValueError, match="each of 1 dimensions"):
         plan_collective(three, CollectiveKind.ALL_REDUCE, AlgorithmChoice(reductions=(None, None)))
-    with pytest.raises(ValueError, match="dimension must be from 0 to 0"):
-        plan_collective(three, CollectiveKind.ALL_REDUCE, AlgorithmChoice(), dimensions=(1,))
+    for wrong in (1, -1, True, 0.5, "0"):
+        with pytest.raises(ValueError, match="dimension must be an integer from 0 to 0, not"):
+            plan_collective(three, CollectiveKind.ALL_REDUCE, AlgorithmChoice(), (wrong,))
+    with pytest.raises(ValueError, match=r"dimensions must be different ones, not \(0, 0\)"):
+        plan_collective(three, CollectiveKind.ALL_REDUCE, AlgorithmChoice(), (0, 0))
 
 
 @pytest.mark.parametrize("size", [2, 4, 6, 8, 16, 24])

@@ -77,7 +77,7 @@ def test_release_sets_what_it_does_otherwise(folder):
     choice = found.algorithms[CollectiveKind.ALL_REDUCE]
 
     assert (choice.style, choice.rings) == ("dimension_ordered", 1)
-    assert choice.gather_backwards and choice.sum_on_arrival
+    assert choice.gather_backwards
     assert (found.scheduler.queues, found.scheduler.collectives) == ("dimension", "one")
     assert found.network.packet_routing == "hardware"
     assert found.endpoint.delay_s == pytest.approx(9e-9) and found.endpoint.message_bytes is None

@@ -137,7 +137,8 @@ ON = '[[endpoint.on]]\nnodes = {nodes}\nlevel = "{level}"\n\n[network]'
         ),
         ("8e-9", "1.0", "s.toml:5: topology.latency_s: must be at most 1048576 cycles with RTL,"),
         ("[network]", "[scheduler]\nsplits = 2\n[network]", "s.toml:14: scheduler.splits: has no"),
-        ("passes = 1", 'fold = "on"', "s.toml:25: run.fold: has no meaning at level 'rtl', only a"),
+        ("passes = 1", "trace = true", "s.toml:25: run.trace: has no meaning at level 'rtl', only"),
+        ("passes = 1", 'fold = "on"', "s.toml:25: run.fold: must be 'off' or 'auto' at level 'rt"),
         ("shape = [4]", "shape = [9]", "s.toml:1: topology: at level 'rtl', must have from 2 to 8"),
         (
             'kind = "ring"\nshape = [4]',

@@ -7,6 +7,7 @@ from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.ace import AceEndpoint
 from sim.endpoint.kinds import KINDS as ALL_KINDS
 from sim.endpoint.kinds import BaselineEndpoint, Bus, Npu, endpoint
+from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.limits.network import call_bound
@@ -47,15 +48,14 @@ def test_the_engine_reads_every_byte_once_and_sends_it_two_and_a_quarter_times()
     assert record.link_bytes.sum() / read == pytest.approx(2.25, rel=1e-6)
 
 
-def test_the_baseline_reads_one_and_a_half_bytes_per_byte_sent_after_the_first_steps():
+def test_the_baseline_reads_one_and_a_half_bytes_per_byte_sent():
     record = run(BaselineEndpoint())
     read, sent = busy(record, "memory read") * 450e9, record.link_bytes.sum()
-    # In pieces of 1/16 of the data: local 4 * (1 + 2 + 2), vertical and horizontal
-    # 2 + 2 + 2 + 2 + 1 + 1 each, but for the first horizontal one, which sends what is there;
-    # local again 4 * (1 + 1 + 1).
-    assert read == pytest.approx(SIZE / 16 * (20 + 10 + 9 + 12), rel=1e-6)
-    first_steps = SIZE / 16 * (4 + 1)
-    assert (read - first_steps) / (sent - first_steps) == pytest.approx(1.5, rel=0.02)
+    # In pieces of 1/16 of the data: local 4 * (1 + 2 + 2); vertical 2 + 3 + 3 + 3 + 1 + 1, as what
+    # local has left is two operands each; horizontal 1 + 2 + 2 + 2 + 1 + 1; local again
+    # 4 * (1 + 1 + 1).
+    assert read == pytest.approx(SIZE / 16 * (20 + 13 + 9 + 12), rel=1e-6)
+    assert read / sent == pytest.approx(1.5, rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -273,5 +273,8 @@ def test_a_bus_faster_than_time_is_refused(name):
 
 
 def test_bad_processors_are_refused():
-    with pytest.raises(ValueError, match="clock_hz must be above 0"):
-        Npu(clock_hz=0)
+    for wrong in (0, 1e-30):
+        with pytest.raises(ValueError, match="clock_hz must be at least 1"):
+            Npu(clock_hz=wrong)
+        with pytest.raises(ValueError, match="clock_hz must be at least 1"):
+            SmartNicEndpoint(clock_hz=wrong)

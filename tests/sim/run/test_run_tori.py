@@ -1,4 +1,4 @@
-"""ACE on tori from descriptions: rings along Hamiltonian cycles, at all levels."""
+"""ACE on tori from descriptions: along Hamiltonian cycles and by dimension, at all levels."""
 
 import copy
 import re
@@ -50,6 +50,35 @@ def test_all_levels_agree_and_every_link_is_used(kind):
     assert len(rtl.record.links) == 36 and (rtl.record.link_bytes > 0).all()
     assert events.time_s == pytest.approx(rtl.time_s, rel=0.15)
     assert (events.record.link_bytes > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [{}, {"style": "multi_colour", "gather_backwards": True}, {"style": "baseline"},
+     {"style": "enhanced"}, {"style": "dimension_ordered"}, {"style": "halves"}],
+    ids=str,
+)
+def test_phases_by_dimension_agree_at_cycles_and_rtl(algorithm, kind):
+    cycles, rtl = (
+        run({**described(level, workload={"collective": kind}, topology={"shape": [2, 4]}),
+             "algorithm": algorithm})
+        for level in ("cycles", "rtl")
+    )
+    assert rtl.data.exact and rtl.data.results == 8
+    assert cycles.time_s == pytest.approx(rtl.time_s, rel=0.03)
+    assert cycles.record.link_bytes.tolist() == rtl.record.link_bytes.tolist()
+    assert len(rtl.record.links) == 32 and (rtl.record.link_bytes > 0).all()
+
+
+def test_single_links_of_two_nodes_serve_all_phases():
+    links = {"size": 2, "single_link": True}
+    cycles, rtl = (
+        run(of_dimensions(level, links, {"size": 3}, algorithm={"style": style}))
+        for style in ("multi_colour",) for level in ("cycles", "rtl")
+    )
+    assert rtl.data.exact and len(rtl.record.links) == 6 * 3
+    assert cycles.time_s == pytest.approx(rtl.time_s, rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -107,20 +136,35 @@ def test_one_node_of_rtl_among_models_of_links_unlike():
     assert sides == {0: 20_000_000, 1: 70_000_000}
 
 
-def test_a_placement_moves_results_and_nothing_else():
+@pytest.mark.parametrize("style", ["baseline", "multi_colour"])
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_rtl_among_models_sends_golden_packets_in_every_phase(kind, style):
+    made = described("cycles", workload={"collective": kind}, topology={"shape": [2, 3]},
+                     algorithm={"style": style})
+    models = run(made)
+    made["endpoint"]["on"] = [{"nodes": [0, 4], "level": "rtl"}]
+    mixed = run(made)
+    assert mixed.data.exact and mixed.engines.packets > 0
+    assert mixed.time_s == pytest.approx(models.time_s, rel=0.03)
+
+
+@pytest.mark.parametrize("style", ["hamiltonian", "multi_colour"])
+def test_a_placement_moves_results_and_nothing_else(style):
     order = [4, 2, 0, 1, 3, 5, 8, 7, 6]
-    plain = run(described("rtl"))
-    moved = run(described("rtl", topology={"placement": order}))
+    algorithm = {"style": style}
+    plain = run(described("rtl", algorithm=algorithm))
+    moved = run(described("rtl", topology={"placement": order}, algorithm=algorithm))
     assert moved.data.exact and moved.time_s == pytest.approx(plain.time_s, rel=0.01)
     assert sorted(moved.record.link_bytes) == pytest.approx(sorted(plain.record.link_bytes), rel=.1)
 
 
-def test_training_overlaps_on_a_torus_of_rtl(tmp_path):
+@pytest.mark.parametrize("style", ["hamiltonian", "multi_colour"])
+def test_training_overlaps_on_a_torus_of_rtl(tmp_path, style):
     (tmp_path / "job.txt").write_text(
         "DATA\n2\nfront -1 3000 NONE 0 2000 NONE 0 2500 ALLREDUCE 4096 300\n"
         "back -1 1000 NONE 0 1500 NONE 0 500 ALLREDUCE 1024 0\n"
     )
-    tables = {"host": {"wait": "all"}, "run": {"passes": 2}}
+    tables = {"host": {"wait": "all"}, "run": {"passes": 2}, "algorithm": {"style": style}}
     runs = []
     for level in ("rtl", "cycles"):
         made = described(level, **tables)
@@ -134,13 +178,17 @@ def test_training_overlaps_on_a_torus_of_rtl(tmp_path):
     "tables, text",
     [
         ({"topology": {"shape": [2, 3]}}, "must have 3 nodes or more in every dimension of more"),
+        ({"endpoint": {"fsms": 1, "memory_ports": 1}, "algorithm": {"style": "baseline"}},
+         "must be at least 2, one for each direction and lane of style baseline, not 1"),
+        ({"endpoint": {"ports": 3, "alus": 3}, "algorithm": {"style": "baseline"}},
+         "must be at least 4, one for each link, not 3"),
+        ({"algorithm": {"style": "hamiltonian", "gather_backwards": True}},
+         "must be false for an engine whose collectives are single rings, not true"),
         ({"endpoint": {"ports": 3, "alus": 3}}, "must be at least 4, one for each link, not 3"),
         ({"topology": {"one_dimension": True}}, "topology.one_dimension: must be false beside"),
-        ({"algorithm": {"style": "enhanced"}},
-         "must be absent or 'hamiltonian', not 'enhanced'"),
         ({"topology": {"shape": [5, 5]}}, "must have from 2 to 16 nodes"),
         ({"endpoint": {"program_words": 64}, "topology": {"shape": [4, 4]}},
-         "nodes must be few enough for 64 program words, not 16"),
+         "nodes must be few enough for 64 program words; these need 82"),
         ({"algorithm": {"style": "ring"}}, "algorithm.style: must be one of baseline, enhanced"),
         ({"algorithm": {"style": 3}}, "algorithm.style: must be"),
     ],
@@ -152,14 +200,26 @@ def test_what_engines_cannot_do_is_refused_by_name(level, tables, text):
         run(described(level, **tables))
 
 
-def test_a_torus_without_a_style_names_both_ways_out():
+def test_events_refuse_one_dimension_beside_rings_of_all():
+    with pytest.raises(ConfigError, match="one_dimension: must be false beside"):
+        run(described("events", topology={"one_dimension": True}))
+
+
+def test_a_dimension_of_one_has_no_links_to_go_both_ways():
     made = described("cycles")
-    del made["algorithm"]
-    text = "or be a torus with one_dimension = true or algorithm.style = 'hamiltonian'"
-    with pytest.raises(ConfigError, match=text):
+    links = {"kind": "ring", "bandwidth_bytes_per_s": 16e9, "latency_s": 16e-9}
+    del made["topology"]
+    made["dimension"] = [{**links, "size": 1, "bidirectional": False}, {**links, "size": 4}]
+    alone = run({**made, "dimension": made["dimension"][1:]})
+    assert run(made).time_s == alone.time_s
+
+
+def test_a_style_of_tori_is_refused_where_there_is_none():
+    made = described("cycles", algorithm={"style": "enhanced"})
+    made["topology"].update(kind="ring", shape=[3])
+    with pytest.raises(ConfigError, match="must be absent or 'hamiltonian', not 'enhanced'"):
         run(made)
     made["endpoint"] = {"kind": "smartnic", "preset": "test", "level": "cycles"}
-    made["topology"].update(kind="ring", shape=[3])
     made["algorithm"] = {"style": "hamiltonian"}
     with pytest.raises(ConfigError, match=r"algorithm.style: .* must be absent, not 'hamiltonian'"):
         run(made)

@@ -382,6 +382,10 @@ def test_recomputation_survives_the_text():
             {"sizes": (8, 8), "model_parallel_npus": 2},
             "sizes must give an even number of layers to be split over NPUs, not 1",
         ),
+        ("gnmt", {"encoder_layers": 10**9}, "encoder_layers must be at most 100000, not 10000000"),
+        ("gnmt", {"decoder_layers": 10**9}, "decoder_layers must be at most 100000, not 10000000"),
+        ("transformer", {"layers": 10**9}, "layers must be at most 100000, not 10000000"),
+        ("transformer", {"decoder_layers": 10**9}, "decoder_layers must be at most 100000, not"),
     ],
 )
 def test_impossible_models_are_refused(name, options, reason):

@@ -1,0 +1,62 @@
+"""Latencies of the event ACE, which are measured on a ring, are those of its rings in tori."""
+
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+import pytest
+
+from hw.ace.config import preset
+from sim.cycles.ace.model import EngineModel
+from sim.cycles.measure import SCRIPT, measured_ring
+from sim.endpoint.latencies import EventLatencies
+from sim.hosts.command import Command
+from sim.hosts.wiring import EngineWiring
+from sim.network.network import Network
+
+CLOCK = 1e9
+SEARCH = 3
+"""Cycles by which a READY may be earlier, as ports are searched in turn."""
+
+
+@pytest.mark.parametrize(
+    "shape, cycles", [((3, 3), (20, 50)), ((3, 4), (50, 20)), ((3, 3, 3), (20, 50, 30))], ids=str
+)
+def test_hops_of_a_torus_take_what_is_stored_and_their_own_links(shape, cycles):
+    """A packet for each block. The one that node 0 sends in step m began m places before it, when
+    that node had its READY, and crossed the links between."""
+    nodes, base = int(np.prod(shape)), preset("test")
+    config = replace(base, ports=2 * len(shape), max_nodes=32, program_words=512)
+    network = Network.torus(
+        shape, bandwidth_bytes_per_s=config.bus_bytes * CLOCK,
+        latency_s=tuple(each / CLOCK for each in cycles),
+    )
+    wiring = EngineWiring.hamiltonian(network, clock_hz=CLOCK, bus_bytes=config.bus_bytes)
+    wires = [wire for link in wiring.links for wire in link]
+    latency = {(wire.rank, wire.port): wire.latency_cycles for wire in wires}
+    command = Command(elements=nodes * config.packet_elements, destination=1 << 20)
+    ring = measured_ring(nodes=nodes, fsms=1, wiring=wiring)
+    model = EngineModel(config, ring, [command], [SCRIPT] * nodes, trace=True)
+    model.run()
+    places = wiring.rings[0]
+    links = [latency[each.node, each.next_port] for each in places]
+    begins = []
+    for each, link in zip(places, links):
+        sent = model.link_activity(each.node, each.next_port)
+        loaded = int(model.state.loader["arrives"][each.node].max())
+        begins.append(int(sent.beat_cycles[0]) - loaded - link - config.packet_beats)
+    known = EventLatencies.stored()
+    assert all(known.ace_ready - SEARCH <= begin <= known.ace_ready for begin in begins)
+
+    sent = model.link_activity(places[0].node, places[0].next_port)
+    found = sent.beat_cycles[sent.beat_header_flits > 0][: nodes - 1]
+    back = links[:0:-1]  # of the places before node 0, the nearest first
+    hop = 2 * config.packet_beats + 1 + known.ace_hop
+    ways = accumulate(back, initial=0)
+    expected = [
+        step * hop + way + link - links[0] for step, way, link in zip(
+            range(nodes - 1), ways, [links[0], *back]
+        )
+    ]
+    late = found - found[0] - expected
+    assert np.abs(late).max() <= SEARCH
