@@ -121,8 +121,8 @@ class ContextTable(wiring.Component):
     entry : ``In(stream.Signature(context_entry_layout(config), always_ready=True))``
         What it has found.
     phase : ``In(stream.Signature(next_phase_layout(config), always_ready=True))``
-        A context that is settled begins its next phase; at most one in 3 cycles, and none together
-        with ``entry``.
+        A context that is settled begins its next phase; at most one in 3 cycles, and neither
+        together with ``entry`` nor in the 2 cycles before it.
     searched : ``In(1)``
         See `ReadyTable`.
     loaded, stored : ``In(stream)``

@@ -1,9 +1,11 @@
 """The tool that compares engines cycle by cycle sees what it is for."""
 
+import numpy as np
+
 from hw.ace.config import preset
 from sim.rtl.ace.ring import AceRing
 from tests.hw.ace.test_ace_rings import TINY
-from tests.hw.ace.traces import differences, disturbed, record, respond
+from tests.hw.ace.traces import changed_bits, differences, disturbed, record, respond
 
 
 def test_engine_repeats_a_trace_and_another_one_does_not():
@@ -26,3 +28,18 @@ def test_disturbed_trace_is_another_one_that_keeps_the_reset():
     assert differences(engine, noisy, respond(engine, stimulus))
     idle = disturbed(engine, stimulus, 0.0, seed=3)
     assert (idle == stimulus).all()
+
+
+def test_traces_are_compared_bit_by_bit():
+    ports = ["clk 1 True", "data 40 False", "valid 1 False"]
+    before = np.zeros((5, 3), np.uint32)
+    after = before.copy()
+    assert changed_bits(before, after, ports) == []
+    after[2:4, 1] = 0x81
+    after[3, 2] = 1
+    assert changed_bits(before, after, ports) == [
+        "data: 2 cycles from 2, bits 0x8100000000", "valid: 1 cycles from 3, bits 0x1",
+    ]
+    assert changed_bits(before, after[:3], ports) == [
+        "5 and 3 cycles", "data: 1 cycles from 2, bits 0x8100000000",
+    ]

@@ -4,11 +4,14 @@
 
     python -m tests.hw.ace.traces record before.npz    # on the commit before the change
     python -m tests.hw.ace.traces check before.npz     # on the one after it
+    python -m tests.hw.ace.traces compare before.npz after.npz  # of both, each with its own driver
 
 A trace holds every input and every output of one engine of a ring in every cycle: collectives of
 all kinds under stalls, a damaged packet, aborts. It is replayed as recorded and in disturbed copies
 (random words in random cycles on any input), which brings damage of every kind, memory errors and
-register accesses that no driver makes; what the engine says to those is recorded as well.
+register accesses that no driver makes; what the engine says to those is recorded as well. Where the
+driver changes with the engine (other programs), a trace of one is no stimulus for the other; the
+traces that both have made themselves are compared then.
 """
 
 import os
@@ -165,6 +168,30 @@ def differences(engine: CompiledModel, stimulus: np.ndarray, response: np.ndarra
     return found
 
 
+def changed_bits(before: np.ndarray, after: np.ndarray, ports: Sequence[str]) -> list[str]:
+    """Outputs that differ between two traces, with the bits: ``port: cycles, from the first one,
+    bits``. *ports*: name, width and direction of each, as `record` saves them."""
+    found = []
+    if len(before) != len(after):
+        found.append(f"{len(before)} and {len(after)} cycles")
+        common = min(len(before), len(after))
+        before, after = before[:common], after[:common]
+    start = 0
+    for line in ports:
+        name, width, is_input = line.split()
+        if is_input == "True":
+            continue
+        place = slice(start, start + max(1, -(-int(width) // 32)))
+        start = place.stop
+        differ = before[:, place] ^ after[:, place]
+        rows = np.flatnonzero(differ.any(axis=1))
+        if len(rows):
+            bits = np.bitwise_or.reduce(differ, axis=0)
+            mask = sum(int(word) << 32 * n for n, word in enumerate(bits))
+            found.append(f"{name}: {len(rows)} cycles from {rows[0]}, bits {mask:#x}")
+    return found
+
+
 def _record_all(file: str) -> None:
     saved: dict[str, np.ndarray] = {}
     for name in _PRESETS:
@@ -208,6 +235,18 @@ def _check_all(file: str) -> int:
     return status
 
 
+def _compare_all(before_file: str, after_file: str) -> int:
+    before, after = np.load(before_file), np.load(after_file)
+    status = 0
+    for name in _PRESETS:
+        traces = (saved[f"{name}_0_out"] for saved in (before, after))
+        found = changed_bits(*traces, before[f"{name}_ports"])
+        status |= bool(found)
+        print(f"{name}, {len(after[f'{name}_0_out'])} cycles:", "; ".join(found) or "all equal")
+    return status
+
+
 if __name__ == "__main__":
-    action, trace_file = sys.argv[1:]
-    sys.exit(_record_all(trace_file) if action == "record" else _check_all(trace_file))
+    action, *files = sys.argv[1:]
+    actions = {"record": _record_all, "check": _check_all, "compare": _compare_all}
+    sys.exit(actions[action](*files))  # type: ignore[operator]

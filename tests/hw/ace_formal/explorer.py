@@ -3,10 +3,11 @@
 from array import array
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 
-__all__ = ["Exploration", "Violation", "explore"]
+__all__ = ["Exploration", "Violation", "explore", "wander"]
 
 
 class Violation(Exception):
@@ -98,6 +99,40 @@ def explore(
     found.states, found.steps, found.depth = len(order), len(targets), level["depth"]
     if found.fault is None and _has_cycle(len(order), sources, targets):
         found.fault = "livelock: a run need not end"
+    return found
+
+
+def wander(
+    initial: Hashable,
+    successors: Callable[[Hashable], Iterable[tuple[str, Hashable]]],
+    is_final: Callable[[Hashable], bool],
+    *,
+    runs: int,
+) -> Exploration:
+    """Follow *runs* random runs from *initial* to their ends, or to the first fault; for systems
+    that are too large to visit completely. ``states`` counts those that were passed."""
+    found = Exploration()
+    for seed in range(runs):
+        rng, state = Random(seed), initial
+        found.trace = []
+        while found.fault is None:
+            found.states += 1
+            try:
+                ways = list(successors(state))
+            except Violation as error:
+                found.fault = str(error)
+                break
+            if (not ways) != is_final(state):
+                found.fault = "goes on after the end" if ways else "deadlock"
+            if not ways:
+                break
+            action, state = rng.choice(ways)
+            found.steps += 1
+            found.trace.append(action)
+        found.depth = max(found.depth, len(found.trace))
+        if found.fault is not None:
+            return found
+    found.trace = []
     return found
 
 

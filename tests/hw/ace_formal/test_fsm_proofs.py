@@ -1,16 +1,18 @@
 # amaranth: UnusedElaboratable=no
-"""Proofs about the parts of an FSM: no READY is lost, no peer waited for, no chunk ends early."""
+"""Proofs about the parts of an FSM: no READY is lost, no peer or phase waited for, no chunk and no
+phase ends early."""
 
-from itertools import pairwise
+import inspect
 
 import pytest
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.ace import contexts, send_generator
 from hw.ace.config import AceConfig
 from hw.ace.contexts import ContextTable
-from hw.ace.isa import instruction_layout
+from hw.ace.isa import instruction_layout, phase_layout
 from hw.ace.lookup import LOOKUP_LATENCY
 from hw.ace.ready_table import ReadyTable
 from hw.ace.send_generator import SendGenerator, Source
@@ -28,13 +30,15 @@ def small(contexts):
 class ReadyHarness(wiring.Component):
     """Peers that send READYs for chunks 0 to 3 as they like, and contexts that take these chunks.
 
-    One READY (chunk, port, context of the peer) is watched, any one. Rules of the protocol: a peer
-    does not use its context for another READY while the watched one waits, and has one context for
-    a chunk; contexts that are assigned have different chunks; nothing is admitted during a sweep or
-    a search.
+    The READYs of one peer for one chunk (chunk, port, context of the peer) are watched, of any one.
+    Rules of the protocol: a peer does not use its context for another READY while the watched one
+    waits, has one context for a chunk, says for a second and third time that it is ready only to a
+    context that is live, and for no chunk that is just over; contexts that are assigned have
+    different chunks; nothing is admitted during a sweep or a search.
 
-    `bad`: the search for a chunk ends without the grant of a READY that came before; or a context
-    is granted a peer that has not said that it is ready.
+    `bad`: after the search for its chunk, a context has not counted all READYs of the peer since
+    the last chunk of that name, whether they came before or after its admission, or has counted
+    another one, or does not know the context of the peer.
     """
 
     def __init__(self, table):
@@ -52,6 +56,7 @@ class ReadyHarness(wiring.Component):
                 "abort": In(1),
                 "watch": In(4),
                 "bad": Out(1), "cover_a_ready_that_waited_is_granted_after_an_abort": Out(1),
+                "cover_three_are_counted_of_which_one_has_waited": Out(1),
             }
         )
 
@@ -71,10 +76,13 @@ class ReadyHarness(wiring.Component):
             started & self.admit & ~setup & ~table.sweeping & ~taken & ~self.abort
             & ~assigned.bit_select(self.admit_context, 1)
         )  # fmt: skip
+        freed = []
         for n in range(2):
+            free = self.free[n] & assigned[n] & ~(setup & (newest == n))
+            freed.append(free & (keys[n] == chosen.chunk))
             with m.If(admit & (self.admit_context == n)):
                 m.d.sync += [assigned[n].eq(1), keys[n].eq(self.admit_chunk)]
-            with m.If(self.free[n] & assigned[n] & ~(setup & (newest == n))):
+            with m.If(free):
                 m.d.sync += assigned[n].eq(0)
             m.d.comb += table.contexts.key[n].chunk.eq(keys[n])
         done = setup & table.searched & ~self.wait
@@ -93,43 +101,54 @@ class ReadyHarness(wiring.Component):
             table.forget.eq(self.abort),
         ]
 
-        kept, known_of = Signal(), Signal()  # the watched READY waits; one of its port has come
-        elsewhere = Signal()  # that port has said so for another of its contexts, too
+        mine = Cat(assigned[n] & (keys[n] == chosen.chunk) for n in range(2))
+        kept, waited = Signal(), Signal()  # the first READY waits; it has waited
+        count = Signal(2)  # READYs that came for the watched chunk
+        live = mine.any() & ~(setup & mine.bit_select(newest, 1))
+        more = ((count == 0) | (live & (count != 3))) & ~Cat(freed).any()
         comes = Signal()
         for p in range(2):
             slot, chunk = self.slot[p], self.chunk.word_select(p, 2)
-            watched = (chosen.port == p) & (chosen.slot == slot)
+            here = chosen.port == p
+            watched = here & (chunk == chosen.chunk)
+            allowed = Mux(
+                watched, (slot == chosen.slot) & more, ~(here & (slot == chosen.slot) & kept)
+            )
             m.d.comb += [
-                table.ready[p].valid.eq(started & self.valid[p] & ~(watched & kept)),
+                table.ready[p].valid.eq(started & self.valid[p] & allowed),
                 table.ready[p].p.context.eq(slot),
                 table.ready[p].p.key.chunk.eq(chunk),
             ]
-            with m.If(table.ready[p].valid & table.ready[p].ready & (chosen.port == p)):
-                with m.If(chunk == chosen.chunk):
-                    m.d.sync += [known_of.eq(1), elsewhere.eq(elsewhere | ~watched)]
-                    m.d.comb += comes.eq(watched)
-        has_context = Cat(assigned[n] & (keys[n] == chosen.chunk) for n in range(2)).any()
+            with m.If(table.ready[p].valid & table.ready[p].ready & watched):
+                m.d.comb += comes.eq(1)
         found = done & (newest_key == chosen.chunk)
         with m.If(found):
             m.d.sync += kept.eq(0)
-        with m.If(comes & ~has_context):
-            m.d.sync += kept.eq(1)
+        with m.If(comes):
+            m.d.sync += count.eq(count + 1)
+            with m.If(~mine.any()):
+                m.d.sync += [kept.eq(1), waited.eq(1)]
+        with m.If(Cat(freed).any()):
+            m.d.sync += [count.eq(0), kept.eq(0), waited.eq(0)]
         with m.If(self.abort):
-            m.d.sync += [kept.eq(0), known_of.eq(0), elsewhere.eq(0), assigned.eq(0), setup.eq(0)]
+            m.d.sync += [count.eq(0), kept.eq(0), waited.eq(0), assigned.eq(0), setup.eq(0)]
 
-        port, bad, served = chosen.port, [], []
+        bad, granted = [], []
         for n in range(2):
-            granted = table.grants.granted[n].bit_select(port, 1)
-            remote = Mux(port, table.grants.remote[n][1], table.grants.remote[n][0])
-            known = granted & (elsewhere | (remote == chosen.slot))
-            served.append(kept & found & (newest == n) & granted & (remote == chosen.slot))
+            readies = Mux(chosen.port, table.grants.readies[n][1], table.grants.readies[n][0])
+            remote = Mux(chosen.port, table.grants.remote[n][1], table.grants.remote[n][0])
+            judged = mine[n] & (~(setup & (newest == n)) | done)
             bad += [
-                kept & found & (newest == n) & ~known,
-                assigned[n] & (keys[n] == chosen.chunk) & granted & ~known_of,
+                judged & (readies != count),
+                judged & (readies != 0) & (remote != chosen.slot),
             ]
+            granted.append(judged & (readies != 0) & waited)
         m.d.comb += self.bad.eq(started & Cat(bad).any())
         m.d.comb += self.cover_a_ready_that_waited_is_granted_after_an_abort.eq(
-            started & ever(m, self.abort) & Cat(served).any()
+            started & ever(m, self.abort) & Cat(granted).any()
+        )
+        m.d.comb += self.cover_three_are_counted_of_which_one_has_waited.eq(
+            started & Cat(granted).any() & (count == 3)
         )
         return m
 
@@ -146,17 +165,43 @@ class StaleTable(ReadyTable):
 
     def _grant(self, m, which, port, remote):
         super()._grant(m, which, port, remote)
-        for granted in self.grants.granted:
-            with m.If(self.admit.valid):
-                m.d.sync += granted.eq(granted)
+        with m.If(self.admit.valid):
+            m.d.sync += [each.eq(each) for counts in self.grants.readies for each in counts]
+
+
+class SingleTable(ReadyTable):
+    """Planted bug: a READY of a later phase is not counted."""
+
+    def _grant(self, m, which, port, remote):
+        super()._grant(m, which, port, remote)
+        for counts in self.grants.readies:
+            for each in counts:
+                with m.If(each != 0):
+                    m.d.sync += each.eq(Mux(self.admit.valid, 0, each))
+
+
+class CommonTable(ReadyTable):
+    """Planted bug: READYs of all ports are counted together."""
+
+    def _grant(self, m, which, port, remote):
+        super()._grant(m, which, Const(0), remote)
 
 
 class SendHarness(wiring.Component):
-    """One context, lookups that answer what they like and peers that are ready when they like.
+    """Two contexts, lookups that answer what they like, peers that are ready when they like and
+    phases that are settled when they like.
 
-    `bad`: a READY goes to a port to which none is due, or twice; a packet is sent without the
-    grant of its peer; or, while nobody stalls, READYs that are due are not all sent within the time
-    of one packet.
+    Rule: a context starts when nothing of it is left, and a fresh instruction has no packet to wait
+    for. One context is watched, any one.
+
+    `bad`: a READY goes to a port to which none is due, at the beginning or in the phase that was
+    opened last, or twice; a packet is sent without the grant of its peer; a phase is opened that is
+    not settled, or otherwise than the program says, or so soon before a table entry or another
+    phase that counts collide (see `ContextTable`); the generator denies that a context has
+    instructions or READYs left. Or, while nobody stalls, READYs that are due are not all sent
+    within the time of one packet; or the watched context is not looked at while it has instructions
+    left and waits for no phase, though others are four times or nothing is done for the time of a
+    packet, whatever is answered.
     """
 
     def __init__(self, generator):
@@ -164,13 +209,22 @@ class SendHarness(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
+                "start_context": In(1),
                 "ports": In(2),
-                "live": In(1),
+                "live": In(2),
+                "settled": In(2),
                 "parked": In(1),
+                "parked_context": In(1),
+                "ask_entry": In(1),
                 "stall": In(2),
                 "op": In(4),
+                "phase_ports": In(2),
+                "counts": In(2),
                 "granted": In(1),
+                "watch": In(1),
                 "bad": Out(1), "cover_packets_follow_both_readies": Out(1),
+                "cover_second_phase_is_announced_after_it_was_passed_over": Out(1),
+                "cover_watched_context_sends_while_the_other_waits_for_its_phase": Out(1),
             }
         )
 
@@ -179,86 +233,192 @@ class SendHarness(wiring.Component):
         m.submodules.generator = generator = self.generator
         sent = generator.send.valid & generator.send.ready
         send = generator.send.p
+        watched, begun = Signal(), Signal()
+        m.d.sync += begun.eq(1)
+        with m.If(~begun):
+            m.d.sync += watched.eq(self.watch)
         parked = Signal(2)  # at most 3
         park = self.parked & (parked != 3)
-        started = Signal()
-        response = generator.response
-        valid = [Signal(name=f"asked_{n}") for n in range(LOOKUP_LATENCY + 1)]
-        m.d.comb += valid[0].eq(generator.request.valid & generator.request.ready)
-        for before, after in pairwise(valid):
-            m.d.sync += after.eq(before)
-        word = Signal(instruction_layout)
+        # Lookups under way, each with its context.
+        asked = Signal(data.StructLayout({"valid": 1, "context": 1, "table": 1}))
         m.d.comb += [
-            started.eq(self.start & ~generator.sending.any() & ~generator.send.valid),
-            generator.start.eq(started),
-            generator.contexts.entry[0].ready_ports.eq(self.ports),
-            generator.contexts.live.eq(self.live),
-            generator.contexts.packets[0].eq(1),
-            generator.request.ready.eq(~self.stall[0]),
-            generator.send.ready.eq(~self.stall[1]),
-            generator.event.valid.eq(park),
-            generator.event.p.parked.eq(1),
-            word.op.eq(self.op),
-            response.valid.eq(valid[-1]),
-            response.p.word.eq(word),
+            asked.valid.eq(generator.request.valid & generator.request.ready),
+            asked.context.eq(generator.request.p.context),
+            asked.table.eq(generator.request.p.table),
+        ]
+        answered = asked
+        for n in range(LOOKUP_LATENCY):
+            after = Signal(asked.shape(), name=f"asked_{n + 1}")
+            m.d.sync += after.eq(answered)
+            answered = after
+        response = generator.response
+        fresh_now = answered.valid & ~answered.table & (generator._source == Source.FRESH)
+        word, phase = Signal(instruction_layout), Signal(phase_layout)
+        opens, ends = Signal(), Signal()
+        m.d.comb += [
+            word.op.eq(self.op & ~((fresh_now | answered.table) << 3)),
+            phase.op.eq(word.op),
+            phase.ready_ports.eq(self.phase_ports),
+            phase.receives.eq(self.counts[0]),
+            phase.sends.eq(self.counts[1]),
+            opens.eq(fresh_now & word.op.reduce & ~word.op.send),
+            ends.eq(fresh_now & ~word.op.reduce & ~word.op.send),
+            response.valid.eq(answered.valid),
+            response.p.word.eq(Mux(opens, phase, word)),
             response.p.resolved.granted.eq(self.granted),
         ]
         m.d.sync += parked.eq(parked + park - (sent & ~send.ready & (parked != 0)))
 
-        due = Signal(2)
-        with m.If(started):
-            m.d.sync += due.eq(self.ports)
-        with m.If(sent & send.ready):
-            m.d.sync += due.eq(due & ~(1 << send.port))
-        allowed = Signal()
+        started = Signal(2)
+        pending, due = Signal(2), [Signal(2, name=f"due_{n}") for n in range(2)]
+        wanted = self.start & ~generator.sending.bit_select(self.start_context, 1)
+        quiet = ~(generator.send.valid & (send.context == self.start_context))
+        m.d.comb += [
+            started.eq((wanted & quiet & begun) << self.start_context),
+            generator.start.eq(started),
+            generator.contexts.live.eq(self.live),
+            generator.contexts.settled.eq(self.settled),
+            generator.request.ready.eq(~self.stall[0]),
+            generator.send.ready.eq(~self.stall[1]),
+            generator.event.valid.eq(park),
+            generator.event.p.parked.eq(1),
+            generator.event.p.context.eq(self.parked_context),
+            generator.entry_request.valid.eq(self.ask_entry),
+        ]
+        denied = []
+        for n in range(2):
+            mine = answered.context == n
+            m.d.comb += [
+                generator.contexts.entry[n].ready_ports.eq(self.ports),
+                generator.contexts.packets[n].eq(1),
+            ]
+            with m.If(started[n]):
+                m.d.sync += [pending[n].eq(1), due[n].eq(self.ports)]
+            with m.If(ends & mine):
+                m.d.sync += pending[n].eq(0)
+            with m.If(opens & mine & self.settled[n]):
+                m.d.sync += due[n].eq(self.phase_ports)
+            with m.If(sent & send.ready & (send.context == n)):
+                m.d.sync += due[n].eq(due[n] & ~(1 << send.port))
+            # READYs at ``send`` have left the generator's own list.
+            leaving = generator.send.valid & send.ready & (send.context == n)
+            rest = due[n] & ~(leaving << send.port)
+            denied.append((pending[n] | (rest != 0)) & ~generator.sending[n])
+
+        allowed, late, since = Signal(), Signal(5), Signal(2, init=3)
+        settles = self.settled.bit_select(answered.context, 1)
+        opened = generator.phase.valid
         with m.If(response.valid):
             m.d.sync += allowed.eq(self.granted)
-        late = Signal(5)
-        with m.If((due == 0) | self.stall.any()):
+        with m.If((Cat(due) == 0) | self.stall.any() | self.ask_entry):
             m.d.sync += late.eq(0)
         with m.Elif(late != 31):
             m.d.sync += late.eq(late + 1)
+        mine_sent = sent & ~send.ready & (send.context == watched)
+        # While the watched context has a turn to come: lookups of others, cycles without any.
+        turns, still = Signal(3), Signal(4)
+        waits = Signal()  # the watched context, for the end of its phase
+        with m.If(opens & (answered.context == watched)):
+            m.d.sync += waits.eq(~settles)
+        with m.Elif(started.bit_select(watched, 1)):
+            m.d.sync += waits.eq(0)
+        able = ~waits | self.settled.bit_select(watched, 1)
+        owed = pending.bit_select(watched, 1) & able & ~self.ask_entry
+        is_fresh = generator._source == Source.FRESH
+        with m.If(~owed | (asked.valid & is_fresh & (asked.context == watched))):
+            m.d.sync += turns.eq(0)
+        with m.Elif(asked.valid & ~asked.table & (turns != 7)):
+            m.d.sync += turns.eq(turns + 1)
+        at_rest = owed & ~self.stall.any() & ~park & (Cat(due) == 0)
+        with m.If(~at_rest | asked.valid | sent):
+            m.d.sync += still.eq(0)
+        with m.Elif(still != 15):
+            m.d.sync += still.eq(still + 1)
+        with m.If(opened):
+            m.d.sync += since.eq(0)
+        with m.Elif(since != 3):
+            m.d.sync += since.eq(since + 1)
         m.d.comb += self.bad.eq(
             Cat(
-                generator.send.valid & send.ready & ~due.bit_select(send.port, 1),
+                generator.send.valid & send.ready
+                & ~Array(due)[send.context].bit_select(send.port, 1),
                 generator.send.valid & ~send.ready & ~allowed,
-                late == LOOKUP_LATENCY + 10,
+                opened != (opens & settles),
+                opened & (generator.phase.p.context != answered.context),
+                opened & (generator.phase.p.receives != phase.receives),
+                opened & (generator.phase.p.sends != phase.sends),
+                opened & (Array(due)[answered.context] != 0),
+                (opened | generator.entry.valid) & (since < 2),
+                opened & generator.entry.valid,
+                *denied,
+                late == LOOKUP_LATENCY + 14,
+                turns == 4,
+                still == LOOKUP_LATENCY + 6,
             ).any()
         )
         m.d.comb += self.cover_packets_follow_both_readies.eq(
             Cat(ever(m, sent & send.ready & (send.port == k)) for k in range(2)).all()
             & nth(m, sent & ~send.ready, 2)
         )
+        passed = Signal()
+        with m.If(opens & ~settles):
+            m.d.sync += passed.eq(1)
+        m.d.comb += self.cover_second_phase_is_announced_after_it_was_passed_over.eq(
+            passed & nth(m, opened, 2) & (self.phase_ports != 0)
+        )
+        m.d.comb += self.cover_watched_context_sends_while_the_other_waits_for_its_phase.eq(
+            passed & ~ever(m, opened) & mine_sent
+        )
         return m
 
 
-class WaitingGenerator(SendGenerator):
-    """Planted bug: asks about a fresh packet until its peer is ready."""
+def planted(module, name, old, new):
+    """The component with a change of its text."""
+    text = inspect.getsource(getattr(module, name))
+    assert text.count(old) == 1, old
+    names = dict(vars(module))
+    exec(text.replace(old, new), names)
+    return names[name]
 
-    def _answered(self, m, command, fresh):
-        super()._answered(m, command, fresh)
-        with m.If((self._source == Source.FRESH) & ~self.response.p.resolved.granted):
-            m.next = "ASK"
 
-
-class UngrantedGenerator(SendGenerator):
-    """Planted bug: sends a parked packet though its peer is not ready."""
-
-    def _answered(self, m, command, fresh):
-        super()._answered(m, command, fresh)
-        with m.If(self._source == Source.PARKED):
-            m.d.sync += self.send.valid.eq(1)
-            m.next = "SEND"
+GENERATOR_BUGS = {
+    "it asks about a fresh packet until its peer is ready": (
+        "        with m.Else():\n            m.next = \"PICK\"",
+        "        with m.Else():\n            m.next = \"ASK\""),
+    "it sends a parked packet though its peer is not ready": (
+        "m.next = \"REPARK\"", "m.d.sync += self.send.valid.eq(1); m.next = \"SEND\""),
+    "it asks about the end of a phase until the phase is settled": (
+        "m.d.sync += ports.eq(phase.ready_ports)\n            m.next = \"PICK\"",
+        ("m.d.sync += ports.eq(phase.ready_ports)\n            m.next = \"PICK\"\n"
+         "            with m.If(~settled): m.next = \"ASK\"")),
+    "it opens a phase while the one before is not settled": (
+        "self.phase.valid.eq(settled & ~self.forget)", "self.phase.valid.eq(~self.forget)"),
+    "it takes the end of a phase for that of the program": (
+        "& ends & operation.reduce & ~operation.receive", "& ends & operation.receive"),
+    "it announces no phase but the first": ("ports.eq(phase.ready_ports)", "ports.eq(0)"),
+    "it announces a phase to the ports of the first": (
+        "ports.eq(phase.ready_ports)", "ports.eq(self.contexts.entry[n].ready_ports)"),
+    "it forgets that a context waits for its phase when this is settled": (
+        "able = fresh & (~waiting | self.contexts.settled)", "able = fresh & ~waiting"),
+    "the context is over when it waits for its phase": (
+        "self.sending.eq(fresh |", "self.sending.eq((fresh & ~waiting) |"),
+}
+"""Bugs, as changes of the text."""
 
 
 class ContextHarness(wiring.Component):
-    """Two contexts, chunks of one packet per block and up to 3 receives and sends.
+    """Two contexts, chunks of one or two packets per block and up to 3 blocks that arrive and leave
+    in each of any number of phases.
 
     Rules: a chunk is admitted when there is room, to where the table says, after an abort when all
-    is quiet; units report no more than the program has; the DMA stores each job once.
+    is quiet; units report no more than the program has; the generator opens a phase of a live
+    context that is settled and has instructions left (``sending``), keeps these for the three
+    cycles that counts take, and has neither another phase nor a table entry within two cycles; the
+    DMA stores each job once.
 
-    `bad`: a chunk leaves its context with something left to arrive, to leave or to send, or gets a
-    result slot that is in use.
+    `bad`: a chunk leaves its context with something left to arrive, to leave or to send; a live
+    context is said to be settled when packets of its phase are left, or not to be when none are; or
+    a context is vacant whose chunk is not yet stored.
     """
 
     def __init__(self, table):
@@ -266,6 +426,7 @@ class ContextHarness(wiring.Component):
         super().__init__(
             {
                 "admit": In(1),
+                "two": In(1),
                 "receives": In(2),
                 "sends": In(2),
                 "answer": In(1),
@@ -275,11 +436,16 @@ class ContextHarness(wiring.Component):
                 "event_context": In(1),
                 "received": In(1),
                 "sent": In(1),
+                "phase": In(1),
+                "phase_context": In(1),
+                "phase_receives": In(2),
+                "phase_sends": In(2),
                 "sending": In(2),
                 "take": In(1),
                 "stored": In(2),
                 "abort": In(1),
                 "bad": Out(1), "cover_third_chunk_is_stored_after_an_abort": Out(1),
+                "cover_chunk_of_three_phases_is_stored_beside_an_admission": Out(1),
             }
         )
 
@@ -288,26 +454,45 @@ class ContextHarness(wiring.Component):
         m.submodules.table = table = self.table
         state = table.state
         admit, asked = Signal(), Signal()
-        in_use, handed = Signal(2), Signal(2)  # result slots: of a chunk; the DMA has the job
+        in_use, handed = Signal(2), Signal(2)  # slots: of a chunk; the DMA has the job
         aborted = Signal()
         with m.If(self.abort):
             m.d.sync += aborted.eq(1)
         with m.Elif(~table.busy & (handed == 0)):
             m.d.sync += aborted.eq(0)
+        since = Signal(2, init=3)  # cycles since a phase was opened, at most 3
+        held = Signal(1)  # that context
+        opens = Signal()
+        sending = Signal(2)
+        m.d.comb += [
+            sending.eq(self.sending | Mux(since != 3, 1 << held, 0)),
+            opens.eq(
+                self.phase & (since >= 2) & (state.live & state.settled & self.sending
+                & ~self.abort.replicate(2)).bit_select(self.phase_context, 1)
+                & ~((since != 3) & (held == self.phase_context)) & ~table.entry.valid
+            ),
+            table.phase.valid.eq(opens),
+            table.phase.p.context.eq(self.phase_context),
+            table.phase.p.receives.eq(self.phase_receives),
+            table.phase.p.sends.eq(self.phase_sends),
+        ]
+        with m.If(opens):
+            m.d.sync += [since.eq(0), held.eq(self.phase_context)]
+        with m.Elif(since != 3):
+            m.d.sync += since.eq(since + 1)
         m.d.comb += [
             admit.eq(self.admit & table.vacant & ~self.abort & ~aborted),
             table.admit.valid.eq(admit),
             table.admit.p.context.eq(table.vacant_context),
-            table.admit.p.result.eq(table.vacant_result),
-            table.admit.p.packets.eq(1),
-            table.job.slot.eq(table.vacant_result),
+            table.admit.p.packets.eq(1 + self.two),
+            table.job.slot.eq(table.vacant_context),
             table.entry_request.ready.eq(~asked),
-            table.entry.valid.eq(asked & self.answer),
+            table.entry.valid.eq(asked & self.answer & (since >= 2)),
             table.entry.p.context.eq(state.newest.context),
             table.entry.p.entry.receives.eq(self.receives),
             table.entry.p.entry.sends.eq(self.sends),
             table.searched.eq(self.searched),
-            table.sending.eq(self.sending),
+            table.sending.eq(sending),
             table.store.ready.eq(self.take),
             table.forget.eq(self.abort),
         ]
@@ -319,7 +504,6 @@ class ContextHarness(wiring.Component):
             m.d.sync += asked.eq(0)
 
         bad = []
-        owner = [Signal(name=f"owner_{n}") for n in range(2)]  # result slot of the context
         loaded = Signal(2)
         one_load = Mux(self.loaded[0], 1, self.loaded & 2)
         m.d.comb += [
@@ -329,95 +513,127 @@ class ContextHarness(wiring.Component):
         ]
         one_store = Mux((self.stored & handed)[0], 1, self.stored & handed & 2)
         m.d.comb += [table.stored.valid.eq(one_store.any()), table.stored.p.slot.eq(one_store[1])]
-        counts = []
+        counts, phases, twos = [], [], Signal(2)
         for n in range(2):
-            receives, sends = Signal(2, name=f"receives_{n}"), Signal(2, name=f"sends_{n}")
+            receives, sends = Signal(3, name=f"receives_{n}"), Signal(3, name=f"sends_{n}")
             counts.append((receives, sends))
             before = Signal(name=f"before_{n}")
+            phase = Signal(2, name=f"phase_{n}")  # phases that were opened, at most 3
+            phases.append(phase)
             with m.If(admit & (table.vacant_context == n)):
-                m.d.sync += owner[n].eq(table.vacant_result)
+                m.d.sync += [twos[n].eq(self.two), phase.eq(0)]
+            with m.If(opens & (self.phase_context == n) & (phase != 3)):
+                m.d.sync += phase.eq(phase + 1)
             mine = table.entry.valid & (state.newest.context == n)
             with m.If(mine):
-                m.d.sync += [receives.eq(self.receives), sends.eq(self.sends)]
+                m.d.sync += [
+                    receives.eq(self.receives << twos[n]), sends.eq(self.sends << twos[n]),
+                ]
+            with m.Elif(opens & (self.phase_context == n)):
+                m.d.sync += [
+                    receives.eq(self.phase_receives << twos[n]),
+                    sends.eq(self.phase_sends << twos[n]),
+                ]
             with m.Elif(table.event.valid & (self.event_context == n)):
                 m.d.sync += [
                     receives.eq(receives - table.event.p.received),
                     sends.eq(sends - table.event.p.sent),
                 ]
-            left = (receives != 0) | (sends != 0) | self.sending[n]
+            settled = (receives == 0) & (sends == 0)
+            left = ~settled | sending[n]
             idle = Signal(name=f"idle_{n}")
             m.d.sync += [before.eq(state.live[n] & ~self.abort), idle.eq(~left)]
-            bad.append(before & ~state.live[n] & ~idle)
+            known = state.live[n] & ~((since != 3) & (held == n))
+            bad += [before & ~state.live[n] & ~idle, known & (state.settled[n] != settled)]
+        busy = (since != 3) & (held == self.event_context)
         receives = Mux(self.event_context, counts[1][0], counts[0][0])
         sends = Mux(self.event_context, counts[1][1], counts[0][1])
         m.d.comb += [
-            table.event.valid.eq(self.event & state.live.bit_select(self.event_context, 1)),
+            table.event.valid.eq(
+                self.event & state.live.bit_select(self.event_context, 1) & ~busy
+            ),
             table.event.p.context.eq(self.event_context),
             table.event.p.received.eq(self.received & (receives != 0)),
             table.event.p.sent.eq(self.sent & (sends != 0)),
         ]
         jobs = table.store.valid & table.store.ready
-        for r in range(2):
-            given = Signal(name=f"given_{r}")
-            m.d.comb += given.eq(jobs & (table.store.p.slot == r))
-            with m.If(given):
-                m.d.sync += handed[r].eq(1)
-            with m.If(one_store[r]):
-                m.d.sync += [handed[r].eq(0), in_use[r].eq(0)]
-            with m.If(admit & (table.vacant_result == r)):
-                m.d.sync += in_use[r].eq(1)
-            for n in range(2):
-                with m.If(self.abort & state.assigned[n] & (owner[n] == r)):
-                    m.d.sync += in_use[r].eq(0)
-        bad.append(admit & in_use.bit_select(table.vacant_result, 1))
+        for n in range(2):
+            with m.If(jobs & (table.store.p.slot == n)):
+                m.d.sync += handed[n].eq(1)
+            with m.If(one_store[n]):
+                m.d.sync += [handed[n].eq(0), in_use[n].eq(0)]
+            with m.If(admit & (table.vacant_context == n)):
+                m.d.sync += in_use[n].eq(1)
+            with m.If(self.abort & state.assigned[n]):
+                m.d.sync += in_use[n].eq(0)
+        bad.append(admit & in_use.bit_select(table.vacant_context, 1))
         m.d.comb += self.bad.eq(Cat(bad).any())
         m.d.comb += self.cover_third_chunk_is_stored_after_an_abort.eq(
             ever(m, self.abort) & nth(m, one_store.any() & ~aborted, 3)
         )
+        beside = Signal()  # a phase was opened while a chunk was being admitted
+        with m.If(opens & state.setup):
+            m.d.sync += beside.eq(1)
+        m.d.comb += self.cover_chunk_of_three_phases_is_stored_beside_an_admission.eq(
+            beside & Cat(one_store[n] & (phases[n] >= 2) & twos[n] for n in range(2)).any()
+        )
         return m
 
 
-class EarlyTable(ContextTable):
-    """Planted bug: a chunk is finished when everything has arrived, whatever is left to leave."""
-
-    def _count(self, m, entry_known, tainted):
-        finished = super()._count(m, entry_known, tainted)
-        early = Signal.like(finished)
-        m.d.comb += early.eq(self.state.live & ~self.sending)
-        return early
-
-
-class SlotlessTable(ContextTable):
-    """Planted bug: a result slot is free when its job is handed over."""
-
-    def _complete(self, m, finished, result_busy, tainted):
-        super()._complete(m, finished, result_busy, tainted)
-        with m.If(self.store.valid & self.store.ready):
-            m.d.sync += result_busy.bit_select(self.store.p.slot, 1).eq(0)
+CONTEXT_BUGS = {
+    "a chunk is finished when its instructions are over, whatever is left to arrive or to leave": (
+        "state.live[n] & ~self.sending[n] & state.settled[n]", "state.live[n] & ~self.sending[n]"),
+    "a chunk is finished when its phase is settled, whatever is left of its program": (
+        "state.live[n] & ~self.sending[n] & state.settled[n]", "state.live[n] & state.settled[n]"),
+    "a phase is settled when everything has arrived": (
+        "state.settled[n].eq((receives == 0) & (sends == 0))",
+        "state.settled[n].eq(receives == 0)"),
+    "a phase is settled when everything has left": (
+        "state.settled[n].eq((receives == 0) & (sends == 0))",
+        "state.settled[n].eq(sends == 0)"),
+    "an admission takes the product of a phase": (
+        "& self.searched & ~opening.any()", "& self.searched"),
+    "a phase has the packets of the newest context": (
+        "packets.eq(Array(state.packets)[phase.context])", "packets.eq(state.newest.packets)"),
+    "a phase has the counts of the first one": (
+        "m.d.sync += receives.eq(product)", "m.d.sync += receives.eq(receives_due)"),
+    "sends of a phase are those that arrive": (
+        "Mux(opening[0], phase.receives, phase.sends)", "phase.receives"),
+    "a slot is free when its job is handed over": (
+        "with m.If(self.stored.valid):\n            m.d.sync += occupied.bit_select(self.stored.p",
+        ("with m.If(self.store.valid & self.store.ready):\n"
+         "            m.d.sync += occupied.bit_select(self.store.p")),
+    "a slot is free when its chunk is finished": (
+        "state.live.bit_select(completed, 1).eq(0),",
+        "state.live.bit_select(completed, 1).eq(0), occupied.bit_select(completed, 1).eq(0),"),
+}
+"""Bugs, as changes of the text."""
 
 
 def test_ready_packets_reach_their_contexts_however_early_they_come(tmp_path):
     assert holds(ReadyHarness(ReadyTable(small(2))), tmp_path)
 
 
-@pytest.mark.parametrize("planted", [HastyTable, StaleTable])
-def test_broken_ready_table_is_refuted(planted, tmp_path):
-    assert not holds(ReadyHarness(planted(small(2))), tmp_path)
+@pytest.mark.parametrize("broken", [HastyTable, StaleTable, SingleTable, CommonTable])
+def test_broken_ready_table_is_refuted(broken, tmp_path):
+    assert not holds(ReadyHarness(broken(small(2))), tmp_path)
 
 
-def test_generator_sends_what_is_granted_and_waits_for_no_peer(tmp_path):
-    assert holds(SendHarness(SendGenerator(small(1))), tmp_path)
+def test_generator_sends_what_is_granted_and_waits_for_no_peer_and_no_phase(tmp_path):
+    assert holds(SendHarness(SendGenerator(small(2))), tmp_path)
 
 
-@pytest.mark.parametrize("planted", [WaitingGenerator, UngrantedGenerator])
-def test_broken_generator_is_refuted(planted, tmp_path):
-    assert not holds(SendHarness(planted(small(1))), tmp_path)
+@pytest.mark.parametrize("bug", GENERATOR_BUGS)
+def test_broken_generator_is_refuted(bug, tmp_path):
+    changed = planted(send_generator, "SendGenerator", *GENERATOR_BUGS[bug])
+    assert not holds(SendHarness(changed(small(2))), tmp_path)
 
 
-def test_chunks_end_when_nothing_is_left_and_result_slots_when_they_are_stored(tmp_path):
+def test_chunks_and_phases_end_when_nothing_is_left_and_slots_when_they_are_stored(tmp_path):
     assert holds(ContextHarness(ContextTable(small(2))), tmp_path)
 
 
-@pytest.mark.parametrize("planted", [EarlyTable, SlotlessTable])
-def test_broken_context_table_is_refuted(planted, tmp_path):
-    assert not holds(ContextHarness(planted(small(2))), tmp_path)
+@pytest.mark.parametrize("bug", CONTEXT_BUGS)
+def test_broken_context_table_is_refuted(bug, tmp_path):
+    changed = planted(contexts, "ContextTable", *CONTEXT_BUGS[bug])
+    assert not holds(ContextHarness(changed(small(2))), tmp_path)
