@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -130,8 +131,9 @@ CASES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Found:
+class _Found(NamedTuple):
+    """A run of RTL, and the cycles of its model."""
+
     cycles: int
     modelled: int
     middle: float
