@@ -119,7 +119,7 @@ def test_every_command_has_help_with_an_example(capsys, command):
         ),
         (
             ["sim", "training.toml", "--endpoint", "ace:rtl"],
-            "training.toml:1: topology: at level 'rtl', must have one dimension, one ring, or be a",
+            "training.toml: endpoint.ports: at level 'rtl', must be at least 4, one for each link",
         ),
         (["sim", "training.toml", "-o", "/proc/x"], "/proc/x: cannot be written: No such file or"),
         (["sweep", "training.toml"], "training.toml:1: topology: belongs to a system, which fold"),

@@ -18,11 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(
     path for path in (ROOT / "examples").glob("*.py") if path.with_suffix(".out").exists()
 )
-# With engines; event simulations and switches are in tests/sim/describe.
+# A collective with engines; event simulations and switches are in tests/sim/describe, training on
+# tori in tests/sim/run.
 SYSTEMS = [
     path
     for path in sorted((ROOT / "examples").glob("*.toml"))
-    if "level" in tomllib.loads(path.read_text(encoding="utf-8")).get("endpoint", {})
+    if "level" in (system := tomllib.loads(path.read_text(encoding="utf-8"))).get("endpoint", {})
+    and "collective" in system["workload"]
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -67,7 +67,7 @@ def test_another_engine_takes_its_own_preset():
         ({"kind": "ring", "shape": [4], "bandwidth_bytes_per_s": 5e9},
          'endpoint.level = "cycles" counts the cycles'),
         ({"kind": "torus", "shape": [2, 2], "bandwidth_bytes_per_s": 5e9},
-         "there is no count of the cycles: system: topology: at level 'cycles', must have one "),
+         "there is no count of the cycles: system: endpoint.ports: at level 'cycles', must be at"),
     ],
     ids=["ring", "torus"],
 )
