@@ -143,7 +143,7 @@ ON = '[[endpoint.on]]\nnodes = {nodes}\nlevel = "{level}"\n\n[network]'
         (
             'kind = "ring"\nshape = [4]',
             'kind = "torus"\nshape = [2, 2]',
-            "s.toml:7: endpoint.ports: at level 'rtl', must be at least 4, one for each link, not 2",
+            "s.toml:7: endpoint.ports: at level 'rtl', must be at least 4, one for each link, no",
         ),
         ('"ring"', '"switch"', "s.toml:1: topology: at level 'rtl', must be one ring, not a switc"),
         ("[network]", ON.format(nodes=[4], level="cycles"), "s.toml:14: endpoint.on[0].nodes: mus"),

@@ -204,7 +204,7 @@ def test_limits_of_a_ring_are_those_of_the_configuration():
     assert len(plan_job(job, "ace", wide, ring, clock_hz=CLOCK).steps) == 20
     for config, text in (
         (ACE, "nodes must be from 2 to 8 for this engine, not 20"),
-        (replace(wide, program_words=64), "nodes must be few enough for 64 program words; these need 98"),
+        (replace(wide, program_words=64), "nodes must be few enough for 64 program words; .* 98"),
     ):
         with pytest.raises(ValueError, match=text):
             plan_job(job, "ace", config, ring, clock_hz=CLOCK)
