@@ -15,13 +15,14 @@ from bench._kept import Kept
 from bench.options import add_campaign, bench_parser
 from bench.random_rtl.rings import RINGS
 from bench.random_rtl.switches import SWITCHES
+from bench.random_rtl.tori import TORI
 from bench.random_rtl.trial import CLEAN, Finding, Kind, draw_cases
 from bench.result import result
 from bench.sources import digest
 
 __all__ = ["KINDS", "main"]
 
-KINDS = {kind.name: kind for kind in (RINGS, SWITCHES)}
+KINDS = {kind.name: kind for kind in (RINGS, TORI, SWITCHES)}
 ROOT = Path(__file__).parents[1]
 
 

@@ -17,12 +17,13 @@ from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
+from sim.hosts.wiring import EngineWiring
 from sim.rtl.driver import EngineDriver
 from sim.rtl.harness.specs import Fault, HeaderFault, PacketFault
 from sim.rtl.harness.system import CosimError, CycleLimitError
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["CLASSES", "RINGS", "Case", "RingTrial", "draw_engines", "run_case"]
+__all__ = ["CLASSES", "RINGS", "Case", "RingTrial", "draw_case", "draw_engines", "run_case"]
 
 MEMORY_BYTES = 1 << 17
 LIMIT = 1_000_000
@@ -42,7 +43,7 @@ class Case:
     engine:
         Configuration of the engines.
     ring:
-        Their ring.
+        Their ring, or their torus.
     fault:
         One of `CLASSES`.
     command:
@@ -61,11 +62,18 @@ class Case:
     seed: int
 
     def __str__(self) -> str:
-        command = self.command
+        command, wiring = self.command, self.ring.wiring
+        where = ""
+        if wiring is not None:
+            torus = wiring.torus
+            style = "hamiltonian" if torus is None else f"{torus.style} {torus.shape}"
+            where = f" {style}"
+        latency = "-".join(map(str, dict.fromkeys(self.ring.latencies)))
         return (
-            f"{_kind(self.engine).name} x{self.ring.nodes} {command.collective.name.lower()} "
+            f"{_kind(self.engine).name} x{self.ring.nodes}{where} "
+            f"{command.collective.name.lower()} "
             f"{command.op.name.lower()} {command.elements}{' compressed' * command.compress} "
-            f"latency {self.ring.latency_cycles} stalls {self.ring.link_stalls:g} "
+            f"latency {latency} stalls {self.ring.link_stalls:g} "
             f"{self.ring.memory_stalls:g} seed {self.seed}"
         )
 
@@ -88,11 +96,15 @@ def draw_engines(rng: random.Random, count: int) -> list[Any]:
     return found
 
 
-def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
+def draw_case(
+    rng: random.Random, engine: Any, fault: str, *, wiring: EngineWiring | None = None
+) -> Case | None:
+    """A case of a class, on a ring or with the links of *wiring*; None if what was drawn does not
+    fit together."""
     kind = _kind(engine)
     stalls = rng.choice((0.0, 0.1, 0.3))
     ring = Surroundings(
-        nodes=rng.randint(3 if "several" in fault else 2, 5),
+        nodes=rng.randint(3 if "several" in fault else 2, 5) if wiring is None else wiring.ranks,
         latency_cycles=rng.choice((1, 3, 9, 40)),
         read_latency_cycles=rng.choice((5, 20, 100)),
         link_stalls=stalls,
@@ -100,6 +112,7 @@ def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
         host_stalls=stalls,
         memory_bytes=MEMORY_BYTES,
         bidirectional=rng.random() < 0.7,
+        wiring=wiring,
         seed=rng.getrandbits(32),
     )
     gathers = kind.scatters and fault == CLEAN and rng.random() < 0.2
@@ -191,7 +204,7 @@ class RingTrial(Trial):
         found = []
         # The last packets may still be in flight when a command is done.
         for node in nodes:
-            node.delay(100 + 2 * self.case.ring.latency_cycles)
+            node.delay(100 + 2 * self.case.ring.latencies[1])
         for rank, node in enumerate(nodes):
             causes = ring.read(node, "interrupt")
             words = ring.result(node, self.command, rank)
@@ -342,7 +355,7 @@ def _place(trial: RingTrial, sent: Mapping[tuple[int, int], int]) -> Fault:
 
 RINGS = Kind(
     name="rings", classes=CLASSES, engines=20, clean=104, per_class=18, least=(20, 100, 15),
-    draw_engines=draw_engines, draw_case=_draw_case,
+    draw_engines=draw_engines, draw_case=draw_case,
     collective=lambda case: case.command.collective.name.lower().replace("_", "-"), run=run_case,
 )
 """Rings of engines."""

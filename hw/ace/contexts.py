@@ -353,8 +353,6 @@ class ContextTable(wiring.Component):
                     state.assigned.bit_select(completed, 1).eq(0),
                     state.live.bit_select(completed, 1).eq(0),
                 ]
-        with m.If(self.stored.valid):
-            m.d.sync += occupied.bit_select(self.stored.p.slot, 1).eq(0)
 
     def _abort(self, m, occupied):
         """Forget all chunks but those whose job the RX DMA already has; these are still stored."""
@@ -362,3 +360,6 @@ class ContextTable(wiring.Component):
         with m.If(self.forget):
             m.d.sync += [state.assigned.eq(0), state.live.eq(0), state.setup.eq(0)]
             m.d.sync += occupied.eq(occupied & ~state.assigned)
+        # Whose store ends in this very cycle is free as well.
+        with m.If(self.stored.valid):
+            m.d.sync += occupied.bit_select(self.stored.p.slot, 1).eq(0)

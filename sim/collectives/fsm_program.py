@@ -129,10 +129,47 @@ class PhaseStart:
 @dataclass(frozen=True, kw_only=True)
 class FsmProgram:
     """Instructions for one FSM; the table entry of the program has the counts of its first phase.
+
+    Raises
+    ------
+    ValueError
+        For instructions in no order that an FSM has, and counts of phases that would make it wait
+        for what never comes, or end before the last packet.
     """
 
     instructions: tuple[Instruction | PhaseStart, ...]
     first: PhaseStart
+
+    def __post_init__(self) -> None:
+        code = self.instructions
+        end = next((n for n, each in enumerate(code) if each.op is Opcode.END), None)
+        if end is None:
+            raise FieldError("instructions", "must have an END")
+        arriving = [each for each in code[end + 1 :] if each.op.value & _RECEIVE]
+        if len(arriving) < len(code) - end - 1:
+            raise FieldError("instructions", f"must be receive instructions behind END, step {end}")
+        for step, each in enumerate(code[:end]):
+            if each.op not in (Opcode.SEND, Opcode.PHASE):
+                raise FieldError(
+                    "instructions", f"must be SEND or PHASE before END, not {each.op.name} at step "
+                    f"{step}"
+                )
+        sends = sum(bool(each.op.value & _SEND) for each in code)
+        for name, counted, there in (
+            ("receives", self.receives, len(arriving)), ("sends", self.sends, sends)
+        ):
+            if counted != there:
+                raise FieldError(
+                    name, f"of all phases must be those of the instructions, {there}, not {counted}"
+                )
+        own, phase = 0, self.first
+        for step, each in enumerate(code[:end]):
+            own, phase = (0, each) if isinstance(each, PhaseStart) else (own + 1, phase)
+            if own > phase.sends:
+                raise FieldError(
+                    "sends", f"of a phase must be at least its SENDs, not {phase.sends} before "
+                    f"step {step}"
+                )
 
     @property
     def phases(self) -> tuple[PhaseStart, ...]:

@@ -12,6 +12,7 @@ from bench._kept import Kept
 from bench.random_rtl.rings import RINGS, Case, RingTrial, run_case
 from bench.random_rtl.switch_cases import PARTS, Engine
 from bench.random_rtl.switches import SWITCHES, SwitchTrial
+from bench.random_rtl.tori import TORI
 from bench.random_rtl.trial import CLEAN, Attempt, Finding, draw_cases
 from hw.ace.config import preset as ace_preset
 from hw.fp.ops import ReduceOp
@@ -22,6 +23,7 @@ from hw.switch_dma.config import preset as dma_preset
 from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
 from tb.switch_dma.fabric import AllReduce
+from tests.sim.cycles.test_tori import ACE
 
 ENGINES = {"ace": ace_preset("test"), "smartnic": nic_preset("test")}
 SMALL = [
@@ -38,6 +40,13 @@ SMALL = [
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_rank_is_right_or_says_that_it_is_not(engine, fault):
     cases = draw_cases(RINGS, random.Random(11), [ENGINES[engine]], {fault: 3})
+
+    assert [text for case in cases for text in run_case(case).violations] == []
+
+
+@pytest.mark.parametrize("fault", TORI.classes)
+def test_every_rank_of_a_torus_is_right_or_says_that_it_is_not(fault):
+    cases = draw_cases(TORI, random.Random(3), [ACE], {fault: 1})
 
     assert [text for case in cases for text in run_case(case).violations] == []
 

@@ -26,6 +26,7 @@ from sim.rtl.errors import (
     CommandRefusedError,
     DisagreementError,
     MemoryAccessError,
+    NoProgressError,
     PacketDroppedError,
     PacketLostError,
     PoisonedError,
@@ -94,7 +95,7 @@ class AceRing(EngineDriver):
 
     name = "ace"
     in_order = False
-    failures = ("refused", "dropped", "memory", "failed")
+    failures = ("refused", "dropped", "memory", "failed", "stalled")
     config: AceConfig
 
     @typed("config", "settings")
@@ -212,6 +213,11 @@ class AceRing(EngineDriver):
             raise PacketDroppedError(f"node {rank} dropped a packet; the collective was aborted")
         if "lost" in found:
             raise PacketLostError(f"node {rank} was told of a lost packet and gave up")
+        if causes["stalled"] and (left := self.read(node, "status")["outstanding"]):
+            raise NoProgressError(
+                f"node {rank} has made no progress for as long as its watchdog allows; commands "
+                f"outstanding: {left}"
+            )
 
     def recover(self) -> None:
         """Abort everything on all nodes, as the register map prescribes; the ring is as new."""

@@ -13,41 +13,7 @@ from sim.rtl.errors import PacketDroppedError
 from sim.rtl.harness.specs import HeaderFault
 from sim.rtl.harness.system import CycleLimitError
 from sim.workload.graph import CollectiveKind
-
-
-def _start(cluster, arrays, *, after=lambda rank: 0):
-    """Start an all-reduce on all nodes without waiting for its end."""
-    command = Command(elements=len(arrays[0]), destination=1 << 15)
-    for rank, (node, array) in enumerate(zip(cluster.system.nodes, arrays, strict=True)):
-        node.memory[: array.nbytes] = array.view("uint8")
-        node.delay(after(rank))
-        cluster.start(node, command)
-    cluster.next_collective()
-
-
-def _recover(cluster, *, after=lambda rank: 0):
-    """The procedure that the control register asks for; interrupts are cleared as well."""
-    epoch = (cluster.read(cluster.system.nodes[0], "status")["epoch"] + 1) % 8
-    for rank, node in enumerate(cluster.system.nodes):
-        node.delay(after(rank))
-        cluster.write(node, "control", abort=1, epoch=epoch)
-    cluster.system.run(drain=False)
-    for node in cluster.system.nodes:
-        node.wait_register(cluster.registers.offset("status"), mask=1, value=1)
-    cluster.system.run(max_cycles=20_000)
-    for node in cluster.system.nodes:
-        cluster.write(node, "interrupt", 0x7F)
-    cluster.system.run(drain=False)
-    for node in cluster.system.nodes:
-        cluster.records(node)
-        status = cluster.read(node, "status")
-        assert {name for name, value in status.items() if value} - {"epoch"} == {"idle"}
-
-
-def _assert_exact(cluster, arrays):
-    golden = cluster.golden(arrays)
-    for got in cluster.all_reduce(arrays, max_cycles=200_000):
-        assert got.tobytes() == golden.tobytes()
+from tests.hw.ace.exits import assert_exact, recover, start
 
 
 @pytest.mark.parametrize(
@@ -70,7 +36,7 @@ def test_damaged_header_is_dropped_counted_and_recovered_from(
     fault = HeaderFault(node=node, port=port, packet=packet, bits=bits)
     cluster = ring(3, latency_cycles=3, link_stalls=0.1, options={"faults": [fault]})
     arrays = vectors(3, 1500)
-    _start(cluster, arrays)
+    start(cluster, arrays)
     for each in cluster.system.nodes:
         each.delay(8000)
     cluster.system.run(drain=False)
@@ -87,9 +53,9 @@ def test_damaged_header_is_dropped_counted_and_recovered_from(
     assert all(each.output("irq") for each in cluster.system.nodes)
     assert not any(cluster.read(each, "status")["outstanding"] for each in cluster.system.nodes)
 
-    _recover(cluster)
-    _assert_exact(cluster, vectors(3, 333, seed=1))
-    _assert_exact(cluster, arrays)
+    recover(cluster)
+    assert_exact(cluster, vectors(3, 333, seed=1))
+    assert_exact(cluster, arrays)
     assert [cluster.read(victim, "damaged", n)["count"] for n in (0, 1)] == [
         1 - (port == 0), int(port == 0)
     ]
@@ -106,18 +72,18 @@ def test_ring_is_usable_after_aborts_at_any_time(ring, vectors, seed):
     arrays = vectors(nodes, 900, seed=seed)
     for _ in range(3):
         for _ in range(rng.randint(1, 3)):
-            _start(cluster, arrays, after=lambda rank: rng.choice([0, rng.randrange(300)]))
+            start(cluster, arrays, after=lambda rank: rng.choice([0, rng.randrange(300)]))
         longest = rng.choice([60, 400, 2500])
-        _recover(cluster, after=lambda rank, longest=longest: rng.randrange(longest))
-        _assert_exact(cluster, vectors(nodes, rng.randint(1, 700), seed=seed + 1))
-    _assert_exact(cluster, arrays)
+        recover(cluster, after=lambda rank, longest=longest: rng.randrange(longest))
+        assert_exact(cluster, vectors(nodes, rng.randint(1, 700), seed=seed + 1))
+    assert_exact(cluster, arrays)
 
 
 def test_abort_of_an_idle_ring_changes_nothing(ring, vectors):
     cluster = ring(2)
     for _ in range(3):
-        _recover(cluster)
-        _assert_exact(cluster, vectors(2, 100))
+        recover(cluster)
+        assert_exact(cluster, vectors(2, 100))
     assert cluster.read(cluster.system.nodes[0], "completed")["count"] == 3
 
 

@@ -187,3 +187,51 @@ def test_programs_of_64_nodes_fit_the_published_store():
     for fsm in range(12):
         assert len(program.words(fsm, rank=63)) < 512
     assert list(PROGRAM_ENTRY) == [ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER]
+
+
+def _program(**changes):
+    """The program of a rank of 3 x 2 nodes, with some of its parts others."""
+    network = torus((3, 2))
+    wiring = wired(network, "multi_colour")
+    return replace(wiring.torus.code(ALL_REDUCE, path=0, rank=1), **changes)
+
+
+def _more(start, **counts):
+    return replace(start, **{name: getattr(start, name) + n for name, n in counts.items()})
+
+
+@pytest.mark.parametrize(
+    "counts, message",
+    [
+        ({"receives": 1}, r"receives of all phases must be those of the instructions, 10, not 11"),
+        ({"receives": -1}, r"receives of all phases must be those of the instructions, 10, not 9"),
+        ({"sends": 1}, r"sends of all phases must be those of the instructions, 10, not 11"),
+    ],
+)
+@pytest.mark.parametrize("phase", range(3))
+def test_a_phase_that_waits_for_what_never_comes_is_refused(phase, counts, message):
+    code = _program()
+    places = [n for n, each in enumerate(code.instructions) if isinstance(each, PhaseStart)]
+    assert len(places) == 2
+    with pytest.raises(ValueError, match=message):
+        if not phase:
+            _program(first=_more(code.first, **counts))
+        else:
+            made = list(code.instructions)
+            made[places[phase - 1]] = _more(made[places[phase - 1]], **counts)
+            _program(instructions=tuple(made))
+
+
+def test_programs_in_no_order_that_an_fsm_has_are_refused():
+    code = _program().instructions
+    end = [each.op.name for each in code].index("END")
+    for instructions, message in (
+        (code[:end], "instructions must have an END"),
+        ((*code[:end], *code[end + 1 :], code[end]), "must be SEND or PHASE before END, not RECV"),
+        ((*code[1 : end + 1], code[0], *code[end + 1 :]), "must be receive instructions behind"),
+        ((*(each for each in code[:end] if isinstance(each, PhaseStart)),
+          *(each for each in code[:end] if not isinstance(each, PhaseStart)), *code[end:]),
+         "sends of a phase must be at least its SENDs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _program(instructions=instructions)
