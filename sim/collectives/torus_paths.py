@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sim.collectives.fsm_program import FsmProgram, RingPhase, phase_program
 from sim.collectives.phase_order import phase_steps
-from sim.fields import FieldError
+from sim.fields import FieldError, check_type
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["TorusPath", "TorusPaths"]
@@ -66,6 +66,8 @@ class TorusPaths:
     gather_backwards: bool = False
 
     def __post_init__(self) -> None:
+        back = self.gather_backwards
+        check_type("gather_backwards", back, "True or False", isinstance(back, bool))
         active = [n for n, size in enumerate(self.shape) if size > 1]
         if not active:
             raise FieldError("shape", f"must have two nodes or more, not {self.shape!r}")

@@ -7,7 +7,7 @@ import numpy as np
 from sim.collectives.phase_order import BY_DIMENSION
 from sim.collectives.plan import colour_loads, orders_of
 from sim.collectives.torus_paths import TorusPath
-from sim.fields import FieldError
+from sim.fields import FieldError, check_integer, check_type
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -30,7 +30,11 @@ def torus_paths(
     """
     if style not in BY_DIMENSION:
         raise FieldError("style", f"must be one of {', '.join(BY_DIMENSION)}, not {style!r}")
+    check_integer("fsms", fsms, 1)
+    check_type("bidirectional", bidirectional, "True or False", isinstance(bidirectional, bool))
     active = [n for n, dim in enumerate(network.dimensions) if dim.size > 1]
+    if not active:
+        raise FieldError("network", f"must have two nodes or more, not {network.nodes}")
     for n in active:
         dim = network.dimensions[n]
         if dim.kind is not DimensionKind.RING or not dim.bidirectional:

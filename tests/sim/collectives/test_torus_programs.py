@@ -164,11 +164,18 @@ def test_lanes_take_turns():
     [
         ({"style": "hamiltonian"}, "style must be one of baseline, .* not 'hamiltonian'"),
         ({"fsms": 1}, "fsms must be at least 2, one for each direction and lane"),
+        ({"fsms": 2.5}, "fsms must be an integer"),
+        ({"bidirectional": "x"}, "bidirectional must be True or False, not 'x'"),
     ],
 )
 def test_paths_that_cannot_be_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         torus_paths(torus((3, 3)), **({"style": "baseline", "fsms": 4} | change))
+
+
+def test_one_node_has_no_paths():
+    with pytest.raises(ValueError, match="network must have two nodes or more, not 1"):
+        torus_paths(torus((1,)), style="baseline", fsms=4)
 
 
 def test_paths_need_links():
