@@ -8,6 +8,8 @@ from pathlib import Path
 
 __all__ = ["check_writable", "replace_text", "writing"]
 
+_ATTEMPTS = 100
+
 
 def check_writable(folder: Path) -> None:
     """Create *folder* and a file in it as a test, and remove what was not there before.
@@ -17,15 +19,21 @@ def check_writable(folder: Path) -> None:
     ValueError
         It cannot be written; the text names it and says why.
     """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     with writing(folder):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-        finally:
-            for each in missing:
-                with contextlib.suppress(OSError):
-                    each.rmdir()
+        for attempt in range(_ATTEMPTS):
+            missing = [each for each in (folder, *folder.parents) if not each.exists()]
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+                return
+            except FileNotFoundError:
+                # Another command that checks the same folder has just removed what it had made.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            finally:
+                for each in missing:
+                    with contextlib.suppress(OSError):
+                        each.rmdir()
 
 
 @contextlib.contextmanager
