@@ -90,10 +90,12 @@ class Dispatcher(wiring.Component):
     ``n`` takes the ``n``-th piece of ``block`` elements of every shard, so every shard ends at the
     same chunk and a rank's own shard is contiguous for reduce-scatter and all-gather. With
     ``contiguous``, chunk ``n`` is the ``n``-th piece of ``stride`` elements of the vector, and its
-    blocks lie one behind the other. Chunk ``n`` goes to FSM ``n % fsms`` on every node, and is admitted when all chunks before it have been:
-    all nodes order chunks alike, and the oldest one that is not complete always has its context
-    everywhere (no receiver-ready handshake can wait in a circle). A command that is not valid is
-    refused as a whole, before anything is moved.
+    blocks lie one behind the other.
+
+    Chunk ``n`` goes to FSM ``n % fsms`` on every node, and is admitted when all chunks before it
+    have been: all nodes order chunks alike, and the oldest one that is not complete always has its
+    context everywhere (no receiver-ready handshake can wait in a circle). A command that is not
+    valid is refused as a whole, before anything is moved.
 
     Timing: a command is checked in 3 cycles and one for each shard before the last that holds
     anything; a refusal follows a cycle later. A chunk takes 4 cycles when its FSM has a context

@@ -269,7 +269,8 @@ def translated(
 
 def _ahead(torus: TorusPaths) -> NDArray[np.int64]:
     """Ranks x dimensions: coordinates from rank 0 to each."""
-    return (torus.places - torus.places[0]) % torus.shape
+    found: NDArray[np.int64] = (torus.places - torus.places[0]) % torus.shape
+    return found
 
 
 def _parts(

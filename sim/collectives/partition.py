@@ -214,8 +214,8 @@ class NicPartition:
 
 
 def _divisor(whole: int, most: int, unit: int) -> int:
-    """The largest part of *whole* of up to *most*, in whole *unit*s, with which all are equal; *most*
-    if these would be less than half as large."""
+    """The largest size of up to *most*, in whole *unit*s, with which all parts of *whole* are
+    equal; *most* if that is no more than half."""
     for part in range(most, most // 2, -unit):
         if whole % part == 0:
             return part

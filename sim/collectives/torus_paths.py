@@ -39,9 +39,9 @@ class TorusPath:
 class TorusPaths:
     """Phases of a collective on a torus, for every path that chunks take.
 
-    An all-reduce cuts what a node works on into as many parts as the ring of a phase has nodes, each
-    a run of consecutive blocks; after a reduce-scatter it works on one of them. So a chunk has a
-    block for each node, and a program few instructions. Blocks of the other collectives belong to
+    An all-reduce cuts what a node works on into as many parts as the ring of a phase has nodes,
+    each a run of consecutive blocks; after a reduce-scatter it works on one of them. So a chunk has
+    a block for each node, and a program few instructions. Blocks of the other collectives belong to
     ranks and are in their order; they are moved one by one.
 
     Parameters
@@ -177,16 +177,16 @@ class TorusPaths:
         for (dimension, kind), digits in zip(steps, self.digits(whole, path), strict=True):
             if kind is not CollectiveKind.ALL_GATHER:
                 rest = blocks
-                for at, run in digits[:-1]:
+                for _, run in digits[:-1]:
                     rest = rest % run
                 found[:, dimension] = rest // digits[-1][1]
         return found
 
     def parts_of(self, collective: CollectiveKind, path: int) -> list[list[int]]:
         """By block, the node of each ring whose part the block is."""
-        if collective is CollectiveKind.ALL_REDUCE:
-            return self.parts(path).tolist()
-        return self.places.tolist()
+        places = self.parts(path) if collective is CollectiveKind.ALL_REDUCE else self.places
+        found: list[list[int]] = places.tolist()
+        return found
 
     def steps(self, collective: CollectiveKind, path: int) -> list[tuple[int, CollectiveKind]]:
         """Dimension and collective of each phase."""
@@ -223,6 +223,7 @@ def _program(
         if gathers:
             scattered.discard(dimension)
         size = torus.shape[dimension]
+        blocks: tuple[tuple[int, ...], ...]
         if by_runs:
             first = sum(place[n] * length for n, length in outer)
             blocks = tuple((first + each * run,) for each in range(size))

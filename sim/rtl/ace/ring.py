@@ -41,8 +41,8 @@ __all__ = ["AceRing", "Completion"]
 _REFUSALS = {
     CommandError.NODES: "nodes must be from 2 to what the engine supports, and rank below it",
     CommandError.EMPTY: "elements must be at least 1",
-    CommandError.STRIDE: "stride must be whole beats and nodes * stride at least elements, or nodes "
-    "* block where chunks are contiguous",
+    CommandError.STRIDE: "stride must be whole beats and nodes * stride at least elements, or "
+    "nodes * block where chunks are contiguous",
     CommandError.BLOCK: "block must be whole beats, and one block per node must fit a slot",
     CommandError.ALIGNMENT: "addresses must be multiples of the bus width",
     CommandError.ADDRESS: "the payload must lie within memory",
