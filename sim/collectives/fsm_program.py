@@ -79,8 +79,11 @@ class Instruction:
     arriving: int = 0
     readies: int = 0
 
-    def __str__(self) -> str:
+    def text(self, run: int) -> str:
+        """Operands of an instruction whose runs have so many blocks."""
         parts = [f"block {self.block}"] if self.op is not Opcode.END else []
+        if parts and run > 1:
+            parts = [f"blocks {self.block}-{self.block + run - 1}"]
         if self.op.value & _RECEIVE:
             parts.append(f"of {self.arriving}")
         if self.op.value & _SEND:
@@ -121,8 +124,9 @@ class PhaseStart:
 
     def __str__(self) -> str:
         ports = ", ".join(map(str, sorted(self.ready_ports)))
-        what = "blocks" if self.run == 1 else f"runs of {self.run} blocks"
-        return f"READY to {ports}; {self.receives} {what} arrive, {self.sends} leave"
+        if self.run > 1:
+            return f"READY to {ports}; runs of {self.run} blocks, {self.receives} in, {self.sends} out"
+        return f"READY to {ports}; {self.receives} blocks arrive, {self.sends} leave"
 
     @property
     def fields(self) -> dict[str, int]:
@@ -209,7 +213,8 @@ class FsmProgram:
         """The program as text, a line for each step."""
         lines = [" " * 27 + str(self.first)]
         for step, each in enumerate(self.instructions):
-            lines.append(f"{step:4} {each.op.name:22}{each}".rstrip())
+            text = str(each) if isinstance(each, PhaseStart) else each.text(self.run_of(step))
+            lines.append(f"{step:4} {each.op.name:22}{text}".rstrip())
         return "\n".join(lines)
 
     def table_entry(self, entry: int) -> int:
