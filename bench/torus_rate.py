@@ -17,36 +17,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench._tori import PHASES, TorusCase
 from bench.options import bench_parser
 from bench.result import result
 from foldwire.console import print_table
 from gen.table import Column, Table
 from hw.ace.config import ELEMENT_BYTES, AceConfig
-from hw.link.packet import FLIT_BYTES
 from sim.cycles.ace.model import EngineModel
 from sim.hosts.command import Command
 from sim.hosts.script import Interrupt, Issue
-from sim.hosts.surroundings import Surroundings
-from sim.hosts.wiring import EngineWiring
-from sim.network.network import Network
 from sim.rtl.ace.ring import AceRing
 
 __all__ = ["main"]
 
-CLOCK_HZ = 1e9
 ENGINE = AceConfig(
     ports=4, bus_bytes=16, packet_bytes=64, sram_bytes=2 << 20, banks=32, alus=4, fsms=8,
     contexts=7, program_words=512, memory_ports=8, rx_packets=32, tx_packets=16, max_nodes=16,
     address_bits=32,
 )
 """Memory moves with 8 ports what 4 links need; a chunk's blocks begin at the same bank."""
-PHASES = AceConfig(
-    ports=6, bus_bytes=16, packet_bytes=64, sram_bytes=1536 << 10, banks=16, alus=6, fsms=12,
-    contexts=8, program_words=512, memory_ports=6, rx_packets=128, tx_packets=32, max_nodes=64,
-    address_bits=32,
-)
-"""FSMs for both directions of three orders of dimensions, twice; blocks of four packets; a receive
-buffer holds two round trips of the link."""
 LONG_LINKS = replace(
     PHASES, bus_bytes=64, packet_bytes=256, sram_bytes=4 << 20, contexts=5, rx_packets=256,
     tx_packets=16, program_words=1024,
@@ -58,18 +47,11 @@ TARGET_MIDDLE = 99.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Case:
-    shape: tuple[int, ...]
-    size_bytes: int
+class _Case(TorusCase):
     latency_cycles: int = 16
     style: str = "hamiltonian"
-    target: str = ""
     engine: AceConfig = ENGINE
-    folded: bool = False
-
-    @property
-    def nodes(self) -> int:
-        return int(np.prod(self.shape))
+    target: str = ""
 
     @property
     def config(self) -> AceConfig:
@@ -81,37 +63,6 @@ class _Case:
             self.engine, ports=ways, alus=ways, fsms=2 * ways, max_nodes=max(16, self.nodes),
             sram_bytes=self.engine.sram_bytes if ways == 4 else 1 << 20,
         )
-
-    @property
-    def around(self) -> Surroundings:
-        config = self.config
-        clock_hz, bus_bytes = CLOCK_HZ, config.bus_bytes
-        network = Network.torus(
-            self.shape, bandwidth_bytes_per_s=config.bus_bytes * CLOCK_HZ,
-            latency_s=self.latency_cycles / CLOCK_HZ,
-        )
-        if self.style == "hamiltonian":
-            wiring = EngineWiring.hamiltonian(
-                network, clock_hz=clock_hz, bus_bytes=bus_bytes
-            )
-        else:
-            wiring = EngineWiring.by_dimension(
-                network, style=self.style, fsms=config.fsms, clock_hz=clock_hz, bus_bytes=bus_bytes
-            )
-        return Surroundings(
-            nodes=self.nodes, wiring=wiring, memory_bytes=2 * self.size_bytes, folded=self.folded
-        )
-
-    @property
-    def bound(self) -> float:
-        """Cycles."""
-        config, around = self.config, self.around
-        wire = (
-            2 * (self.nodes - 1) / self.nodes * self.size_bytes / (config.ports * config.bus_bytes)
-            * (config.packet_bytes + FLIT_BYTES) / config.packet_bytes
-        )
-        memory = around.read_latency_cycles + around.write_latency_cycles
-        return wire + self.latency_cycles + memory
 
     @property
     def witness(self) -> "_Case":
