@@ -30,7 +30,6 @@ from sim.collectives.golden import (
 )
 from sim.collectives.partition import Partition
 from sim.collectives.torus_paths import TorusPaths
-from sim.fields import FieldError
 from sim.network.embedding import RingPlace
 from sim.workload.graph import CollectiveKind
 
@@ -220,34 +219,21 @@ class AceProgram:
             For no elements, or a *block* that does not fit.
         """
         c = self.config
-        cut = Partition.plan(
+        # Headers number the packets of a run.
+        most = c.block_packets * c.packet_elements // max(self.runs(collective))
+        return Partition.plan(
             elements, self.nodes, queues=self.queues, lanes=c.lanes,
-            packet_elements=c.packet_elements, slot_elements=c.slot_elements, block=block,
+            packet_elements=c.packet_elements, slot_elements=c.slot_elements, most=most,
+            block=block,
             contiguous=self.torus is not None and collective is CollectiveKind.ALL_REDUCE,
         )
-        most = (c.block_packets * c.packet_elements) // self.longest_run(collective)
-        if cut.block > most:
-            raise FieldError(
-                "block", f"must be at most {most} for the {c.block_packets} packets of a run that "
-                f"headers can number, not {cut.block}"
-            )
-        return cut
 
-    def longest_run(self, collective: CollectiveKind) -> int:
-        """Most blocks of a run of any phase."""
-        return max(run for _, run in self._runs(collective))
-
-    def shortest_run(self, collective: CollectiveKind) -> int:
-        """Least blocks of a run of any phase; programs of ranks differ by whole ones."""
-        return min(run for _, run in self._runs(collective))
-
-    def _runs(self, collective: CollectiveKind) -> list[tuple[int, int]]:
-        """Dimension and blocks of the runs of all phases of all kinds of FSMs."""
+    def runs(self, collective: CollectiveKind) -> set[int]:
+        """Blocks of the runs of all phases of all kinds of FSMs."""
         if self.torus is None or collective is not CollectiveKind.ALL_REDUCE:
-            return [(0, 1)]
-        return [
-            phase[-1] for kind in range(self.kinds) for phase in self.torus.digits(collective, kind)
-        ]
+            return {1}
+        kinds = range(self.kinds)
+        return {phase[-1][1] for kind in kinds for phase in self.torus.digits(collective, kind)}
 
     def shard(self, elements: int, rank: int, *, block: int | None = None) -> slice:
         """Elements that a rank owns; may be empty."""

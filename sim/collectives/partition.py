@@ -55,10 +55,12 @@ class Partition:
         lanes: int,
         packet_elements: int,
         slot_elements: int,
+        most: int | None = None,
         block: int | None = None,
         contiguous: bool = False,
     ) -> "Partition":
-        """Choose shards of whole beats, and blocks that fit a slot and keep all FSMs busy.
+        """Choose shards of whole beats, and blocks that fit a slot, have at most *most* elements
+        and keep all FSMs busy.
 
         Raises
         ------
@@ -70,7 +72,7 @@ class Partition:
         if elements < 1:
             raise FieldError("elements", f"must be at least 1, not {elements!r}")
         stride = _round_up(-(-elements // nodes), lanes)
-        largest = slot_elements // nodes // lanes * lanes
+        largest = min(slot_elements // nodes, most or slot_elements) // lanes * lanes
         if largest == 0:
             raise FieldError(
                 "nodes",

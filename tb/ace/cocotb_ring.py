@@ -89,9 +89,9 @@ def refusals(config: AceConfig) -> list[tuple[CommandError, dict[str, int]]]:
     lanes = config.lanes
     return [
         (CommandError.EMPTY, {"elements": 0}),
-        (CommandError.NODES, {"node": 1 << 12}),  # a ring of rank 0 alone
-        (CommandError.NODES, {"node": 3 | 3 << 12}),  # there is no rank 3
-        (CommandError.NODES, {"node": config.max_nodes + 1 << 12}),
+        (CommandError.NODES, {"nodes": 1}),
+        (CommandError.NODES, {"node": 3}),  # of three
+        (CommandError.NODES, {"nodes": config.max_nodes + 1}),
         (CommandError.STRIDE, {"stride": 0}),
         (CommandError.STRIDE, {"stride": lanes + 1}),
         (CommandError.STRIDE, {"elements": 10 * lanes, "stride": 3 * lanes}),
@@ -115,7 +115,7 @@ async def bad_command_is_refused_and_the_next_all_reduce_works(dut: Any) -> None
 
     for count, (error, changes) in enumerate(refusals(ring.config), start=1):
         bad = ring.job(5)
-        settings = {name: changes[name] for name in ("node", "fsms") if name in changes}
+        settings = {name: changes[name] for name in ("node", "nodes", "fsms") if name in changes}
         await node.perform(list(settings.items()))
         await ring.start(node, bad, **{k: v for k, v in changes.items() if k not in settings})
         assert await node.interrupted() == {"refused"}, changes

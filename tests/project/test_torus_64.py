@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 
@@ -21,8 +22,8 @@ def planted(monkeypatch, tmp_path):
     found = {size: right.copy() for size in torus_64.SIZES}
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
     monkeypatch.setattr(AceRing, "compiled", lambda *args: None)
-    monkeypatch.setattr(torus_64, "outcomes", lambda kept, cells, run, processes: (
-        (cell, found[cell.size_bytes]) for cell in cells
+    monkeypatch.setattr(torus_64, "outcomes", lambda kept, systems, run, processes: (
+        (cells, {"runs": [found[cell.size_bytes] for cell in cells]}) for cells in systems
     ))
     return found
 
@@ -54,9 +55,12 @@ def test_wrong_runs_and_each_limit_of_several_are_short(planted, capsys, size, c
 
 
 def test_one_run_beyond_its_limit_is_short(planted, capsys, monkeypatch):
-    cells = torus_64._cells()
-    monkeypatch.setattr(torus_64, "outcomes", lambda *args: (
-        (cell, planted[4] | ({"cpu_s": 300.1} if cell is cells[-1] else {})) for cell in cells
+    for size in torus_64.SIZES:
+        planted[size] = planted[4]
+    slow = iter([300.1])
+    monkeypatch.setattr(torus_64, "outcomes", lambda kept, systems, run, processes: (
+        (cells, {"runs": [planted[4] | {"cpu_s": next(slow, 1.0)} for _ in cells]})
+        for cells in systems
     ))
     found = last(capsys)
     assert found["verdict"] == "short" and float(found["cpu_minutes"]) < 60
@@ -78,6 +82,8 @@ def test_every_style_is_run_with_every_size_and_latency():
         assert {c.latency_cycles for c in mine} == {90, 500}
     assert all(c.nodes == c.around.engines == 64 for c in cells)
     assert len({repr(c) for c in cells}) == len(cells), "results are kept by it"
+    systems = [(c.style, c.latency_cycles) for c in cells]
+    assert len([*groupby(systems)]) == 12, "each has one set-up"
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -87,7 +93,7 @@ def test_a_wrong_bit_at_one_node_shows(kind, size_bytes, monkeypatch):
         shape=(2, 2), size_bytes=size_bytes, latency_cycles=16, style="halves", engine=ACE,
         collective=kind,
     )
-    found = torus_64._run(cell, seed=1)
+    (found,) = torus_64._run([cell], seed=1)["runs"]
     assert found["correct"] and found["cycles"] > cell.bound
     assert found["cpu_s"] > found["setup_s"] > 0
     result = AceRing.result
@@ -98,7 +104,7 @@ def test_a_wrong_bit_at_one_node_shows(kind, size_bytes, monkeypatch):
         return words
 
     monkeypatch.setattr(AceRing, "result", wrong)
-    spoilt = torus_64._run(cell, seed=1)
+    (spoilt,) = torus_64._run([cell], seed=1)["runs"]
     assert not spoilt["correct"] and spoilt["cycles"] == found["cycles"]
 
 

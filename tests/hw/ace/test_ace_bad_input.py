@@ -18,11 +18,11 @@ END = MEMORY_BYTES - 4 * 100  # 100 elements from here on fit, but END is not al
 
 # Registers to be changed in an otherwise valid command of 100 elements, stride 36, block 16.
 REFUSED = {
-    "no_nodes": (CommandError.NODES, {"node": {"rank": 0, "nodes": 0}}),
-    "one_node": (CommandError.NODES, {"node": {"rank": 0, "nodes": 1}}),
-    "too_many_nodes": (CommandError.NODES, {"node": {"rank": 0, "nodes": 9}}),
-    "rank_is_nodes": (CommandError.NODES, {"node": {"rank": 3, "nodes": 3}}),
-    "rank_far_out": (CommandError.NODES, {"node": {"rank": 4095, "nodes": 8}}),
+    "no_nodes": (CommandError.NODES, {"nodes": {"count": 0}}),
+    "one_node": (CommandError.NODES, {"nodes": {"count": 1}}),
+    "too_many_nodes": (CommandError.NODES, {"nodes": {"count": 9}}),
+    "rank_is_nodes": (CommandError.NODES, {"node": {"rank": 3}}),
+    "rank_far_out": (CommandError.NODES, {"node": {"rank": 4095}}),
     "no_elements": (CommandError.EMPTY, {"elements": 0}),
     "no_stride": (CommandError.STRIDE, {"stride": 0}),
     "stride_of_part_of_a_beat": (CommandError.STRIDE, {"stride": 38}),
@@ -34,6 +34,14 @@ REFUSED = {
     "blocks_larger_than_a_slot": (CommandError.BLOCK, {"block": 172}),
     "block_so_large_that_products_wrap": (CommandError.BLOCK, {"block": 1 << 31}),
     "too_many_chunks": (CommandError.BLOCK, {"stride": 16 << 16}),
+    "contiguous_shards": (CommandError.BLOCK, {"contiguous": 1, "stride": 48, "store_all": 0}),
+    "contiguous_loads_of_shards": (
+        CommandError.BLOCK, {"contiguous": 1, "stride": 48, "load_all": 0}),
+    "too_many_contiguous_chunks": (
+        CommandError.BLOCK, {"contiguous": 1, "stride": 48, "elements": 48 << 16}),
+    "contiguous_chunk_of_other_size": (CommandError.STRIDE, {"contiguous": 1, "stride": 52}),
+    "contiguous_beyond_memory": (
+        CommandError.ADDRESS, {"contiguous": 1, "stride": 48, "elements": 90_000}),
     "source_not_aligned": (CommandError.ALIGNMENT, {"source_low": 4}),
     "destination_not_aligned": (CommandError.ALIGNMENT, {"destination_low": 8}),
     "source_beyond_memory": (CommandError.ADDRESS, {"source_low": END // 16 * 16 + 16}),
@@ -66,13 +74,14 @@ def _raised(rig):
 
 def _start(rig, changes, *, name=99, elements=100, stride=36, block=16):
     """A valid command but for *changes*."""
-    program = changes.get("program", 0)
+    command = {"program": 0, "op": 0, "load_all": 1, "store_all": 1, "contiguous": 0}
+    command |= {field: changes[field] for field in command.keys() & changes.keys()}
     words = {"source_low": 0, "source_high": 0, "destination_low": 4096, "destination_high": 0,
              "elements": elements, "stride": stride, "block": block}
     for register, value in (words | changes).items():
-        if register != "program":
+        if register not in command:
             rig.write(register, _pack(rig, register, value))
-    rig.write("command", collective=name, program=program, op=0, load_all=1, store_all=1)
+    rig.write("command", collective=name, **command)
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -150,7 +159,7 @@ def test_command_that_finds_no_room_is_refused_and_the_others_complete(engine, j
     assert _set(rig, "status") == {"idle": 1}
 
 
-@pytest.mark.parametrize("register", ["node", "fsms", "memory_end_low", "elements", "block"])
+@pytest.mark.parametrize("register", ["nodes", "fsms", "memory_end_low", "elements", "block"])
 def test_registers_written_while_a_collective_runs_do_not_touch_it(
     engine, jobs, converse, register
 ):
@@ -161,10 +170,7 @@ def test_registers_written_while_a_collective_runs_do_not_touch_it(
     def start_and_disturb(*arguments, **options):
         start(*arguments, **options)
         rig.settle(5)
-        if register != "node":
-            rig.write(register, 0)
-        else:
-            rig.write("node", rank=RANK, nodes=8)
+        rig.write(register, 8 if register == "nodes" else 0)
 
     rig.start = start_and_disturb
     converse(rig, RANK, NODES, planned)

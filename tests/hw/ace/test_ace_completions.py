@@ -342,7 +342,7 @@ def test_settings_are_those_at_the_command(engine, jobs, converse):
     def start_and_disturb(*arguments, name, **options):
         start(*arguments, name=name, **options)
         if name == planned[-1].name:
-            rig.write("node", rank=1, nodes=1)
+            rig.write("nodes", 1)
             rig.write("memory_end_low", 15)
             rig.write("fsms", 0)
 

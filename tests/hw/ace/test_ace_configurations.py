@@ -2,7 +2,6 @@
 """Every configuration that is accepted can be built, and nothing in it is too narrow."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -130,8 +129,10 @@ def test_every_preset_is_compiled_and_runs(name):
         assert result.tobytes() == golden.tobytes()
 
 
-def test_block_of_more_packets_than_a_header_can_number_is_refused():
-    large = SMALLEST | {"packet_bytes": 256, "sram_bytes": 1 << 20}
-    with pytest.raises(ValueError, match="1024 packets for each block"):
-        AceConfig(**large)
-    assert replace(AceConfig(**(large | {"sram_bytes": 1 << 19}))).block_packets == 1024
+def test_run_of_more_packets_than_a_header_can_number_is_refused():
+    large = AceConfig(**(SMALLEST | {"packet_bytes": 256, "sram_bytes": 1 << 20}))
+    assert large.block_packets == 1024
+    program = AceProgram(config=large, nodes=2, queues=1)
+    assert program.cut(1 << 20).block == 1 << 16
+    with pytest.raises(ValueError, match="block must be a multiple of 4 from 4 to 65536"):
+        program.cut(1 << 20, block=(1 << 16) + large.lanes)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hw.ace.config import preset
-from hw.ace.isa import Opcode
+from hw.ace.isa import Opcode, phase_layout, program_entry_layout
 from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
 from sim.collectives.fsm_program import PROGRAM_ENTRY, PhaseStart
@@ -67,7 +67,6 @@ def sent(cluster, rank, elements):
     program = cluster.program
     cut = program.cut(elements)
     assert (cut.chunks, program.queues) == (1, 1)
-    packets = -(-cut.block // cluster.config.packet_elements)
     code = program.code(CollectiveKind.ALL_REDUCE, fsm=0, rank=rank)
     spine = [each.op for each in code.instructions].index(Opcode.END)
     receives = iter(code.instructions[spine + 1 :])
@@ -75,6 +74,7 @@ def sent(cluster, rank, elements):
     for each in [code.first, *code.instructions[:spine]]:
         if isinstance(each, PhaseStart):
             phase += 1
+            packets = -(-cut.block * each.run // cluster.config.packet_elements)
             ports += [(phase, port) for port in each.ready_ports]
             forwards = [next(receives) for _ in range(each.receives)]
             ports += [(phase, to.port) for to in forwards if to.op.value & 4] * packets
@@ -205,10 +205,10 @@ def test_one_engine_that_is_reset_in_a_phase_joins_again(torus, vectors, phase):
 
 @pytest.mark.parametrize("block", range(6))
 def test_memory_that_cannot_be_read_poisons_every_rank(torus, vectors, block):
-    """The block of any owner, which is in another phase on each of them when it gets there."""
+    """Any block, which is in another phase on each of them when it gets there."""
     cluster = torus((3, 2), config=ACE, memory_bytes=1 << 17, link_stalls=0.1, seed=block)
     arrays, victim = vectors(6, 3000), 5 - block
-    place = cluster.program.cut(3000).shard(block)
+    place = cluster.program.cut(3000).run(0, block)
     node = cluster.system.nodes[victim]
     node.fail_memory(4 * (place.start + place.stop) // 2, 1, writes=False)
     with pytest.raises(MemoryAccessError, match=f"memory of node {victim} answered"):
@@ -287,13 +287,15 @@ def test_stalls_of_everything_change_no_bit(torus, vectors, sizes, style):
                     read_latency_cycles=30)
     arrays = vectors(nodes, 777)
     golden = cluster.golden(arrays)
-    cut = cluster.program.cut(777)
-    shards = [golden[cut.shard(rank)] for rank in range(nodes)]
+    kind = CollectiveKind.REDUCE_SCATTER
+    summed = cluster.program.all_reduced(arrays, op=ReduceOp.SUM_F32, collective=kind)
+    places = [cluster.program.shard(777, rank) for rank in range(nodes)]
+    shards = [golden[place] for place in places]
     assert {*PROGRAM_ENTRY} == {each.collective for each in _requests(arrays, shards)}
     # What an all-gather brings to a node is for a next one that may not have started yet.
     gathered, reduced, scattered = cluster.run(*_requests(arrays, shards), start_skew_cycles=1500)
-    for got, expected in ((reduced, [golden] * nodes), (scattered, shards),
-                          (gathered, [golden] * nodes)):
+    for got, expected in ((reduced, [golden] * nodes), (gathered, [golden] * nodes),
+                          (scattered, [summed[place] for place in places])):
         assert [each.tobytes() for each in got] == [each.tobytes() for each in expected]
 
 
@@ -317,7 +319,10 @@ def test_a_program_that_waits_for_what_never_comes_is_stopped_by_the_watchdog(
     entry, *later = [
         at for at, word in program.items() if at == 0 or (at >= 16 and word & 15 == 1)
     ][:PHASES]
-    address, bit = [(entry, 25), *((each, 4) for each in later)][phase]
+    first, following = (
+        layout["receives"].offset for layout in (program_entry_layout, phase_layout)
+    )
+    address, bit = [(entry, first), *((each, following) for each in later)][phase]
 
     def store(word):
         cluster.write(victim, "program_address", word=address, fsm=0)
