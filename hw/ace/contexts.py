@@ -13,6 +13,7 @@ from hw.ace.layouts import (
     context_key_layout,
     event_layout,
     loaded_layout,
+    packet_count,
     store_job_layout,
     stored_layout,
 )
@@ -139,6 +140,9 @@ class ContextTable(wiring.Component):
         Forget all chunks but those whose job has been handed over.
     busy : ``Out(1)``
         A slot is in use.
+    occupied, has_data : ``Out(contexts)``, arriving, leaving : ``Out(...).array(contexts)``
+        For software: contexts from admission to the end of the store; those whose load is over;
+        packets of the phase of each that have yet to arrive and to leave.
     state : ``Out(ContextSignature(config))``
         State of the contexts.
     """
@@ -158,6 +162,10 @@ class ContextTable(wiring.Component):
     store: stream.Interface
     forget: Signal
     busy: Signal
+    occupied: Signal
+    has_data: Signal
+    arriving: list
+    leaving: list
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
@@ -180,6 +188,10 @@ class ContextTable(wiring.Component):
                 "store": Out(stream.Signature(store_job_layout(c))),
                 "forget": In(1),
                 "busy": Out(1),
+                "occupied": Out(c.contexts),
+                "has_data": Out(c.contexts),
+                "arriving": Out(packet_count(c)).array(c.contexts),
+                "leaving": Out(packet_count(c)).array(c.contexts),
                 "state": Out(ContextSignature(c)),
             }
         )
@@ -198,6 +210,7 @@ class ContextTable(wiring.Component):
         self._complete(m, finished, occupied, tainted)
         self._abort(m, occupied)
         m.d.comb += self.busy.eq(occupied.any() | self.store.valid)
+        m.d.comb += [self.occupied.eq(occupied), self.has_data.eq(loaded)]
         return m
 
     def _admit(self, m, occupied, loaded, entry_known, tainted):
@@ -265,11 +278,10 @@ class ContextTable(wiring.Component):
         are done."""
         c, state, event = self._config, self.state, self.event
         finished = Signal(c.contexts)
-        packet_count = range(c.block_packets * 4096)
         # One multiplier. Of an admission: receives when the entry comes, sends from the next cycle
         # on; of a phase: one after the other.
-        receives_due = Signal(packet_count)
-        product = Signal(packet_count)
+        receives_due = Signal(packet_count(c))
+        product = Signal(packet_count(c))
         blocks = Signal(PHASE_FIELDS["receives"][0])
         packets = Signal.like(state.newest.packets)
         phase = Signal(next_phase_layout(c))
@@ -293,8 +305,9 @@ class ContextTable(wiring.Component):
         with m.If(self.forget):
             m.d.sync += opening.eq(0)
         for n in range(c.contexts):
-            receives = Signal(packet_count, name=f"receives_left_{n}")
-            sends = Signal(packet_count, name=f"sends_left_{n}")
+            receives = Signal(packet_count(c), name=f"receives_left_{n}")
+            sends = Signal(packet_count(c), name=f"sends_left_{n}")
+            m.d.comb += [self.arriving[n].eq(receives), self.leaving[n].eq(sends)]
             in_setup = state.setup & (state.newest.context == n)
             with m.If(in_setup & entry_known & self.searched & ~opening.any()):
                 m.d.sync += [

@@ -489,9 +489,11 @@ class EngineDriver(EngineRules):
         if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
             self.recover()  # other engines abort by themselves
         if errors:
-            # The error that happened, rather than those that other nodes were told of.
+            # The error that happened, rather than those that other nodes were told of; of ranks
+            # without progress the one that has come least far.
             told = PoisonedError, PacketLostError
-            raise next((error for error in errors if not isinstance(error, told)), errors[0])
+            own = [error for error in errors if not isinstance(error, told)]
+            raise min(own or errors, key=lambda error: getattr(error, "progress", ()))
         return [
             [
                 self.result(node, command, rank).view(inputs[0].dtype).copy()
