@@ -1,4 +1,4 @@
-"""What software may see of a context: where its chunk is, and what it has left to do."""
+"""The view of a context that software gets: where its chunk is, and what it has left to do."""
 
 from typing import Any
 

@@ -277,7 +277,7 @@ def _counters(c: AceConfig) -> list[Register]:
 
 
 def _inspection() -> list[Register]:
-    """What has become of a context: for software that finds the engine stalled."""
+    """Registers that show a context, for software that finds the engine stalled."""
     chunk = [Field("chunk", 16, "Of the collective."), Field("collective", 8, "Its name.")]
     ports = [Field(f"port_{p}", 2, f"Those of the peer on link {p}.") for p in range(8)]
     return [

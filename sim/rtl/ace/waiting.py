@@ -1,6 +1,6 @@
-"""What an engine that is stalled waits for: its contexts, as its registers show them, in words."""
+"""The contexts of an engine that is stalled, as its registers show them, in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hw.ace.isa import Opcode
@@ -95,7 +95,7 @@ _START, _TURN = "its FSM to look its program up", "its turn in the FSM"
 
 
 def _not_live(seen: Mapping[str, int]) -> tuple[str, ...]:
-    """What a context waits for before and after its program."""
+    """Name what a context waits for before and after its program."""
     return (_STORE if seen["storing"] else _START if seen["loaded"] else _LOAD,)
 
 
@@ -165,51 +165,32 @@ def _awaited(
     seen: Mapping[str, int], instruction: Instruction | PhaseStart | None,
     program: FsmProgram | None,
 ) -> Iterator[str]:
-    """What a live context waits for, as far as *program*, what it was loaded with, tells."""
+    """Name what a live context waits for, as far as *program*, what it was loaded with, tells."""
     if seen["held"]:
         yield f"the link of port {seen['held_port']} to take its packet"
-    start, forwards = (None, ()) if program is None else _phase(program, seen["step"])
     if isinstance(instruction, Instruction) and instruction.op is Opcode.SEND:
-        if _lacks(seen, instruction):
-            yield _ready(instruction)
+        # Packets that go on have no READY of their own: they go where SENDs of the phase went.
+        if seen.get(f"port_{instruction.port}", 0) <= instruction.readies:
+            number = f" {instruction.readies + 1}" if instruction.readies else ""
+            yield f"READY{number} of the peer on port {instruction.port}"
         elif not seen["held"]:
             yield _TURN
     if untold := [port for port in range(8) if seen["ready_ports"] >> port & 1]:
         yield f"its own READY to leave through {_ports(untold)}"
     if seen["arriving"]:
-        where = f" through {_ports(start.ready_ports)}" if start and start.ready_ports else ""
+        begun = () if program is None else program.instructions[: seen["step"]]
+        phase = sum(isinstance(each, PhaseStart) for each in begun)
+        ports = program.phases[phase].ready_ports if program is not None else ()
+        where = f" through {_ports(ports)}" if ports else ""
         yield f"{_packets(seen['arriving'])} to arrive{where}"
     if seen["leaving"]:
         yield f"{_packets(seen['leaving'])} to leave"
-        if instruction is None or instruction.op is not Opcode.SEND:
-            yield from sorted({_ready(each) for each in forwards if _lacks(seen, each)})
-
-
-def _phase(program: FsmProgram, step: int) -> tuple[PhaseStart, list[Instruction]]:
-    """The phase that *step* of a program is in, and its receive instructions that send."""
-    number = sum(isinstance(each, PhaseStart) for each in program.instructions[:step])
-    before = sum(each.receives for each in program.phases[:number])
-    start = program.phases[number]
-    receives = [
-        each for each in program.instructions
-        if isinstance(each, Instruction) and each.op not in (Opcode.SEND, Opcode.END)
-    ][before : before + start.receives]
-    return start, [each for each in receives if each.op.value & Opcode.SEND.value]
-
-
-def _lacks(seen: Mapping[str, int], instruction: Instruction) -> bool:
-    return seen.get(f"port_{instruction.port}", 0) <= instruction.readies
-
-
-def _ready(instruction: Instruction) -> str:
-    number = f" {instruction.readies + 1}" if instruction.readies else ""
-    return f"READY{number} of the peer on port {instruction.port}"
 
 
 def _packets(count: int) -> str:
     return f"{count} packet{'s' if count > 1 else ''}"
 
 
-def _ports(ports: Iterator[int] | frozenset[int] | list[int]) -> str:
+def _ports(ports: Iterable[int]) -> str:
     numbers = sorted(ports)
     return f"port{'s' if numbers[1:] else ''} {', '.join(map(str, numbers))}"

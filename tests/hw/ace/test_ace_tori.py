@@ -328,8 +328,13 @@ def test_a_program_that_waits_for_what_never_comes_is_stopped_by_the_watchdog(
     assert {rank for rank, said in enumerate(found) if said} == waiting
     assert all(said == {"stalled"} for said in found if said)
     recover(cluster)
-    with pytest.raises(NoProgressError, match=r"node \d has made no progress"):
+    with pytest.raises(NoProgressError, match=r"^node 2 has made no progress") as error:
         cluster.all_reduce(arrays)
+    place, waits = str(error.value).split("\n  ")[1].split(": waits for ")
+    port = phase % 2  # of the peer that sends in this phase
+    assert waits == f"3 packets to arrive through port {port}"
+    end = ["step 2 PHASE READY to 1", "step 4 PHASE READY to 0", "step 7 END"][phase]
+    assert place.split("; ")[0] == f"rank 2, FSM 0, context 0, chunk 0 of collective 1, {end}"
     assert set(cluster.reports) == waiting
     store(program[address])
     assert_exact(cluster, arrays)
