@@ -83,7 +83,7 @@ class _Pair(Pair):
     ) -> Iterator[Write]:
         program = AceProgram(config=config, nodes=nodes, queues=config.fsms)
         return writes.start_writes(
-            registers, CollectiveKind.ALL_REDUCE, program.settings(elements), name=name,
+            registers, CollectiveKind.ALL_REDUCE, program.cut(elements), name=name,
             source=source, destination=destination, op=op,
         )
 

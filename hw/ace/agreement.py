@@ -5,6 +5,7 @@ from functools import cache
 from amaranth.hdl import Cat, Value
 from amaranth.lib.crc import Parameters, catalog
 
+from hw.ace.config import RANK_BITS
 from hw.common.params import FieldError
 
 __all__ = ["AGREED", "DIGEST_BITS", "digest", "digest_of"]
@@ -13,10 +14,11 @@ AGREED = {
     "elements": 32,
     "stride": 32,
     "block": 32,
-    "nodes": 12,
+    "nodes": RANK_BITS,
     "fsms": 5,
     "load_all": 1,
     "store_all": 1,
+    "contiguous": 1,
 }
 """Fields of a command and their widths, lowest bits first; the operation travels by itself."""
 

@@ -7,7 +7,10 @@ from hw.common.engine import ELEMENT_BYTES, EngineConfig
 from hw.common.params import preset_of, require, require_choice, require_field, require_int
 from hw.link.packet import FLIT_BYTES, PacketFormat
 
-__all__ = ["ELEMENT_BYTES", "PRESETS", "AceConfig", "preset"]
+__all__ = ["ELEMENT_BYTES", "PRESETS", "RANK_BITS", "AceConfig", "preset"]
+
+RANK_BITS = 17
+"""Bits of a rank, of a number of nodes and of that of a block."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,32 +108,25 @@ class AceConfig(EngineConfig):
         )
         number("rx_packets", 2, 4096)
         number("tx_packets", 2, 256)
-        number("max_nodes", 2, 1024)
+        number("max_nodes", 2, (1 << RANK_BITS) - 1)
         number("address_bits", 24, 64)
         number("commands", 1, 16)
         self._check_sram()
 
     def _check_sram(self) -> None:
-        """A slot holds two packets at least, and no more than a header can number."""
+        """A slot holds two packets at least."""
         require(
             require_int("sram_bytes", self.sram_bytes) % (self.banks * self.bus_bytes) == 0,
             "sram_bytes",
             f"a multiple of {self.banks} banks x {self.bus_bytes} bytes",
             self.sram_bytes,
         )
-        packets = 1 << self.format.offset
         least = 2 * self.slots * self.packet_bytes
         require(
             self.slot_beats >= 2 * self.packet_beats,
             "sram_bytes",
             f"at least {least} bytes, two packets for each of "
             f"{self.fsms} x {self.contexts} slots",
-            self.sram_bytes,
-        )
-        require(
-            self.block_packets <= packets,
-            "sram_bytes",
-            f"at most {least * packets} bytes, {packets} packets for each block (half a slot)",
             self.sram_bytes,
         )
 
@@ -201,8 +197,9 @@ class AceConfig(EngineConfig):
 
     @property
     def block_packets(self) -> int:
-        """Most packets of a block: half a slot, since a collective has at least two blocks."""
-        return -(-(self.slot_beats // 2) // self.packet_beats)
+        """Most packets of a run of blocks: half a slot, since a collective has at least two, or as
+        many as a header can number."""
+        return min(1 << self.format.offset, -(-(self.slot_beats // 2) // self.packet_beats))
 
     def describe(self) -> dict[str, int | str]:
         """Parameters by name, for report headers."""

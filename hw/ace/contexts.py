@@ -47,8 +47,10 @@ class ContextSignature(ParametricSignature):
         The chunk of each context; valid while it is assigned.
     operator, digest : ``Out(ReduceOp).array(contexts)``, ``Out(DIGEST_BITS).array(contexts)``
         What peers must agree on, of each assigned context.
+    span : ``Out(range(slot_beats + 1)).array(contexts)``
+        Beats of a run of blocks in the phase of each live context.
     packets : ``Out(range(block_packets + 1)).array(contexts)``
-        Packets of a block of each assigned context.
+        Packets of such a run.
     entry : ``Out(program_entry_layout).array(contexts)``
         Program table entry of each context; valid when it is live.
     setup : ``Out(1)``
@@ -67,6 +69,7 @@ class ContextSignature(ParametricSignature):
                 "key": Out(context_key_layout(c)).array(c.contexts),
                 "operator": Out(ReduceOp).array(c.contexts),
                 "digest": Out(DIGEST_BITS).array(c.contexts),
+                "span": Out(range(c.slot_beats + 1)).array(c.contexts),
                 "packets": Out(range(c.block_packets + 1)).array(c.contexts),
                 "entry": Out(program_entry_layout).array(c.contexts),
                 "setup": Out(1),
@@ -87,8 +90,8 @@ def context_entry_layout(c: AceConfig) -> data.StructLayout:
 
 
 def next_phase_layout(c: AceConfig) -> data.StructLayout:
-    """The next phase of a context begins: blocks that arrive and leave in it."""
-    counts = {name: PHASE_FIELDS[name][0] for name in ("receives", "sends")}
+    """The next phase of a context begins: runs that arrive and leave in it, and their blocks."""
+    counts = {name: PHASE_FIELDS[name][0] for name in ("receives", "sends", "run")}
     return data.StructLayout({"context": range(max(2, c.contexts)), **counts})
 
 
@@ -102,9 +105,9 @@ class ContextTable(wiring.Component):
     when that reports it stored.
 
     Timing: ``loaded`` to live is 2 cycles, the last event to ``store`` 2 cycles; one context
-    finishes per cycle, of all in turn, unless ``store`` stalls. The counts of a phase are there 3
+    finishes per cycle, of all in turn, unless ``store`` stalls. The counts of a phase are there 4
     cycles after ``phase``. Nothing else stalls. Between two admissions there are as many cycles as
-    the entry and the search take (``vacant`` stays low), and up to 2 more if a phase begins in the
+    the entry and the search take (``vacant`` stays low), and up to 3 more if a phase begins in the
     last of them.
 
     Members
@@ -122,8 +125,8 @@ class ContextTable(wiring.Component):
     entry : ``In(stream.Signature(context_entry_layout(config), always_ready=True))``
         What it has found.
     phase : ``In(stream.Signature(next_phase_layout(config), always_ready=True))``
-        A context that is settled begins its next phase; at most one in 3 cycles, and neither
-        together with ``entry`` nor in the 2 cycles before it.
+        A context that is settled begins its next phase; at most one in 4 cycles, and neither
+        together with ``entry`` nor in the 3 cycles before it or the 2 after it.
     searched : ``In(1)``
         See `ReadyTable`.
     loaded, stored : ``In(stream)``
@@ -202,7 +205,7 @@ class ContextTable(wiring.Component):
         # In the order of precedence: what comes later wins.
         occupied = Signal(c.contexts)  # the slot of this number is in use
         loaded = Signal(c.contexts)
-        entry_known = Signal()
+        entry_known = Signal()  # and the length of its runs
         tainted = Signal(c.contexts)  # a poisoned packet has come
         self._admit(m, occupied, loaded, entry_known, tainted)
         self._go_live(m, loaded)
@@ -237,7 +240,6 @@ class ContextTable(wiring.Component):
                     state.key[n].eq(admit.key),
                     state.operator[n].eq(admit.op),
                     state.digest[n].eq(admit.digest),
-                    state.packets[n].eq(admit.packets),
                     loaded[n].eq(0),
                     tainted[n].eq(0),
                     state.poisoned[n].eq(0),
@@ -250,8 +252,6 @@ class ContextTable(wiring.Component):
         ]
         with m.If(self.entry_request.valid & self.entry_request.ready):
             m.d.sync += entry_asked.eq(1)
-        with m.If(self.entry.valid):
-            m.d.sync += entry_known.eq(1)
         for n in range(c.contexts):
             with m.If(self.entry.valid & (self.entry.p.context == n)):
                 m.d.sync += state.entry[n].eq(self.entry.p.entry)
@@ -278,33 +278,51 @@ class ContextTable(wiring.Component):
         are done."""
         c, state, event = self._config, self.state, self.event
         finished = Signal(c.contexts)
-        # One multiplier. Of an admission: receives when the entry comes, sends from the next cycle
-        # on; of a phase: one after the other.
+        # One multiplier: beats of a run, then packets that arrive, then those that leave. Of an
+        # admission it makes the first when the entry comes, the last from two cycles later on.
+        beats = [Signal(range(c.slot_beats + 1), name=f"beats_{n}") for n in range(c.contexts)]
         receives_due = Signal(packet_count(c))
-        product = Signal(packet_count(c))
-        blocks = Signal(PHASE_FIELDS["receives"][0])
-        packets = Signal.like(state.newest.packets)
+        newest = state.newest.context
+        first = Array(entry.as_value() for entry in state.entry)[newest]
+        first = data.View(program_entry_layout, first)
         phase = Signal(next_phase_layout(c))
-        opening = Signal(2)  # the products that the phase still needs
+        opening = Signal(3)  # the products that the phase still needs
+        spanned = Signal()  # the entry came a cycle ago
+        context = Signal.like(newest)
+        count = Signal(PHASE_FIELDS["run"][0])
+        length = Signal(range(max(c.slot_beats, c.block_packets) + 1))
+        product = Signal(len(count) + len(length))
         m.d.comb += [
-            blocks.eq(Array(entry.sends for entry in state.entry)[state.newest.context]),
-            packets.eq(state.newest.packets),
-            product.eq(blocks * packets),
+            context.eq(Mux(opening.any(), phase.context, newest)),
+            count.eq(first.sends),
+            length.eq(Array(state.packets)[context]),
+            product.eq(count * length),
         ]
         with m.If(opening.any()):
-            m.d.comb += [
-                blocks.eq(Mux(opening[0], phase.receives, phase.sends)),
-                packets.eq(Array(state.packets)[phase.context]),
-            ]
-        with m.If(self.entry.valid):
-            m.d.comb += blocks.eq(self.entry.p.entry.receives)
+            m.d.comb += count.eq(
+                Mux(opening[0], phase.run, Mux(opening[1], phase.receives, phase.sends))
+            )
+            with m.If(opening[0]):
+                m.d.comb += length.eq(Array(beats)[phase.context])
+        with m.If(spanned):
+            m.d.comb += count.eq(first.receives)
             m.d.sync += receives_due.eq(product)
-        m.d.sync += opening.eq(opening << 1)
+        with m.If(self.entry.valid):
+            m.d.comb += [count.eq(self.entry.p.entry.run), length.eq(state.newest.beats)]
+        m.d.sync += [opening.eq(opening << 1), spanned.eq(self.entry.valid)]
+        with m.If(spanned):
+            m.d.sync += entry_known.eq(1)
         with m.If(self.phase.valid):
             m.d.sync += [phase.eq(self.phase.p), opening.eq(1)]
         with m.If(self.forget):
             m.d.sync += opening.eq(0)
+        packet_bits = (c.packet_beats - 1).bit_length()
         for n in range(c.contexts):
+            m.d.comb += state.packets[n].eq((state.span[n] + (c.packet_beats - 1)) >> packet_bits)
+            with m.If((self.entry.valid | opening[0]) & (context == n)):
+                m.d.sync += state.span[n].eq(product)
+            with m.If(self.admit.valid & (self.admit.p.context == n)):
+                m.d.sync += beats[n].eq(self.admit.p.beats)
             receives = Signal(packet_count(c), name=f"receives_left_{n}")
             sends = Signal(packet_count(c), name=f"sends_left_{n}")
             m.d.comb += [self.arriving[n].eq(receives), self.leaving[n].eq(sends)]
@@ -323,9 +341,9 @@ class ContextTable(wiring.Component):
                 with m.If(event.p.poisoned):
                     m.d.sync += [tainted[n].eq(1), state.poisoned[n].eq(1)]
             with m.If(phase.context == n):
-                with m.If(opening[0]):
-                    m.d.sync += receives.eq(product)
                 with m.If(opening[1]):
+                    m.d.sync += receives.eq(product)
+                with m.If(opening[2]):
                     m.d.sync += sends.eq(product)
             m.d.comb += [
                 state.settled[n].eq((receives == 0) & (sends == 0)),

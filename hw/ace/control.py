@@ -10,7 +10,7 @@ from hw.ace.completions import CompletionQueue, ended_layout
 from hw.ace.config import AceConfig
 from hw.ace.dispatcher import command_layout
 from hw.ace.inspection import inspected_layout
-from hw.ace.isa import INSTRUCTION_BITS, program_entry_layout
+from hw.ace.isa import ENTRY_WORDS, INSTRUCTION_BITS, program_entry_layout
 from hw.ace.lookup import program_write_layout
 from hw.ace.registers import CAUSES, INSPECTED, CommandError, register_map
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
@@ -23,7 +23,7 @@ __all__ = ["EngineControl", "PortControlSignature"]
 _IDLE_CYCLES = 4
 _TABLE_WORDS = 16
 """First words of a program store: its table."""
-_COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all")
+_COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all", "contiguous")
 """Fields of the register `command`."""
 
 
@@ -208,7 +208,7 @@ class EngineControl(wiring.Component):
         place = r.program_address.value
         inside = (place.word < c.program_words) & (place.fsm < c.fsms)
         entry = data.View(program_entry_layout, self.program.word)
-        is_program = (entry.length != 0) & (entry.entry + entry.length <= c.program_words)
+        is_program = (entry.last != 0) & (entry.entry * ENTRY_WORDS + entry.last < c.program_words)
         m.d.comb += [
             r.program_high.refuse.eq(~inside),
             self.program.address.eq(place.word),
@@ -257,7 +257,7 @@ class EngineControl(wiring.Component):
         m.d.comb += [command.p[name].eq(r.wide(name)) for name in ("source", "destination")]
         m.d.comb += [
             command.p.rank.eq(r.node.value.rank),
-            command.p.nodes.eq(r.node.value.nodes),
+            command.p.nodes.eq(r.nodes.value.count),
             command.p.fsms.eq(r.fsms.value.count),
             command.p.memory_end.eq(r.wide("memory_end") + 1),
         ]

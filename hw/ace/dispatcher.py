@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.agreement import AGREED, DIGEST_BITS, digest_of
 from hw.ace.command_table import CommandTable
 from hw.ace.completions import ended_layout, ticket_range
-from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.ace.config import ELEMENT_BYTES, RANK_BITS, AceConfig
 from hw.ace.layouts import (
     admit_layout,
     load_job_layout,
@@ -30,8 +30,8 @@ def command_layout(c: AceConfig) -> data.StructLayout:
     return data.StructLayout(
         {
             "ticket": ticket_range(c),
-            "rank": 12,
-            "nodes": 12,
+            "rank": RANK_BITS,
+            "nodes": RANK_BITS,
             "fsms": 5,
             "memory_end": c.address_bits + 1,
             "collective": c.format.collective,
@@ -39,6 +39,7 @@ def command_layout(c: AceConfig) -> data.StructLayout:
             "op": ReduceOp,
             "load_all": 1,
             "store_all": 1,
+            "contiguous": 1,
             # As written: what the address bus cannot carry is refused like all else beyond memory.
             "source": 64,
             "destination": 64,
@@ -54,8 +55,8 @@ def _job_layout(c: AceConfig) -> data.StructLayout:
     return data.StructLayout(
         {
             "command": command_layout(c),
-            "rank": 12,
-            "nodes": 12,
+            "rank": RANK_BITS,
+            "nodes": RANK_BITS,
             "fsms": 5,
             "entry": range(max(2, c.commands)),
             "tail_block": range(c.max_nodes + 1),
@@ -69,12 +70,12 @@ def _chunk_layout(c: AceConfig) -> data.StructLayout:
     """A chunk that is being made."""
     return data.StructLayout(
         {
-            "offset": _COUNT_BITS,  # first element within each shard
+            "offset": _COUNT_BITS,  # first element within each shard, or of the vector
             "number": c.format.chunk,
             **places(c, "fsm", "context"),
             "block": range(c.slot_elements + 1),  # elements of a block of this chunk
-            "tail_elements": range(c.slot_elements + 1),
-            "packets": range(c.block_packets + 1),
+            "tail_elements": range(c.slot_elements + 1),  # of its last block, or of it all
+            "elements": range(c.slot_elements + 1),  # of its blocks, one behind the other
             "beats": range(c.slot_beats + 1),
             "own_rows": range(c.sram_beats),  # from the start of a slot to this rank's block
             "row": range(c.sram_beats),
@@ -87,11 +88,14 @@ class Dispatcher(wiring.Component):
 
     A vector of ``elements`` lies in memory as one shard per rank, ``stride`` elements apart. Chunk
     ``n`` takes the ``n``-th piece of ``block`` elements of every shard, so every shard ends at the
-    same chunk and a rank's own shard is contiguous for reduce-scatter and all-gather. Chunk ``n``
-    goes to FSM ``n % fsms`` on every node, and is admitted when all chunks before it have been:
-    all nodes order chunks alike, and the oldest one that is not complete always has its context
-    everywhere (no receiver-ready handshake can wait in a circle). A command that is not valid is
-    refused as a whole, before anything is moved.
+    same chunk and a rank's own shard is contiguous for reduce-scatter and all-gather. With
+    ``contiguous``, chunk ``n`` is the ``n``-th piece of ``stride`` elements of the vector, and its
+    blocks lie one behind the other.
+
+    Chunk ``n`` goes to FSM ``n % fsms`` on every node, and is admitted when all chunks before it
+    have been: all nodes order chunks alike, and the oldest one that is not complete always has its
+    context everywhere (no receiver-ready handshake can wait in a circle). A command that is not
+    valid is refused as a whole, before anything is moved.
 
     Timing: a command is checked in 3 cycles and one for each shard before the last that holds
     anything; a refusal follows a cycle later. A chunk takes 4 cycles when its FSM has a context
@@ -174,7 +178,7 @@ class Dispatcher(wiring.Component):
             (self.loaded.valid & self.loaded.p.error) | (self.stored.valid & self.stored.p.error)
         )
         own = self._own_elements(m, job)
-        product = Signal(12 + len(chunk.block))
+        product = Signal(RANK_BITS + len(chunk.block))
         with m.FSM(init="IDLE"):
             with m.State("IDLE"):
                 with m.If(pending.o.valid & ~table.full):
@@ -215,6 +219,10 @@ class Dispatcher(wiring.Component):
             extent = Mux(everything, command.elements, own)
             return address + (extent << 2) > command.memory_end
 
+        # Chunks are pieces of this.
+        whole = Mux(command.contiguous, command.elements, command.stride)
+        piece = Mux(command.contiguous, command.stride, command.block)
+
         def refuse(reason):
             m.d.sync += [error.eq(reason)]
             m.next = "REFUSE"
@@ -232,11 +240,14 @@ class Dispatcher(wiring.Component):
             with m.Elif(
                 (command.block == 0)
                 | (command.block & beat_mask).any()
-                | (command.block > c.slot_elements)
+                | (command.block > min(c.slot_elements, c.block_packets * c.packet_elements))
                 | (product > c.slot_elements)
-                | ((command.stride >> c.format.chunk) >= command.block)
+                | ((whole >> c.format.chunk) >= piece)
+                | (command.contiguous & ~(command.load_all & command.store_all))
             ):
                 refuse(CommandError.BLOCK)
+            with m.Elif(command.contiguous & (product != command.stride)):
+                refuse(CommandError.STRIDE)
             with m.Elif(((command.source | command.destination) & (c.bus_bytes - 1)).any()):
                 refuse(CommandError.ALIGNMENT)
             with m.Elif((job.fsms == 0) | (job.fsms > c.fsms)):
@@ -250,7 +261,7 @@ class Dispatcher(wiring.Component):
                 refuse(CommandError.PROGRAM)
         with m.State("TAIL"):
             # Whole shards before the last one that holds anything.
-            with m.If(job.tail > command.stride):
+            with m.If((job.tail > command.stride) & ~command.contiguous):
                 with m.If(job.tail_block + 1 == job.nodes):
                     refuse(CommandError.STRIDE)
                 with m.Else():
@@ -281,22 +292,23 @@ class Dispatcher(wiring.Component):
 
     def _cut(self, m, table, job, chunk):
         """States that make a chunk and admit it, until there is none left."""
-        c, stride, tail = self._config, job.command.stride, job.tail
+        c, command, tail = self._config, job.command, job.tail
+        whole = Mux(command.contiguous, command.elements, command.stride)
         with m.State("CHUNK"):
-            rest = stride - chunk.offset
-            size = Mux(rest < job.command.block, rest, job.command.block)
+            rest = command.stride - chunk.offset
+            cut = ~command.contiguous & (rest < command.block)
+            size = Mux(cut, rest, command.block)
+            most = Mux(command.contiguous, command.stride, size)
             m.d.sync += chunk.block.eq(size)
             with m.If(tail > chunk.offset):
                 left = tail - chunk.offset
-                m.d.sync += chunk.tail_elements.eq(Mux(left < size, left, size))
+                m.d.sync += chunk.tail_elements.eq(Mux(left < most, left, most))
             with m.Else():
                 m.d.sync += chunk.tail_elements.eq(0)
             m.next = "SLOT"
         with m.State("SLOT"):
-            packet_bits, beat_bits = (n.bit_length() - 1 for n in (c.packet_elements, c.lanes))
             m.d.sync += [
-                chunk.packets.eq((chunk.block + (c.packet_elements - 1)) >> packet_bits),
-                chunk.beats.eq(chunk.block >> beat_bits),
+                chunk.beats.eq(chunk.block >> (c.lanes.bit_length() - 1)),
                 chunk.context.eq(Array(self.vacant_context)[chunk.fsm]),
             ]
             with m.If(self.vacant.bit_select(chunk.fsm, 1)):
@@ -305,6 +317,7 @@ class Dispatcher(wiring.Component):
             first = chunk.fsm * c.contexts
             m.d.sync += [
                 chunk.own_rows.eq(job.rank * chunk.beats),
+                chunk.elements.eq(job.tail_block * chunk.block + chunk.tail_elements),
                 chunk.row.eq((first + chunk.context) * c.slot_beats),
             ]
             m.next = "LOAD"
@@ -315,8 +328,8 @@ class Dispatcher(wiring.Component):
             with m.If(Array(port.ready for port in self.load)[port_of]):
                 for n, port in enumerate(self.admit):
                     m.d.comb += port.valid.eq(chunk.fsm == n)
-                end = chunk.offset + chunk.block
-                m.d.comb += [table.admitted.eq(1), table.last.eq(end >= stride)]
+                end = chunk.offset + Mux(command.contiguous, command.stride, chunk.block)
+                m.d.comb += [table.admitted.eq(1), table.last.eq(end >= whole)]
                 m.d.sync += [
                     chunk.offset.eq(end),
                     chunk.number.eq(chunk.number + 1),
@@ -332,11 +345,13 @@ class Dispatcher(wiring.Component):
         load = Signal(load_job_layout(c))
 
         def walk(target, base, everything):
+            # One segment where they are contiguous, else one for each block.
+            several = everything & ~command.contiguous
             m.d.comb += [
                 target.address.eq(base + chunk.offset * ELEMENT_BYTES),
                 target.stride.eq(command.stride * ELEMENT_BYTES),
                 target.first.eq(Mux(everything, 0, job.rank)),
-                target.last.eq(Mux(everything, job.nodes - 1, job.rank)),
+                target.last.eq(Mux(several, job.nodes - 1, Mux(everything, 0, job.rank))),
                 target.row.eq(chunk.row + Mux(everything, 0, chunk.own_rows)),
                 target.beats.eq(chunk.beats),
                 target.tail_block.eq(job.tail_block),
@@ -362,5 +377,4 @@ class Dispatcher(wiring.Component):
                 port.p.op.eq(command.op),
                 port.p.digest.eq(job.digest),
                 port.p.program.eq(command.program),
-                port.p.tail_block.eq(job.tail_block),
             ]

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Value
 from amaranth.lib import data
 
 from hw.ace.config import AceConfig
-from hw.ace.isa import PROGRAM_ENTRY_FIELDS
+from hw.ace.isa import ENTRY_WORDS
 from hw.ace.layouts import context_key_layout, packet_count
 from hw.common.select import select
 
@@ -27,7 +27,7 @@ def inspected_layout(c: AceConfig) -> data.StructLayout:
             "held_port": 4,
             "ready_ports": c.ports,
             "step": c.format.step,
-            "entry": PROGRAM_ENTRY_FIELDS["entry"][0],
+            "entry": 13,
             "readies": 2 * c.ports,
             "arriving": packet_count(c),
             "leaving": packet_count(c),
@@ -57,7 +57,7 @@ def look_at(
         "held_port": command.p.port,
         "ready_ports": of(generator.ready_ports),
         "step": of(generator.steps),
-        "entry": of([entry.entry for entry in state.entry]),
+        "entry": of([entry.entry for entry in state.entry]) * ENTRY_WORDS,
         "readies": of([Cat(*each) for each in grants.readies]),
         "arriving": of(contexts.arriving),
         "leaving": of(contexts.leaving),

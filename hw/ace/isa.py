@@ -1,13 +1,16 @@
 """Instruction set of the programmable FSMs.
 
-A program is a list of instructions. Those that start by themselves come first and are executed in
-order up to ``END``: ``SEND`` sends a block, ``PHASE`` waits until every block of the phase so far
-has arrived and left, and opens the next one: it says how many blocks arrive and leave in it, and
-which peers are told (READY) that they may send theirs. The first phase is described by the entry
-of the program table. The other instructions are *receive* instructions: they have no order. A
-packet names the receive instruction that it is for (its ``step`` field), and that instruction is
-executed for this packet whenever it arrives. The names are those that collective libraries use for
-these primitives; what a receive instruction does is the sum of its parts:
+A program is a list of instructions, each of which moves a *run* of consecutive blocks of a chunk.
+In a phase all runs have the same number of blocks.
+
+Instructions that start by themselves come first and are executed in order up to ``END``: ``SEND``
+sends a run, ``PHASE`` waits until every run of the phase so far has arrived and left, and opens the
+next one: it says how long its runs are, how many arrive and leave in it, and which peers are told
+(READY) that they may send theirs. The first phase is described by the entry of the program table.
+The other instructions are *receive* instructions: they have no order. A packet names the receive
+instruction that it is for (its ``step`` field), and that instruction is executed for this packet
+whenever it arrives. The names are those that collective libraries use for these primitives; what a
+receive instruction does is the sum of its parts:
 
 ============================ ======= ====== ====== =====================
 opcode                        reduce  store  send   used by
@@ -20,7 +23,7 @@ RECV_REDUCE_SEND              x              x      reduce-scatter
 RECV_REDUCE_COPY_SEND         x       x      x      all-reduce, middle step
 ============================ ======= ====== ====== =====================
 
-*Reduce* adds the packet to the node's own data of the block; *store* writes the outcome in its
+*Reduce* adds the packet to the node's own data of these blocks; *store* writes the outcome in its
 place; *send* passes it on to ``port``, as step ``peer_step`` of the receiver. When a send cannot be
 done at once the outcome is stored, whatever the opcode says, and sent later.
 
@@ -30,9 +33,13 @@ replaces them exists only because they have (docs/reference/ace-programs.md).
 
 from amaranth.lib import data, enum
 
+from hw.ace.config import RANK_BITS
+
 __all__ = [
+    "ENTRY_WORDS",
     "INSTRUCTION_BITS",
     "INSTRUCTION_FIELDS",
+    "MOST_RUNS",
     "PHASE_FIELDS",
     "PROGRAM_ENTRY_FIELDS",
     "Opcode",
@@ -43,6 +50,12 @@ __all__ = [
 ]
 
 INSTRUCTION_BITS = 64
+
+ENTRY_WORDS = 4
+"""Programs start at multiples of so many words."""
+
+MOST_RUNS = 2047
+"""Runs of a phase that are received or sent: a packet can name 2048 steps."""
 
 
 class Opcode(enum.Enum, shape=4):
@@ -65,33 +78,34 @@ opcode_layout = data.StructLayout({"reduce": 1, "store": 1, "send": 1, "receive"
 
 INSTRUCTION_FIELDS = {
     "op": (opcode_layout, "What it does: an `Opcode`."),
-    "block": (12, "Block of the chunk."),
+    "block": (RANK_BITS, "First block of the run."),
     "port": (4, "Link to send on."),
     "peer_step": (12, "Receive instruction at the peer."),
     "contributions": (10, "Operands in the data that this instruction sends or stores."),
     "arriving": (10, "Operands in a packet that it receives."),
     "readies": (2, "READY packets of the peer that it needs to send, beyond the first."),
-    "reserved": (10, "0."),
+    "reserved": (5, "0."),
 }
 """Fields of an instruction from bit 0 upwards: shape and meaning. Operands are counted modulo
 1024."""
 
 PHASE_FIELDS = {
     "op": (opcode_layout, "`Opcode.PHASE`."),
-    "receives": (12, "Blocks that arrive in the next phase."),
-    "sends": (12, "Blocks that are sent in it, forwarded ones included."),
+    "receives": (12, "Runs that arrive in the next phase."),
+    "sends": (12, "Runs that are sent in it, forwarded ones included."),
     "ready_ports": (8, "Links whose peers may send from now on."),
-    "reserved": (28, "0."),
+    "run": (RANK_BITS, "Blocks of each of its runs."),
+    "reserved": (11, "0."),
 }
 """Fields of the instruction ``PHASE``."""
 
 PROGRAM_ENTRY_FIELDS = {
-    "entry": (13, "Index of the first instruction."),
-    "length": (12, "Instructions; 0: there is no such program."),
-    "receives": (12, "Blocks that arrive in the first phase."),
-    "sends": (12, "Blocks that are sent in it, forwarded ones included."),
+    "entry": (11, "Index of the first instruction, in `ENTRY_WORDS` words."),
+    "last": (11, "Last step of the program; 0: there is none."),
+    "receives": (11, "Runs that arrive in the first phase."),
+    "sends": (11, "Runs that are sent in it, forwarded ones included."),
     "ready_ports": (8, "Links whose peers may send from the beginning."),
-    "reserved": (7, "0."),
+    "run": (12, "Blocks of each of its runs."),
 }
 """Fields of the first words of a program store, its table: start of a program, and its first
 phase."""

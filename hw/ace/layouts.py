@@ -100,7 +100,8 @@ def stored_layout(c: AceConfig) -> data.StructLayout:
 
 
 def admit_layout(c: AceConfig) -> data.StructLayout:
-    """A chunk enters an FSM: its context."""
+    """A chunk enters an FSM: its context. The first ``elements`` of its blocks, which are ``beats``
+    beats each, hold data."""
     return data.StructLayout(
         {
             **places(c, "context"),
@@ -108,10 +109,8 @@ def admit_layout(c: AceConfig) -> data.StructLayout:
             "op": ReduceOp,
             "digest": DIGEST_BITS,
             "program": range(16),
-            "packets": range(c.block_packets + 1),
             "beats": range(c.slot_beats + 1),
-            "tail_block": range(c.max_nodes + 1),
-            "tail_elements": range(c.slot_elements + 1),
+            "elements": range(c.slot_elements + 1),
             "row": range(c.sram_beats),
         }
     )

@@ -9,7 +9,12 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.contexts import ContextSignature
-from hw.ace.isa import INSTRUCTION_BITS, instruction_layout, program_entry_layout
+from hw.ace.isa import (
+    ENTRY_WORDS,
+    INSTRUCTION_BITS,
+    instruction_layout,
+    program_entry_layout,
+)
 from hw.ace.layouts import admit_layout, lookup_layout, resolved_layout
 from hw.ace.ready_table import GrantSignature
 from hw.common.arbiter import StreamArbiter
@@ -56,7 +61,7 @@ class LookupPipeline(wiring.Component):
 
     A request of a receive unit names context, key, step and offset as its packet does. It is
     *valid* if that context is live with that key, the step is one of its receive instructions, the
-    offset lies within a block, and operation, length and contributions are what the program
+    offset lies within a run of blocks, and operation, length and contributions are what the program
     expects. The send generator asks about its own contexts, so nothing is checked.
 
     Timing: a request that is accepted is answered exactly ``LOOKUP_LATENCY`` cycles later. One
@@ -173,8 +178,8 @@ class LookupPipeline(wiring.Component):
             (context < c.contexts)
             & self.contexts.live.bit_select(context, 1)
             & (key == query.key.as_value())
-            & (query.step < self._entry(m, stage).length)
-            & (query.offset < row.packets)
+            & (query.step <= self._entry(m, stage).last)
+            & (query.offset < Array(self.contexts.packets)[context])
             & (query.op == row.op.as_value())
         )
         return row, (stage.request.client == c.ports) | expected
@@ -203,7 +208,11 @@ class LookupPipeline(wiring.Component):
             words.r_addr.eq(
                 Mux(
                     stage.valid,
-                    Mux(stage.request.table, step, self._entry(m, stage).entry + step),
+                    Mux(
+                        stage.request.table,
+                        step,
+                        self._entry(m, stage).entry * ENTRY_WORDS + step,
+                    ),
                     self.read_address,
                 )
             ),
@@ -219,33 +228,44 @@ class LookupPipeline(wiring.Component):
         return instruction
 
     def _products(self, m, stage, row_before, expected_before, instruction_now):
-        """Length of the packet in *stage* and its place in a slot, all a cycle later."""
+        """Place in a slot of the packet in *stage*, and beats of its run from there on, all a cycle
+        later."""
         c = self._config
         row = Signal(admit_layout(c), name="row_1")
         expected = Signal(name="expected_1")
         m.d.sync += [row.eq(row_before), expected.eq(expected_before)]
-        elements = Signal(range(c.slot_elements + 1))  # of the block
-        with m.If(instruction_now.block < row.tail_block):
-            m.d.comb += elements.eq(row.beats * c.lanes)
-        with m.Elif(instruction_now.block == row.tail_block):
-            m.d.comb += elements.eq(row.tail_elements)
-        offset = stage.request.query.offset
-        start = Signal(range(c.slot_elements + c.packet_elements + 1))
-        m.d.comb += start.eq(offset * c.packet_elements)
+        query = stage.request.query
+        start = Signal(range(c.slot_beats + c.packet_beats + 1))
+        span = Array(self.contexts.span)[query.context]
+        m.d.comb += start.eq(query.offset * c.packet_beats)
 
         instruction = Signal(instruction_layout, name="instruction_2")
         row_2 = Signal(admit_layout(c))
         expected_2 = Signal()
         rows_in = Signal(range(c.sram_beats))  # rows from the start of the slot
-        rest = Signal(range(c.slot_elements + 1))  # elements of the block from this packet on
+        rest = Signal(range(c.slot_beats + 1))
         m.d.sync += [
             instruction.eq(instruction_now),
             row_2.eq(row),
             expected_2.eq(expected),
-            rows_in.eq(instruction_now.block * row.beats + offset * c.packet_beats),
-            rest.eq(Mux(elements > start, elements - start, 0)),
+            rows_in.eq(instruction_now.block * row.beats + start),
+            rest.eq(Mux(span > start, span - start, 0)),
         ]
         return row_2, expected_2, instruction, rows_in, rest
+
+    def _length(self, m, elements, rows_in, rest):
+        """Bytes of a packet: a full one, or what is left of its run, of which only the *elements*
+        of the chunk count."""
+        c = self._config
+        length = Signal(12)
+        first = rows_in * c.lanes
+        beats = Mux(rest < c.packet_beats, rest, c.packet_beats)
+        left = Signal(range(c.slot_elements + 1))
+        room = Signal(range(c.packet_elements + 1))
+        m.d.comb += [left.eq(elements - first), room.eq(beats * c.lanes)]
+        with m.If(elements > first):
+            m.d.comb += length.eq(Mux(left < room, left, room) << 2)
+        return length
 
     def _respond(self, m, stage, row, expected, instruction, rows_in, rest):
         """The response to the request in *stage*, to the one who asked."""
@@ -253,7 +273,7 @@ class LookupPipeline(wiring.Component):
         response = Signal(resolved_layout(c))
         query, client = stage.request.query, stage.request.client
         operation, port = instruction.op, instruction.port
-        length = Signal(12)
+        length = self._length(m, row.elements, rows_in, rest)
         fits = (
             operation.receive
             & (query.length == length)
@@ -262,7 +282,6 @@ class LookupPipeline(wiring.Component):
         readies = Array(Array(r)[port] for r in self.grants.readies)[query.context]
         remote = Array(Array(r)[port] for r in self.grants.remote)[query.context]
         m.d.comb += [
-            length.eq(Mux(rest > c.packet_elements, c.packet_elements, rest) << 2),
             response.valid.eq(expected & ((client == c.ports) | fits)),
             response.op.eq(operation),
             response.operator.eq(row.op),

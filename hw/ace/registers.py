@@ -3,7 +3,7 @@
 from amaranth.lib import enum
 from amaranth.utils import bits_for
 
-from hw.ace.config import AceConfig
+from hw.ace.config import RANK_BITS, AceConfig
 from hw.common.engine_registers import (
     counter_registers,
     identity_register,
@@ -101,10 +101,10 @@ class CommandError(enum.Enum, shape=4):
     NONE = 0
     NODES = 1  # fewer than two nodes, more than the engine supports, or rank >= nodes
     EMPTY = 2  # no elements
-    STRIDE = 3  # stride is zero, not whole beats, or nodes * stride < elements
-    BLOCK = (
-        4  # block is zero, not whole beats, needs too many chunks, or nodes * block exceeds a slot
-    )
+    STRIDE = 3  # stride is zero, not whole beats, or nodes * stride < elements; where chunks are
+    # contiguous, not nodes * block
+    BLOCK = 4  # block is zero, not whole beats, needs too many chunks or packets, or nodes * block
+    # exceeds a slot; or contiguous chunks of a shard
     ALIGNMENT = 5  # an address is not a multiple of the bus width
     ADDRESS = 6  # the payload does not lie within memory
     FSMS = 7  # no FSM in use, or more than there are
@@ -155,9 +155,15 @@ def _setup(c: AceConfig) -> list[Register]:
         Register(
             "node",
             "rw",
-            [Field("rank", 12, "This node's rank."), Field("nodes", 12, "Nodes of the group.")],
+            [Field("rank", RANK_BITS, "This node's rank.")],
             "Place in the group of nodes. Packets leave with the rank that is here then as their "
             "source.",
+        ),
+        Register(
+            "nodes",
+            "rw",
+            [Field("count", RANK_BITS, "Nodes of the group.")],
+            "Must be the same on all nodes.",
         ),
         Register(
             "fsms",
@@ -210,7 +216,8 @@ def _commands() -> list[Register]:
         number_register("elements", "Elements of the whole vector."),
         number_register(
             "stride",
-            "Elements from one shard to the next: whole beats, at least elements / nodes.",
+            "Elements from one shard to the next: whole beats, at least elements / nodes. Where "
+            "chunks are contiguous, elements of a chunk: nodes * block.",
         ),
         number_register(
             "block", "Elements of a block (whole beats); a chunk is one block per node."
@@ -228,6 +235,12 @@ def _commands() -> list[Register]:
                 Field("op", ReduceOp, "Reduction."),
                 Field("load_all", 1, "Load the whole vector rather than this rank's shard."),
                 Field("store_all", 1, "Store the whole vector rather than this rank's shard."),
+                Field(
+                    "contiguous",
+                    1,
+                    "A chunk is a piece of the vector, cut into blocks, rather than a piece of "
+                    "every shard; of whole vectors alone.",
+                ),
             ],
             "Starts a collective with the parameters and settings above as they are now, in the "
             "same order on all nodes.",

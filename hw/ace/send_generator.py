@@ -11,7 +11,7 @@ from hw.ace.contexts import (
     entry_request_layout,
     next_phase_layout,
 )
-from hw.ace.isa import instruction_layout, phase_layout
+from hw.ace.isa import MOST_RUNS, instruction_layout, phase_layout
 from hw.ace.layouts import admit_layout, event_layout, send_command_layout
 from hw.ace.lookup import own_request_layout, own_response_layout
 from hw.common.arbiter import RoundRobinArbiter
@@ -190,9 +190,9 @@ class SendGenerator(wiring.Component):
                 "offset": c.format.offset,
             }
         )
-        # Room for every packet of every slot: a block is at one place at a time, and ends with a
+        # Room for every packet of every slot: a run is at one place at a time, and ends with a
         # packet that may not be full.
-        per_slot = c.slot_beats // c.packet_beats + c.max_nodes
+        per_slot = c.slot_beats // c.packet_beats + min(c.max_nodes, MOST_RUNS)
         m.submodules.parking = parking = StreamFIFO(layout, c.contexts * per_slot)
         event = self.event.p
         parked_now = Signal()
@@ -321,6 +321,7 @@ class SendGenerator(wiring.Component):
             self.phase.p.context.eq(self._context),
             self.phase.p.receives.eq(phase.receives),
             self.phase.p.sends.eq(phase.sends),
+            self.phase.p.run.eq(phase.run),
         ]
         m.d.sync += [
             command.ready.eq(0),

@@ -14,6 +14,8 @@ from hw.link.packet import FLIT_BYTES
 from sim.collectives.fsm_program import (
     PROGRAM_ENTRY,
     FsmProgram,
+    loaded_programs,
+    phase_length,
     program_words,
     ring_program,
 )
@@ -23,10 +25,12 @@ from sim.collectives.golden import (
     ring_partials,
     rotated_all_reduce,
     torus_all_reduce,
+    translated,
     translated_all_reduce,
 )
 from sim.collectives.partition import Partition
 from sim.collectives.torus_paths import TorusPaths
+from sim.fields import FieldError
 from sim.network.embedding import RingPlace
 from sim.workload.graph import CollectiveKind
 
@@ -77,13 +81,8 @@ class AceProgram:
             return int(self.direction(fsm) < 0)
         return fsm % self.kinds
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Nodes along each dimension in which blocks are counted on from those of the origin."""
-        return (self.nodes,) if self.torus is None else self.torus.shape
-
     def coordinates(self, fsm: int) -> NDArray[np.int64]:
-        """Ranks x dimensions of `shape`: place of each rank for an FSM."""
+        """Ranks x dimensions: place of each rank for an FSM."""
         if self.torus is not None:
             return self.torus.places
         places: NDArray[np.int64] = self.places[self.ring_of(fsm)][:, None]
@@ -145,6 +144,19 @@ class AceProgram:
             }
         return {port for fsm in range(self.queues) for port in self.ports(fsm, rank)}
 
+    def digits(
+        self, collective: CollectiveKind, *, kind: int
+    ) -> list[list[tuple[int, int, int, bool]]]:
+        """For each phase of a kind of FSM, how its blocks depend on the place of a node, see
+        `TorusPaths.digits`: (dimension, blocks, nodes along it, blocks belong to ranks)."""
+        if self.torus is None:
+            return [[(0, 1, self.nodes, True)]]
+        ranked = collective is not CollectiveKind.ALL_REDUCE
+        return [
+            [(n, blocks, self.torus.shape[n], ranked) for n, blocks in phase]
+            for phase in self.torus.digits(collective, kind)
+        ]
+
     # ---- Code.
 
     def first(self, collective: CollectiveKind, *, kind: int) -> FsmProgram:
@@ -166,21 +178,41 @@ class AceProgram:
         )
 
     def words(self, fsm: int, *, rank: int) -> dict[int, int]:
-        """Program store of an FSM, address to word.
+        """Program store of an FSM, address to word."""
+        return program_words(
+            {each: self.code(each, fsm=fsm, rank=rank) for each in self.loaded(self.kind(fsm))}
+        )
+
+    def length(self, collective: CollectiveKind, *, kind: int) -> int:
+        """Instructions of a program for a kind of FSM, of any rank."""
+        if self.torus is not None:
+            return self.torus.length(collective, path=kind)
+        return 1 + phase_length(collective, size=self.nodes, runs=1)
+
+    def loaded(
+        self, kind: int, *, wanted: CollectiveKind = CollectiveKind.ALL_REDUCE
+    ) -> list[CollectiveKind]:
+        """Collectives whose programs are in the store of a kind of FSM: those that fit.
 
         Raises
         ------
         ValueError
-            If the programs do not fit it, or have more steps than a packet can name.
+            If the *wanted* one does not fit, or has more steps than a packet can name.
         """
-        return program_words(
-            self.config, {kind: self.code(kind, fsm=fsm, rank=rank) for kind in PROGRAM_ENTRY}
-        )
+        lengths = {each: self.length(each, kind=kind) for each in PROGRAM_ENTRY}
+        return loaded_programs(self.config, lengths, wanted)
 
     # ---- Cut of a vector.
 
-    def cut(self, elements: int, *, block: int | None = None) -> Partition:
-        """Shards and blocks of a vector of *elements*; *block* None: chosen.
+    def cut(
+        self,
+        elements: int,
+        *,
+        block: int | None = None,
+        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
+    ) -> Partition:
+        """Chunks and blocks of a vector of *elements*; *block* None: chosen. Those of an all-reduce
+        on a torus are contiguous.
 
         Raises
         ------
@@ -188,48 +220,80 @@ class AceProgram:
             For no elements, or a *block* that does not fit.
         """
         c = self.config
-        return Partition.plan(
+        cut = Partition.plan(
             elements, self.nodes, queues=self.queues, lanes=c.lanes,
             packet_elements=c.packet_elements, slot_elements=c.slot_elements, block=block,
+            contiguous=self.torus is not None and collective is CollectiveKind.ALL_REDUCE,
         )
+        most = (c.block_packets * c.packet_elements) // self.longest_run(collective)
+        if cut.block > most:
+            raise FieldError(
+                "block", f"must be at most {most} for the {c.block_packets} packets of a run that "
+                f"headers can number, not {cut.block}"
+            )
+        return cut
 
-    def settings(self, elements: int, *, block: int | None = None) -> dict[str, int]:
-        """The cut as the registers of a command have it."""
-        return self.cut(elements, block=block).settings
+    def longest_run(self, collective: CollectiveKind) -> int:
+        """Most blocks of a run of any phase."""
+        return max(run for _, run in self._runs(collective))
+
+    def shortest_run(self, collective: CollectiveKind) -> int:
+        """Least blocks of a run of any phase; programs of ranks differ by whole ones."""
+        return min(run for _, run in self._runs(collective))
+
+    def _runs(self, collective: CollectiveKind) -> list[tuple[int, int]]:
+        """Dimension and blocks of the runs of all phases of all kinds of FSMs."""
+        if self.torus is None or collective is not CollectiveKind.ALL_REDUCE:
+            return [(0, 1)]
+        return [
+            phase[-1] for kind in range(self.kinds) for phase in self.torus.digits(collective, kind)
+        ]
 
     def shard(self, elements: int, rank: int, *, block: int | None = None) -> slice:
         """Elements that a rank owns; may be empty."""
-        return self.cut(elements, block=block).shard(rank)
+        return self.cut(
+            elements, block=block, collective=CollectiveKind.REDUCE_SCATTER
+        ).shard(rank)
 
-    def most_flits(self, elements: int, *, block: int | None = None) -> int:
+    def most_flits(
+        self, elements: int, *, block: int | None = None, collective: CollectiveKind
+    ) -> int:
         """Upper bound of the flits that a node sends for a command, READY packets included."""
-        cut, c = self.cut(elements, block=block), self.config
-        packets = -(-cut.block // c.packet_elements)
-        payload = cut.stride * ELEMENT_BYTES // FLIT_BYTES
-        programs = [
-            self.first(CollectiveKind.ALL_REDUCE, kind=kind) for kind in range(self.kinds)
-        ]
-        sends = max(each.sends for each in programs)
-        readies = max(sum(len(phase.ready_ports) for phase in each.phases) for each in programs)
-        return sends * (payload + cut.chunks * packets) + 4 * readies * cut.chunks + 64
+        cut, c = self.cut(elements, block=block, collective=collective), self.config
+        most = 0
+        for kind in range(self.kinds):
+            program = self.first(collective, kind=kind)
+            flits = 0
+            for phase in program.phases:
+                run = phase.run * cut.block
+                packets = -(-run // c.packet_elements)
+                flits += phase.sends * (packets + -(-run * ELEMENT_BYTES // FLIT_BYTES))
+                flits += 4 * len(phase.ready_ports)
+            most = max(most, flits)
+        return most * cut.chunks + 64
 
     def packet(
-        self, elements: int, *, block: int | None, chunk: int, owner: int, offset: int
+        self, command_cut: Partition, *, chunk: int, block: int, run: int, offset: int
     ) -> slice:
-        """Elements of packet *offset* of the block of a chunk that rank *owner* owns."""
-        cut, size = self.cut(elements, block=block), self.config.packet_elements
-        first = owner * cut.stride + chunk * cut.block
-        last = min(first + min(cut.block, cut.stride - chunk * cut.block), elements)
-        start = first + offset * size
-        return slice(start, max(start, min(last, start + size)))
+        """Elements of packet *offset* of a *run* of blocks of a chunk."""
+        size = self.config.packet_elements
+        whole = command_cut.run(chunk, block, run)
+        start = whole.start + offset * size
+        return slice(start, max(start, min(whole.stop, start + size)))
 
     # ---- Results.
 
     def all_reduced(
-        self, arrays: Sequence[NDArray[Any]], *, op: ReduceOp, block: int | None = None
+        self,
+        arrays: Sequence[NDArray[Any]],
+        *,
+        op: ReduceOp,
+        block: int | None = None,
+        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
     ) -> NDArray[Any]:
-        """The vector that every rank holds after an all-reduce, bit for bit."""
-        cut = self.cut(len(arrays[0]), block=block)
+        """The vector that every rank holds after an all-reduce, or of which it holds its shard
+        after a reduce-scatter, bit for bit."""
+        cut = self.cut(len(arrays[0]), block=block, collective=collective)
         if self.torus is not None:
             return torus_all_reduce(arrays, cut, self.torus, op=op)
         return ring_all_reduce(
@@ -237,14 +301,34 @@ class AceProgram:
         )
 
     def rotated(
-        self, vector: NDArray[Any], *, op: ReduceOp, block: int | None = None
+        self,
+        vector: NDArray[Any],
+        *,
+        op: ReduceOp,
+        block: int | None = None,
+        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
     ) -> NDArray[Any]:
-        """The same where rank 0 has *vector*, and every other rank the same vector with its shards
-        moved on by the rank in a circle, or by its coordinates on a torus."""
-        cut = self.cut(len(vector), block=block)
+        """The same where rank 0 has *vector*, and every other rank its image, see `images`."""
+        cut = self.cut(len(vector), block=block, collective=collective)
         if self.torus is not None:
             return translated_all_reduce(vector, cut, self.torus, op=op)
         return rotated_all_reduce(vector, cut, op=op, bidirectional=self.bidirectional)
+
+    def images(
+        self,
+        vector: NDArray[Any],
+        *,
+        block: int | None = None,
+        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
+    ) -> list[NDArray[Any]]:
+        """Vectors of all ranks that make each of them, with its program, a copy of rank 0 with
+        *vector*: its shards moved on by the rank in a circle or, on a torus, the parts of each of
+        its chunks by the rank's coordinates."""
+        cut = self.cut(len(vector), block=block, collective=collective)
+        if self.torus is not None:
+            return translated(vector, cut, self.torus)
+        shards = vector.reshape(self.nodes, cut.stride)
+        return [np.roll(shards, rank, axis=0).ravel() for rank in range(self.nodes)]
 
     def partials(
         self, arrays: NDArray[Any], *, rank: int, op: ReduceOp, block: int | None = None

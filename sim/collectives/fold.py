@@ -4,29 +4,34 @@ A ring looks the same from each of its ranks: rank *r* does to block *b + r* wha
 block *b*. So a rank is an image of rank 0, cycle for cycle, as long as nothing in it depends on the
 number of a block. `check_alike` refuses what does:
 
-* **length**: all shards must be equal, of whole beats, or packets of some blocks are shorter;
-* **SRAM bank**: block *b* lies *b* times its beats behind the start of a slot, so a block must be a
-  multiple of all banks, or the same packet meets other accesses at another rank. The last chunk has
-  blocks of its own size.
+* **length**: all shards (or contiguous chunks) must be equal, of whole beats, or packets of some
+  blocks are shorter;
+* **SRAM bank**: block *b* lies *b* times its beats behind the start of a slot, and ranks differ by
+  whole runs of blocks, so a run must be a multiple of all banks, or the same packet meets other
+  accesses at another rank. The last chunk of shards has blocks of its own size.
 
 Memory needs no rule: all ranks have the same addresses, and an own shard lies alone at the start of
 its buffer.
 
 The engine that stands for all gets its own packets in place of those of the previous rank, that is
 partial sums of its *own* shards. These are the sums of a ring in which rank *r* has the vector of
-rank 0 with shards moved on by *r* in a circle; `AceProgram.rotated` says what it must hold.
+rank 0 with shards moved on by *r* in a circle (`AceProgram.images`); `AceProgram.rotated` says what
+it must hold.
 """
 
 from hw.ace.config import ELEMENT_BYTES
 from sim.collectives.ace_program import AceProgram
 from sim.fields import FoldError
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["check_alike"]
 
 _NEAR = 64  # lengths that are tried in either direction
 
 
-def check_alike(program: AceProgram, elements: int, *, block: int | None) -> None:
+def check_alike(
+    program: AceProgram, elements: int, *, block: int | None, collective: CollectiveKind
+) -> None:
     """Refuse a vector whose cut makes ranks differ in more than the numbers of their blocks.
 
     Raises
@@ -34,14 +39,14 @@ def check_alike(program: AceProgram, elements: int, *, block: int | None) -> Non
     FoldError
         With the nearest length that is alike, if there is one within some steps.
     """
-    unlike = _unlike(program, elements, block)
+    unlike = _unlike(program, elements, block, collective)
     if unlike is None:
         return
     field, value, why = unlike
-    near = " or ".join(map(str, _near(program, elements, block)))
+    near = " or ".join(map(str, _near(program, elements, block, collective)))
     ways = [f"{near} elements of {ELEMENT_BYTES} B"] if near else []
-    if block is not None and field != "elements" and (other := _near_block(program, elements)):
-        ways.append(f"a block of {other}")
+    if block is not None and field != "elements":
+        ways += [f"a block of {each}" for each in _near_block(program, elements, collective)]
     if field != "elements":
         ways.append("fewer banks")
     what = f"cannot be {value} where one engine stands for all {program.nodes} ranks: {why}"
@@ -49,36 +54,44 @@ def check_alike(program: AceProgram, elements: int, *, block: int | None) -> Non
 
 
 def _unlike(
-    program: AceProgram, elements: int, block: int | None
+    program: AceProgram, elements: int, block: int | None, collective: CollectiveKind
 ) -> tuple[str, int, str] | None:
     """A part of a vector's cut with which ranks differ, its size and the reason."""
-    cut = program.cut(elements, block=block)
+    cut = program.cut(elements, block=block, collective=collective)
     lanes, banks = program.config.lanes, program.config.banks
-    if cut.elements != cut.nodes * cut.stride:
-        return "elements", cut.elements, f"shards of whole beats of {lanes} would be unequal"
-    sizes = {"block": cut.block} if cut.chunks > 1 else {}
-    sizes["last block"] = cut.stride - (cut.chunks - 1) * cut.block
+    if cut.elements != cut.rounded:
+        what = "chunks would not be whole" if cut.contiguous else "shards would be unequal"
+        return "elements", cut.elements, f"in whole beats of {lanes} elements, {what}"
+    sizes = {"block": cut.block} if cut.chunks > 1 or cut.contiguous else {}
+    if not cut.contiguous:
+        sizes["last block"] = cut.stride - (cut.chunks - 1) * cut.block
+    run = program.shortest_run(collective)
     for name, size in sizes.items():
-        if size % (lanes * banks):
-            beats = f"its {size // lanes} beats are no multiple of {banks} banks"
+        if run * size % (lanes * banks):
+            its = "its" if run == 1 else f"{run} times its"
+            beats = f"{its} {size // lanes} beats are no multiple of {banks} banks"
             return name, size, f"{beats}, so conflicts at banks would depend on the rank"
     return None
 
 
-def _near_block(program: AceProgram, elements: int) -> int | None:
+def _near_block(
+    program: AceProgram, elements: int, collective: CollectiveKind
+) -> list[int]:
     """The block that is chosen, if ranks are alike with it."""
-    if _unlike(program, elements, None) is None:
-        return program.cut(elements).block
-    return None
+    if _unlike(program, elements, None, collective) is None:
+        return [program.cut(elements, collective=collective).block]
+    return []
 
 
-def _near(program: AceProgram, elements: int, block: int | None) -> list[int]:
+def _near(
+    program: AceProgram, elements: int, block: int | None, collective: CollectiveKind
+) -> list[int]:
     """The nearest shorter and longer vectors that are alike at all ranks."""
     step = program.nodes * program.config.lanes * program.config.banks
     found = []
     for first, way in ((elements // step, -1), (elements // step + 1, 1)):
         for count in range(first, first + way * _NEAR, way):
-            if count > 0 and _unlike(program, count * step, block) is None:
+            if count > 0 and _unlike(program, count * step, block, collective) is None:
                 found.append(count * step)
                 break
     return found

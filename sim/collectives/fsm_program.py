@@ -13,14 +13,20 @@ packet can name).
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig
-from hw.ace.isa import Opcode, instruction_layout, phase_layout, program_entry_layout
+from hw.ace.isa import (
+    ENTRY_WORDS,
+    Opcode,
+    instruction_layout,
+    phase_layout,
+    program_entry_layout,
+)
 from sim.collectives.algorithm import (
     Algorithm,
     Group,
@@ -41,6 +47,8 @@ __all__ = [
     "PhaseStart",
     "RingPhase",
     "decode",
+    "loaded_programs",
+    "phase_length",
     "phase_program",
     "program_words",
     "ring_program",
@@ -61,7 +69,8 @@ _REDUCE, _STORE, _SEND, _RECEIVE = 1, 2, 4, 8
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One instruction; see ``hw.ace.isa`` for what the opcodes do."""
+    """One instruction; see ``hw.ace.isa`` for what the opcodes do. ``block`` is the first one of
+    its run."""
 
     op: Opcode
     block: int = 0
@@ -71,8 +80,11 @@ class Instruction:
     arriving: int = 0
     readies: int = 0
 
-    def __str__(self) -> str:
+    def text(self, run: int) -> str:
+        """Operands of an instruction whose runs have so many blocks."""
         parts = [f"block {self.block}"] if self.op is not Opcode.END else []
+        if parts and run > 1:
+            parts = [f"blocks {self.block}-{self.block + run - 1}"]
         if self.op.value & _RECEIVE:
             parts.append(f"of {self.arriving}")
         if self.op.value & _SEND:
@@ -98,12 +110,14 @@ class Instruction:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseStart:
-    """Blocks that arrive and leave in a phase, and the links whose peers may send from its
-    beginning on: of the first one in the table entry, of the others an instruction ``PHASE``."""
+    """Runs of blocks that arrive and leave in a phase, the blocks of each, and the links whose
+    peers may send from its beginning on: of the first one in the table entry, of the others an
+    instruction ``PHASE``."""
 
     receives: int
     sends: int
     ready_ports: frozenset[int]
+    run: int = 1
 
     @property
     def op(self) -> Opcode:
@@ -111,6 +125,8 @@ class PhaseStart:
 
     def __str__(self) -> str:
         ports = ", ".join(map(str, sorted(self.ready_ports)))
+        if self.run > 1:
+            return f"READY to {ports}; runs of {self.run} blocks, {self.receives} in, {self.sends} out"
         return f"READY to {ports}; {self.receives} blocks arrive, {self.sends} leave"
 
     @property
@@ -120,6 +136,7 @@ class PhaseStart:
             "receives": self.receives,
             "sends": self.sends,
             "ready_ports": sum(1 << port for port in self.ready_ports),
+            "run": self.run,
         }
 
     def encode(self) -> int:
@@ -185,27 +202,49 @@ class FsmProgram:
 
     @property
     def receives(self) -> int:
-        """Blocks that arrive."""
+        """Runs of blocks that arrive."""
         return sum(each.receives for each in self.phases)
 
     @property
     def sends(self) -> int:
-        """Blocks that are sent, own or forwarded ones."""
+        """Runs of blocks that are sent, own or forwarded ones."""
         return sum(each.sends for each in self.phases)
 
     def listing(self) -> str:
         """The program as text, a line for each step."""
         lines = [" " * 27 + str(self.first)]
         for step, each in enumerate(self.instructions):
-            lines.append(f"{step:4} {each.op.name:22}{each}".rstrip())
+            text = str(each) if isinstance(each, PhaseStart) else each.text(self.run_of(step))
+            lines.append(f"{step:4} {each.op.name:22}{text}".rstrip())
         return "\n".join(lines)
 
     def table_entry(self, entry: int) -> int:
-        """Word of the program table for a program whose first instruction is at word *entry*."""
+        """Word of the program table for a program whose first instruction is at word *entry*, a
+        multiple of `ENTRY_WORDS`."""
+        assert entry % ENTRY_WORDS == 0
         return _pack(
             program_entry_layout,
-            {"entry": entry, "length": len(self.instructions), **self.first.fields},
+            {
+                "entry": entry // ENTRY_WORDS, "last": len(self.instructions) - 1,
+                **self.first.fields,
+            },
         )
+
+    def run_of(self, step: int) -> int:
+        """Blocks of the run of an instruction."""
+        return self.phases[self.phase_of[step]].run
+
+    @cached_property
+    def phase_of(self) -> list[int]:
+        """Number of the phase that each instruction belongs to; END and PHASE to the one before."""
+        end = next(n for n, each in enumerate(self.instructions) if each.op is Opcode.END)
+        numbers, phase = [], 0
+        for each in self.instructions[: end + 1]:
+            numbers.append(phase)
+            phase += isinstance(each, PhaseStart)
+        for number, each in enumerate(self.phases):
+            numbers += [number] * each.receives
+        return numbers
 
 
 def _pack(layout: object, fields: Mapping[str, object]) -> int:
@@ -255,8 +294,10 @@ class RingPhase:
     to_port, from_port : int
         Links to the next and from the previous place in this direction.
     blocks : tuple of tuples of int
-        By place of the ring, the blocks that its block consists of; equally many for each, in an
-        order that is the same on all nodes of the ring.
+        By place of the ring, the first blocks of the runs that its part of a chunk consists of;
+        equally many for each, in an order that is the same on all nodes of the ring.
+    run : int
+        Blocks of each of these runs.
     operands : int
         Operands that the node's own data have at the beginning.
     algorithm : Algorithm
@@ -270,6 +311,7 @@ class RingPhase:
     to_port: int
     from_port: int
     blocks: tuple[tuple[int, ...], ...]
+    run: int = 1
     operands: int = 1
     algorithm: Algorithm = RING
 
@@ -336,6 +378,7 @@ def phase_program(phases: Sequence[RingPhase]) -> FsmProgram:
             receives=count * width,
             sends=int(fresh[number][phase.place]) + passed,
             ready_ports=frozenset(port for _, port in ports),
+            run=phase.run,
         )
         starts.append(start)
         if number:
@@ -431,36 +474,58 @@ def ring_program(
     )
 
 
-def program_words(
-    config: AceConfig, programs: Mapping[CollectiveKind, FsmProgram]
-) -> dict[int, int]:
-    """Program store of one FSM, address to word: one program for each of its collectives.
+def program_words(programs: Mapping[CollectiveKind, FsmProgram]) -> dict[int, int]:
+    """Program store of one FSM, address to word: its programs one behind the other."""
+    words: dict[int, int] = {}
+    entry = _TABLE_WORDS
+    for collective, program in programs.items():
+        words[PROGRAM_ENTRY[collective]] = program.table_entry(entry)
+        for offset, instruction in enumerate(program.instructions):
+            words[entry + offset] = instruction.encode()
+        entry = _behind(entry, len(program.instructions))
+    return words
+
+
+def loaded_programs(
+    config: AceConfig, lengths: Mapping[CollectiveKind, int], wanted: CollectiveKind
+) -> list[CollectiveKind]:
+    """Collectives whose programs, of these *lengths*, go into a program store: each that fits
+    behind those before it.
 
     Raises
     ------
     ValueError
-        If the programs do not fit the program store, or have more steps than a packet can name.
+        If the *wanted* one has more steps than a packet can name, or does not fit.
     """
-    words: dict[int, int] = {}
-    entry = _TABLE_WORDS
     steps = 1 << config.format.step
-    for collective, program in programs.items():
-        length = len(program.instructions)
-        if length > steps:
+    entry, loaded = _TABLE_WORDS, []
+    for collective, length in lengths.items():
+        if length <= steps and entry + length <= config.program_words:
+            loaded.append(collective)
+            entry = _behind(entry, length)
+        elif collective is wanted and length > steps:
             raise FieldError(
                 "nodes", f"must be few enough for the {steps} steps that a packet can name; "
                 f"{collective.value} needs {length}"
             )
-        words[PROGRAM_ENTRY[collective]] = program.table_entry(entry)
-        for offset, instruction in enumerate(program.instructions):
-            words[entry + offset] = instruction.encode()
-        entry += length
-    if entry > config.program_words:
-        raise FieldError(
-            "nodes", f"must be few enough for {config.program_words} program words; these need "
-            f"{entry}"
-        )
-    return words
+        elif collective is wanted:
+            raise FieldError(
+                "nodes", f"must be few enough for {config.program_words} program words; up to "
+                f"{collective.value} these need {entry + length}"
+            )
+    return loaded
+
+
+def _behind(entry: int, length: int) -> int:
+    """First word of the program behind one of *length* instructions at word *entry*."""
+    return entry + -(-length // ENTRY_WORDS) * ENTRY_WORDS
+
+
+def phase_length(collective: CollectiveKind, *, size: int, runs: int) -> int:
+    """Instructions of a phase on a ring of *size* nodes whose parts have so many *runs*, without
+    the end of the phase."""
+    rounds = 2 if collective is CollectiveKind.ALL_REDUCE else 1
+    return runs * (1 + rounds * (size - 1))
 
 
 # ---- From messages to instructions, of all ranks at once.

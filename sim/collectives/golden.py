@@ -41,6 +41,7 @@ __all__ = [
     "rotated_all_reduce",
     "torus_all_reduce",
     "torus_partial",
+    "translated",
     "translated_all_reduce",
 ]
 
@@ -217,16 +218,21 @@ def torus_all_reduce(
     torus : TorusPaths
     """
     result = np.empty_like(arrays[0])
-    chunk = np.arange(len(result)) % partition.stride // partition.block
-    number = chunk % partition.queues % len(torus.paths)
-    for owner in range(partition.nodes):
-        shard = partition.shard(owner)
-        mine = np.stack([array[shard] for array in arrays])
-        for path in np.unique(number[shard]):
-            here = number[shard] == path
-            result[shard][here] = torus_partial(
-                mine[:, here], torus, path=path, block=owner, operands=torus.nodes, rank=owner,
-                op=op,
+    element = np.arange(len(result))
+    number = partition.chunk_of(element) % partition.queues % len(torus.paths)
+    block = partition.block_of(element)
+    for path in np.unique(number).tolist():
+        table = torus.parts(path) if partition.contiguous else torus.places
+        parts, which = np.unique(table, axis=0, return_inverse=True)
+        mine = np.flatnonzero(number == path)
+        kind = which.reshape(-1)[block[mine]]
+        order = np.argsort(kind, kind="stable")
+        ends = np.searchsorted(kind[order], np.arange(len(parts) + 1))
+        for part, first, last in zip(parts.tolist(), ends, ends[1:]):
+            here = mine[order[first:last]]
+            result[here] = torus_partial(
+                np.stack([array[here] for array in arrays]), torus, path=path, owner=part,
+                operands=torus.nodes, rank=0, op=op,
             )
     return result
 
@@ -234,18 +240,64 @@ def torus_all_reduce(
 def translated_all_reduce(
     vector: np.ndarray, partition: Partition, torus: TorusPaths, *, op: ReduceOp
 ) -> np.ndarray:
-    """The same as `rotated_all_reduce` on a torus: every rank has the shards of *vector* moved on
-    by its coordinates."""
-    shards = vector.reshape(partition.nodes, partition.stride)
-    mine = shards[torus.behind(0)]
-    number = np.arange(partition.stride) // partition.block % partition.queues % len(torus.paths)
-    whole = np.empty_like(vector, shape=partition.stride)
-    for path in np.unique(number):
-        here = number == path
-        whole[here] = torus_partial(
-            mine[:, here], torus, path=path, block=0, operands=torus.nodes, rank=0, op=op
+    """The same as `rotated_all_reduce` on a torus: every rank has `translated` of *vector*."""
+    result = np.empty_like(vector)
+    for path, dimensions, place in _parts(partition, torus):
+        behind = tuple((-_ahead(torus)[:, n]) % torus.shape[n] for n in dimensions)
+        whole = torus_partial(
+            vector[place[behind]], torus, path=path, owner=[0] * len(torus.shape),
+            operands=torus.nodes, rank=0, op=op,
         )
-    return np.tile(whole, partition.nodes)
+        result[place] = whole
+    return result
+
+
+def translated(
+    vector: np.ndarray, partition: Partition, torus: TorusPaths
+) -> list[np.ndarray]:
+    """Vectors of all ranks, of which rank 0 has *vector* and each other one its image, moved on by
+    its coordinates: shards, or the parts of contiguous chunks up to the first dimension that is
+    all-reduced. Behind that, parts are the same on all nodes."""
+    made = [np.empty_like(vector) for _ in range(torus.nodes)]
+    for _, dimensions, place in _parts(partition, torus):
+        for image, ahead in zip(made, _ahead(torus)):
+            image[place] = np.roll(
+                vector[place], [ahead[n] for n in dimensions], axis=range(len(dimensions))
+            )
+    return made
+
+
+def _ahead(torus: TorusPaths) -> NDArray[np.int64]:
+    """Ranks x dimensions: coordinates from rank 0 to each."""
+    found: NDArray[np.int64] = (torus.places - torus.places[0]) % torus.shape
+    return found
+
+
+def _parts(
+    partition: Partition, torus: TorusPaths
+) -> Iterator[tuple[int, list[int], NDArray[np.int64]]]:
+    """For each path, the dimensions by whose coordinates parts of the vector are moved on from
+    rank to rank, and the elements of each part, an axis for each of the dimensions and a last one.
+    """
+    element = np.arange(partition.rounded)
+    number = np.arange(partition.chunks) % partition.queues % len(torus.paths)
+    for path in np.unique(number).tolist():
+        chunks = np.flatnonzero(number == path)
+        if partition.contiguous:
+            steps = torus.steps(CollectiveKind.ALL_REDUCE, path)
+            scatters = [n for n, kind in steps if kind is CollectiveKind.REDUCE_SCATTER]
+            whole = [n for n, kind in steps if kind is CollectiveKind.ALL_REDUCE]
+            dimensions = [*scatters, *whole[:1]]
+            sizes = [torus.shape[n] for n in dimensions]
+            place = element.reshape(partition.chunks, *sizes, -1)[chunks]
+            yield path, dimensions, np.moveaxis(place, 0, -2).reshape(*sizes, -1)
+            continue
+        dims = len(torus.shape)
+        inside = np.isin(partition.chunk_of(element[: partition.stride]), chunks)
+        shards = element.reshape(partition.nodes, -1)[torus.ranks][:, inside]
+        # Node numbers have the first dimension varying fastest.
+        place = shards.reshape(*reversed(torus.shape), -1)
+        yield path, list(range(dims)), place.transpose(*reversed(range(dims)), dims)
 
 
 def torus_partial(
@@ -253,7 +305,7 @@ def torus_partial(
     torus: TorusPaths,
     *,
     path: int,
-    block: int,
+    owner: Sequence[int],
     operands: int,
     rank: int,
     chain: bool = False,
@@ -268,8 +320,10 @@ def torus_partial(
     torus : TorusPaths
     path : int
         Path of the block's chunk.
-    block, rank : int
-        Rank that owns the block, and the one that the packet comes to.
+    owner : sequence of int
+        By dimension, the node of the ring whose part the block is.
+    rank : int
+        The one that the packet comes to.
     operands : int
         Contributions in it.
     chain : bool
@@ -295,7 +349,7 @@ def torus_partial(
         part = part.take([at[dimension]], axis=dimension)
     for dimension, taken in added:
         ring = ring_order(
-            int(torus.places[block, dimension]), nodes=torus.shape[dimension],
+            int(owner[dimension]), nodes=torus.shape[dimension],
             direction=torus.paths[path].way,
         )
         lines = (part.take([place], axis=dimension) for place in ring[:taken])
@@ -346,7 +400,7 @@ def _ways(
 ) -> tuple[NDArray[np.int64], Callable[[int], NDArray[np.int64]]]:
     """Track of each element, two tracks to a ring; and the order of additions on a track, blocks
     x ranks."""
-    chunk = np.arange(elements) % partition.stride // partition.block
+    chunk = partition.chunk_of(np.arange(elements))
     queue, several = chunk % partition.queues, len(rings) or 1
     back = bidirectional & (queue // several % 2 == 1)
 

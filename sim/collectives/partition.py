@@ -20,6 +20,9 @@ class Partition:
     goes. Chunk ``n`` is the ``n``-th piece of ``block`` elements of every shard: a chunk is one
     block per rank. It is handled by FSM ``n % queues``.
 
+    A *contiguous* cut has no shards: chunk ``n`` is the ``n``-th piece of ``stride`` elements of
+    the vector, that is of ``nodes`` blocks one behind the other.
+
     Parameters
     ----------
     elements : int
@@ -27,11 +30,12 @@ class Partition:
     nodes : int
         Ranks, at least 2.
     stride : int
-        Elements from one shard to the next.
+        Elements from one shard to the next, or of a contiguous chunk.
     block : int
         Elements of a block, the last one of a shard may be shorter.
     queues : int
         FSMs that share the chunks.
+    contiguous : bool
     """
 
     elements: int
@@ -39,6 +43,7 @@ class Partition:
     stride: int
     block: int
     queues: int
+    contiguous: bool = False
 
     @classmethod
     def plan(
@@ -51,6 +56,7 @@ class Partition:
         packet_elements: int,
         slot_elements: int,
         block: int | None = None,
+        contiguous: bool = False,
     ) -> "Partition":
         """Choose shards of whole beats, and blocks that fit a slot and keep all FSMs busy.
 
@@ -76,11 +82,18 @@ class Partition:
             )
             shared = _round_up(-(-stride // queues), packet_elements)
             block = min(whole_packets, shared)
+            if contiguous:
+                block = _divisor(stride, min(block, stride), lanes)
         elif block < 1 or block % lanes or block > largest:
             raise FieldError(
                 "block", f"must be a multiple of {lanes} from {lanes} to {largest}, not {block!r}"
             )
-        return cls(elements=elements, nodes=nodes, stride=stride, block=block, queues=queues)
+        if contiguous:
+            stride = nodes * block
+        return cls(
+            elements=elements, nodes=nodes, stride=stride, block=block, queues=queues,
+            contiguous=contiguous,
+        )
 
     @property
     def settings(self) -> dict[str, int]:
@@ -90,18 +103,51 @@ class Partition:
     @property
     def chunks(self) -> int:
         """Number of chunks."""
+        if self.contiguous:
+            return -(-self.elements // self.stride)
         return -(-self.stride // self.block)
 
+    @property
+    def rounded(self) -> int:
+        """Elements of all chunks, those included that lie behind the vector."""
+        return (self.chunks if self.contiguous else self.nodes) * self.stride
+
+    def chunk_of(self, element: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Chunk of each element of the vector."""
+        if self.contiguous:
+            return element // self.stride
+        return element % self.stride // self.block
+
+    def block_of(self, element: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Block of a chunk that each element of the vector is in."""
+        if self.contiguous:
+            return element % self.stride // self.block
+        return element // self.stride
+
+    def run(self, chunk: int, block: int, blocks: int = 1) -> slice:
+        """Elements of so many *blocks* of a chunk, from *block* on; of shards there is one."""
+        if self.contiguous:
+            return self._clip(chunk * self.stride + block * self.block, blocks * self.block)
+        size = min(self.block, self.stride - chunk * self.block)
+        return self._clip(block * self.stride + chunk * self.block, size)
+
     def shard(self, rank: int) -> slice:
-        """Elements that *rank* owns; may be empty."""
+        """Elements that *rank* owns; may be empty.
+
+        Raises
+        ------
+        ValueError
+            If chunks are contiguous.
+        """
+        if self.contiguous:
+            raise ValueError("no rank owns a shard where chunks are contiguous")
         return self._clip(rank * self.stride, self.stride)
 
     def blocks(self) -> Iterator[tuple[int, int, slice]]:
         """Every block as (chunk, rank that owns it, elements)."""
         for chunk in range(self.chunks):
-            size = min(self.block, self.stride - chunk * self.block)
             for rank in range(self.nodes):
-                yield chunk, rank, self._clip(rank * self.stride + chunk * self.block, size)
+                yield chunk, rank, self.run(chunk, rank)
 
     def _clip(self, start: int, size: int) -> slice:
         return slice(min(start, self.elements), min(start + size, self.elements))
@@ -165,6 +211,15 @@ class NicPartition:
             in_rest < 0, beat // full % self.nodes, in_rest // max(1, self.rest_beats)
         )
         return block
+
+
+def _divisor(whole: int, most: int, unit: int) -> int:
+    """The largest size of up to *most*, in whole *unit*s, with which all parts of *whole* are
+    equal; *most* if that is no more than half."""
+    for part in range(most, most // 2, -unit):
+        if whole % part == 0:
+            return part
+    return most
 
 
 def _round_up(value: int, multiple: int) -> int:

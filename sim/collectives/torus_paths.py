@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collectives.fsm_program import FsmProgram, RingPhase, phase_program
+from sim.collectives.fsm_program import FsmProgram, RingPhase, phase_length, phase_program
 from sim.collectives.phase_order import phase_steps
 from sim.fields import FieldError, check_type
 from sim.workload.graph import CollectiveKind
@@ -38,6 +38,11 @@ class TorusPath:
 @dataclass(frozen=True, kw_only=True)
 class TorusPaths:
     """Phases of a collective on a torus, for every path that chunks take.
+
+    An all-reduce cuts what a node works on into as many parts as the ring of a phase has nodes,
+    each a run of consecutive blocks; after a reduce-scatter it works on one of them. So a chunk has
+    a block for each node, and a program few instructions. Blocks of the other collectives belong to
+    ranks and are in their order; they are moved one by one.
 
     Parameters
     ----------
@@ -97,15 +102,6 @@ class TorusPaths:
         nodes = np.argsort(self.ranks)
         return np.stack(np.unravel_index(nodes, self.shape, order="F"), axis=1)
 
-    def behind(self, rank: int) -> NDArray[np.int64]:
-        """For each rank, the rank from which *rank* is as far as that one is from rank 0, in every
-        dimension."""
-        places = (self.places[rank] - self.places + self.places[0]) % self.shape
-        found: NDArray[np.int64] = self.ranks[
-            np.ravel_multi_index(tuple(places.T), self.shape, order="F")
-        ]
-        return found
-
     def path(self, fsm: int) -> TorusPath:
         """Path of an FSM."""
         return self.paths[fsm % len(self.paths)]
@@ -124,6 +120,73 @@ class TorusPaths:
             ),
             collective, path, (0,) * len(self.shape),
         )
+
+    def length(self, collective: CollectiveKind, *, path: int) -> int:
+        """Instructions of each program."""
+        steps = self.steps(collective, path)
+        return len(steps) + sum(
+            phase_length(kind, size=self.shape[dimension], runs=runs)
+            for (dimension, kind), runs in zip(steps, self._runs(collective, steps), strict=True)
+        )
+
+    def _runs(
+        self, collective: CollectiveKind, steps: Sequence[tuple[int, CollectiveKind]]
+    ) -> list[int]:
+        """Runs of blocks that a part consists of in each phase."""
+        if collective is CollectiveKind.ALL_REDUCE:
+            return [1] * len(steps)
+        runs, held = [], self.nodes if collective is not CollectiveKind.ALL_GATHER else 1
+        for dimension, kind in steps:
+            size = self.shape[dimension]
+            if kind is CollectiveKind.ALL_GATHER:
+                held *= size
+            runs.append(held // size)
+            if kind is CollectiveKind.REDUCE_SCATTER:
+                held //= size
+        return runs
+
+    def digits(self, collective: CollectiveKind, path: int) -> list[list[tuple[int, int]]]:
+        """For each phase, how blocks depend on the place of a node: (dimension, blocks from one
+        coordinate to the next), the largest first. A block of the origin that is so many
+        coordinates into each is moved on, in a circle, by those of another node."""
+        if collective is not CollectiveKind.ALL_REDUCE:
+            strides = np.cumprod([1, *self.shape[:-1]]).tolist()
+            whole = [(n, stride) for n, stride in enumerate(strides) if self.shape[n] > 1]
+            return [whole[::-1]] * len(self.steps(collective, path))
+        found = []
+        scattered: list[tuple[int, int]] = []
+        length = self.nodes
+        for dimension, kind in self.steps(collective, path):
+            size = self.shape[dimension]
+            if kind is CollectiveKind.ALL_GATHER:
+                assert scattered[-1][0] == dimension
+                length = size * scattered.pop()[1]
+            run = length // size
+            found.append([*scattered, (dimension, run)])
+            if kind is CollectiveKind.REDUCE_SCATTER:
+                scattered.append((dimension, run))
+                length = run
+        return found
+
+    def parts(self, path: int) -> NDArray[np.int64]:
+        """Blocks x dimensions: the node of each ring whose part a block of an all-reduce is."""
+        blocks = np.arange(self.nodes)
+        found = np.zeros((self.nodes, len(self.shape)), np.int64)
+        whole = CollectiveKind.ALL_REDUCE
+        steps = self.steps(whole, path)
+        for (dimension, kind), digits in zip(steps, self.digits(whole, path), strict=True):
+            if kind is not CollectiveKind.ALL_GATHER:
+                rest = blocks
+                for _, run in digits[:-1]:
+                    rest = rest % run
+                found[:, dimension] = rest // digits[-1][1]
+        return found
+
+    def parts_of(self, collective: CollectiveKind, path: int) -> list[list[int]]:
+        """By block, the node of each ring whose part the block is."""
+        places = self.parts(path) if collective is CollectiveKind.ALL_REDUCE else self.places
+        found: list[list[int]] = places.tolist()
+        return found
 
     def steps(self, collective: CollectiveKind, path: int) -> list[tuple[int, CollectiveKind]]:
         """Dimension and collective of each phase."""
@@ -151,30 +214,37 @@ def _program(
     scattered: set[int] = set()
     operands = 1
     phases: list[RingPhase] = []
-    for dimension, kind in torus.steps(collective, path):
+    by_runs = collective is CollectiveKind.ALL_REDUCE
+    steps, digits = torus.steps(collective, path), torus.digits(collective, path)
+    for (dimension, kind), ((*outer, (_, run))) in zip(steps, digits, strict=True):
         gathers = kind is CollectiveKind.ALL_GATHER
         if collective is CollectiveKind.ALL_GATHER and not phases:
             scattered = {n for n, size in enumerate(torus.shape) if size > 1}
         if gathers:
             scattered.discard(dimension)
         size = torus.shape[dimension]
-        # Blocks that the node holds, by its coordinates in the dimensions that are scattered. They
-        # are counted from its own, so programs of all nodes are the same one, moved.
-        others = [n for n in range(grid.ndim) if n != dimension]
-        held = np.roll(grid, [-place[n] for n in others], axis=others)[
-            tuple(0 if n in scattered else slice(None) for n in range(grid.ndim))
-        ]
-        axis = sum(n not in scattered for n in range(dimension))
-        blocks = tuple(
-            tuple(held.take(each, axis=axis).ravel(order="F").tolist()) for each in range(size)
-        )
+        blocks: tuple[tuple[int, ...], ...]
+        if by_runs:
+            first = sum(place[n] * length for n, length in outer)
+            blocks = tuple((first + each * run,) for each in range(size))
+        else:
+            # Blocks that the node holds, by its coordinates in the dimensions that are scattered.
+            # They are counted from its own, so programs of all nodes are the same one, moved.
+            others = [n for n in range(grid.ndim) if n != dimension]
+            held = np.roll(grid, [-place[n] for n in others], axis=others)[
+                tuple(0 if n in scattered else slice(None) for n in range(grid.ndim))
+            ]
+            axis = sum(n not in scattered for n in range(dimension))
+            blocks = tuple(
+                tuple(held.take(each, axis=axis).ravel(order="F").tolist()) for each in range(size)
+            )
         ahead, behind = ports[dimension]
         forward = way * (-1 if gathers and torus.gather_backwards else 1)
         to_port, from_port = (ahead, behind) if forward > 0 else (behind, ahead)
         phases.append(
             RingPhase(
                 collective=kind, place=place[dimension], size=size, way=forward, to_port=to_port,
-                from_port=from_port, blocks=blocks, operands=operands,
+                from_port=from_port, blocks=blocks, run=run if by_runs else 1, operands=operands,
             )
         )
         if not gathers:

@@ -195,7 +195,8 @@ class AceRecord(RingRecord):
         try:
             return EngineWiring.by_dimension(
                 network, style=choice.style, fsms=section.config.fsms,
-                gather_backwards=choice.gather_backwards, **links,
+                gather_backwards=choice.gather_backwards, alike=description.run.fold == "on",
+                **links,
             )
         except FieldError as error:
             raise refused(description, "endpoint", error.what, error.field) from error

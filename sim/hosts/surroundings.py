@@ -160,6 +160,10 @@ class Surroundings:
             raise FieldError(
                 "wiring", f"must have rings of {self.nodes} ranks, not {self.wiring.ranks}"
             )
+        if self.wiring.alike and not self.folded:
+            raise FieldError(
+                "wiring", "must have the links of all ranks unless one engine stands for all"
+            )
 
     def _check_folded(self) -> None:
         """Refuse what happens to ranks one by one."""

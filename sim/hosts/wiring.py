@@ -59,6 +59,8 @@ class EngineWiring:
         By place, with ranks for nodes, each through all ranks, from 0 on. Rings may share links.
     torus : TorusPaths or None
         Phases dimension by dimension, in place of rings.
+    alike : bool
+        ``links`` are those of rank 0 alone; the others have the same, in their places of the torus.
 
     Raises
     ------
@@ -70,8 +72,11 @@ class EngineWiring:
     links: tuple[tuple[Wire, Wire], ...]
     rings: tuple[tuple[RingPlace, ...], ...] = ()
     torus: TorusPaths | None = None
+    alike: bool = False
 
     def __post_init__(self) -> None:
+        if self.alike and self.torus is None:
+            raise FieldError("alike", "must be False for rings")
         for name, of in (("links", "pairs of Wire"), ("rings", "tuples of RingPlace")):
             found = getattr(self, name)
             check_type(name, found, f"a tuple of {of}", isinstance(found, tuple))
@@ -126,7 +131,8 @@ class EngineWiring:
                 ahead, behind = path.ports[dimension]
                 places = np.arange(torus.nodes).reshape(torus.shape, order="F")
                 following = torus.ranks[np.roll(places, -1, axis=dimension).ravel(order="F")]
-                for rank, peer in zip(torus.ranks.tolist(), following.tolist()):
+                seen = 1 if self.alike else torus.nodes
+                for rank, peer in zip(torus.ranks[:seen].tolist(), following[:seen].tolist()):
                     if ends.get((rank, ahead)) != (peer, behind):
                         raise FieldError(
                             "torus", f"must have paths over links; there is none from port {ahead} "
@@ -188,12 +194,14 @@ class EngineWiring:
         bus_bytes: int,
         gather_backwards: bool = False,
         bidirectional: bool = True,
+        alike: bool = False,
     ) -> "EngineWiring":
         """All links of a torus, and paths of *fsms* FSMs through it, dimension by dimension; ranks
         are nodes, or places in the ``placement`` of the network.
 
         Paths take the orders of dimensions that *style* has (those of ``multi_colour`` as often as
-        loads all links most alike), both directions and all lanes in turn.
+        loads all links most alike), both directions and all lanes in turn. With *alike* only rank 0
+        gets links, if all nodes have the same.
 
         Raises
         ------
@@ -206,9 +214,13 @@ class EngineWiring:
             shape=network.shape, style=style, paths=paths, gather_backwards=gather_backwards,
             members=() if order is None else tuple(np.argsort(order).tolist()),
         )
+        alike = alike and order is None and Ports(network).alike
         return cls(
-            links=network_links(network, clock_hz=clock_hz, bus_bytes=bus_bytes, order=order),
-            torus=torus,
+            links=network_links(
+                network, clock_hz=clock_hz, bus_bytes=bus_bytes, order=order,
+                nodes=[0] if alike else None,
+            ),
+            torus=torus, alike=alike,
         )
 
     @classmethod
@@ -274,7 +286,7 @@ class EngineWiring:
         for wire in self.wires:
             end = wire.peer_port, wire.latency_cycles, wire.beats_per_cycle
             ports.setdefault(wire.rank, {})[wire.port] = end
-        for rank, found in ports.items():
+        for rank, found in [] if self.alike else ports.items():
             if unlike := [port for port in {*ports[0], *found}
                           if ports[0].get(port) != found.get(port)]:
                 raise FoldError(
@@ -302,9 +314,15 @@ class EngineWiring:
 
 
 def network_links(
-    network: Network, *, clock_hz: float, bus_bytes: int, order: Sequence[int] | None = None
+    network: Network,
+    *,
+    clock_hz: float,
+    bus_bytes: int,
+    order: Sequence[int] | None = None,
+    nodes: Sequence[int] | None = None,
 ) -> tuple[tuple[Wire, Wire], ...]:
-    """Both directions of each link of a network; parameters and errors as of `EngineWiring.of`.
+    """Both directions of each link of a network, or of those that begin at *nodes*; parameters and
+    errors as of `EngineWiring.of`.
 
     Latencies are rounded up to whole cycles, at least 1.
     """
@@ -325,7 +343,7 @@ def network_links(
             beats_per_cycle=beats_per_cycle(rate, clock_hz=clock_hz, bus_bytes=bus_bytes),
         )
 
-    return tuple((wire(a, b), wire(b, a)) for a, b in ports.pairs())
+    return tuple((wire(a, b), wire(b, a)) for a, b in ports.pairs(nodes))
 
 
 def _ranks(network: Network, order: Sequence[int] | None) -> dict[int, int]:

@@ -1,6 +1,6 @@
 """A network of point-to-point links, seen by the ports of its nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -80,16 +80,28 @@ class Ports:
         ends = {port: self.peer(node, port) for port in range(self.per_node)}
         return {port: end for port, end in ends.items() if end is not None}
 
-    def pairs(self) -> Iterator[tuple[NetworkPort, NetworkPort]]:
+    def pairs(
+        self, nodes: Iterable[int] | None = None
+    ) -> Iterator[tuple[NetworkPort, NetworkPort]]:
         """The ends of every full-duplex link that is not down, once: by dimension and node, in
-        rings from the port + to the port -."""
+        rings from the port + to the port -; of those that begin at *nodes*, None for all."""
+        chosen = range(self.nodes) if nodes is None else list(nodes)
         for index, dim in enumerate(self.network.dimensions):
             first = self._first[index]
-            for node in range(self.nodes):
+            for node in chosen:
                 for port in range(first, first + dim.links_per_node):
                     here, end = NetworkPort(node, port), self.peer(node, port)
                     if end is not None and (here.port, here.node) < (end.port, end.node):
                         yield here, end
+
+    @property
+    def alike(self) -> bool:
+        """True if no link is down and each port has the same link at all nodes."""
+        network = self.network
+        return not network.wiring.down.any() and all(
+            bool((of[self._link] == of[self._link[0]]).all())
+            for of in (network.link_fs_per_byte, network.link_latency_fs)
+        )
 
     def _opposite(self, index: int) -> Indices:
         """For each port of a dimension the port at the other end, both from 0."""

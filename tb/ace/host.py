@@ -54,7 +54,9 @@ class AceRing(Ring):
         return start_writes(
             self.registers(),
             command.collective,
-            self.program.settings(command.elements, block=command.block),
+            self.program.cut(
+                command.elements, block=command.block, collective=command.collective
+            ),
             name=job.name,
             source=command.source,
             destination=command.destination,
@@ -65,7 +67,9 @@ class AceRing(Ring):
         command = job.command
         if command.collective is CollectiveKind.ALL_GATHER:
             return [np.concatenate(job.inputs)] * len(job.inputs)
-        whole = self.program.all_reduced(job.inputs, op=command.op, block=command.block)
+        whole = self.program.all_reduced(
+            job.inputs, op=command.op, block=command.block, collective=command.collective
+        )
         if command.collective is CollectiveKind.ALL_REDUCE:
             return [whole] * len(job.inputs)
         return [whole[self._shard(command, rank)] for rank in self.ranks]

@@ -54,13 +54,15 @@ def _admit_chunk(s, node, now):
     f = d.fsm
     rank = d.rank
     m = f % c.memory_ports
-    size = min(command.stride - d.offset, command.block)
+    whole, piece, size = command.elements, command.stride, command.block
+    if not command.contiguous:
+        size = piece = min(command.stride - d.offset, command.block)
+        whole = command.stride
     tail = command.elements - command.tail_block * command.stride
+    tail = min(max(0, tail - d.offset), piece)
     x = s.context[node, f, d.slot]
-    x.packets = -(-size // c.elements)
     x.beats = size // c.lanes
-    x.tail_block = command.tail_block
-    x.tail = min(max(0, tail - d.offset), size)
+    x.elements = command.tail_block * size + tail
     x.program = c.program_of[f, command.program]
     x.key = (d.current & 127) << CHUNK_BITS | d.chunk
     row = (f * c.contexts + d.slot) * c.slot_beats
@@ -71,36 +73,36 @@ def _admit_chunk(s, node, now):
     job.at = now + 1
     job.address = command.source + d.offset // c.lanes
     job.tag = f << 4 | d.slot
-    _walk_of(job, command, x, rank, c, command.load_all, row)
+    _walk_of(job, command, x, rank, c, command.load_all, row, tail)
     job = s.fsm[node, f].results[d.slot]
     job.address = command.destination + d.offset // c.lanes
     job.tag = f << 4 | d.slot
     job.at = d.current
-    _walk_of(job, command, x, rank, c, command.store_all, row)
+    _walk_of(job, command, x, rank, c, command.store_all, row, tail)
 
     s.progress[node, d.current].left += 1
     admit(s, node, f, d.slot, now)
     post(s, now + 1, WALK, node, m)
-    d.offset += size
+    d.offset += piece
     d.chunk += 1
     d.fsm = 0 if f + 1 == c.queues else f + 1
     d.phase = _SLOT
     d.ready_at = now + 2
-    if d.offset >= command.stride:
+    if d.offset >= whole:
         s.progress[node, d.current].left -= _ADMITTING
         d.phase = _IDLE
         d.ready_at = now + 1
 
 
 @compiled
-def _walk_of(job, command, x, rank, c, everything, row):
+def _walk_of(job, command, x, rank, c, everything, row, tail):
     job.first = 0 if everything else rank
-    job.last = c.nodes - 1 if everything else rank
+    job.last = job.first if command.contiguous or not everything else c.nodes - 1
     job.row = row if everything else row + rank * x.beats
     job.stride = command.stride // c.lanes
     job.beats = x.beats
-    job.tail_block = x.tail_block
-    job.tail = x.tail
+    job.tail_block = command.tail_block
+    job.tail = tail
 
 
 @compiled

@@ -12,7 +12,7 @@ from sim.cycles.ace.events import (
     TOO_MANY_REPORTS,
     post,
 )
-from sim.cycles.ace.generator import announced, park, resume, wake
+from sim.cycles.ace.generator import announced, measure_runs, park, resume, wake
 from sim.cycles.ace.state import EVENTS, FIRST, READIES
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
@@ -64,14 +64,15 @@ def admit(s, node, f, slot, now):
 def set_up(s, node, f, now):
     """The program entry of the newest chunk is known and early READY packets have been found."""
     k = s.fsm[node, f]
-    if 0 <= now - k.opened_at - 2 < 2:
+    if 0 <= now - k.opened_at - 2 < 3:
         # The multiplier works on a phase.
-        post(s, k.opened_at + 4, SETUP, node, f)
+        post(s, k.opened_at + 5, SETUP, node, f)
         return
     slot = k.setup - 1
     k.setup = 0
     x = s.context[node, f, slot]
     program = s.programs[x.program]
+    measure_runs(s, node, f, slot, program.run)
     x.receives = program.receives * x.packets
     x.sends = program.sends * x.packets
     post(s, now, DISPATCH, node, 0)

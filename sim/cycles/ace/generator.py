@@ -12,6 +12,7 @@ __all__ = [
     "answer_grant",
     "ask",
     "may_ask",
+    "measure_runs",
     "open_phase",
     "park",
     "pick",
@@ -209,7 +210,7 @@ def answer(s, node, f, now):
     if k.source == _ENTRY:
         k.busy_until = then
         post(s, then, PICK, node, f)
-        post(s, max(then, k.setup_end) + 1, SETUP, node, f)
+        post(s, max(then + 1, k.setup_end) + 1, SETUP, node, f)
         return
     x = s.context[node, f, k.target]
     code = s.code[x.program, k.step]
@@ -236,13 +237,21 @@ def answer(s, node, f, now):
             return
         post(s, k.busy_until, PICK, node, f)
         return
-    block = block_of(s, node, f, code.block)
-    elements = x.beats * c.lanes if block < x.tail_block else x.tail if block == x.tail_block else 0
-    elements = min(c.elements, max(0, elements - k.offset * c.elements))
-    row = (f * c.contexts + k.target) * c.slot_beats + block * x.beats + k.offset * c.beats
+    row = block_of(s, node, f, code) * x.beats + k.offset * c.beats
+    elements = min(c.elements, (x.span - k.offset * c.beats) * c.lanes)
+    elements = max(0, min(elements, x.elements - row * c.lanes))
+    row += (f * c.contexts + k.target) * c.slot_beats
     remote = s.context[node, f, k.target].remote[out]
     word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
     _send(s, node, f, out, word, row, then)
+
+
+@compiled
+def measure_runs(s, node, f, slot, run):
+    """Beats and packets of a run of so many blocks."""
+    x = s.context[node, f, slot]
+    x.span = run * x.beats
+    x.packets = -(-x.span // s.c[0].beats)
 
 
 @compiled
@@ -256,6 +265,7 @@ def open_phase(s, node, f, now):
     code = s.code[x.program, x.step]
     x.waiting = 0
     x.step += 1
+    measure_runs(s, node, f, k.target, code.run)
     x.receives = code.block * x.packets
     x.sends = code.step * x.packets
     x.announce |= announced(s, node, f, code.port)

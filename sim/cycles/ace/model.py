@@ -1,6 +1,5 @@
 """The cycle model of engines on rings, driven from outside."""
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.collectives.fold import check_alike
 from sim.collectives.fsm_program import PhaseStart
 from sim.cycles.ace.latencies import Latencies
-from sim.cycles.ace.state import AceState, allocate
+from sim.cycles.ace.state import DIGIT, AceState, allocate
 from sim.cycles.model import MOST_CYCLES, RingCycles
 from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
 from sim.fields import FieldError
@@ -44,7 +43,7 @@ START_WRITES = 8
 """Register writes that start a collective, the command among them."""
 
 BEAT_FLITS, BEAT_HEADERS = 255, 8  # of the word of a beat: mask and shift
-_MAX_NODES = 1024  # steps and places fit the words of packets and events
+_MAX_ENGINES = 1024  # nodes fit the words of events
 _LOG = 1 << 18  # entries of the log of a model whose links are watched
 
 
@@ -63,7 +62,7 @@ class Note:
     packet: dict[str, int] | None
 
 
-def check_ring(config: AceConfig, ring: Surroundings, *, max_nodes: int | None = None) -> int:
+def check_ring(config: AceConfig, ring: Surroundings) -> int:
     """Number of FSMs that a ring of these engines uses.
 
     Raises
@@ -71,9 +70,10 @@ def check_ring(config: AceConfig, ring: Surroundings, *, max_nodes: int | None =
     ValueError
         If the engine does not support the ring.
     """
-    most = min(config.max_nodes, max_nodes or config.max_nodes)
-    if not 2 <= ring.nodes <= most:
-        raise FieldError("nodes", f"must be from 2 to {most} for this engine, not {ring.nodes!r}")
+    if not 2 <= ring.nodes <= config.max_nodes:
+        raise FieldError(
+            "nodes", f"must be from 2 to {config.max_nodes} for this engine, not {ring.nodes!r}"
+        )
     used = [wire.port + 1 for wire in ring.wiring.wires] if ring.wiring is not None else [2]
     if config.ports < max(used):
         what = "for a ring" if ring.wiring is None else "for these links"
@@ -108,9 +108,13 @@ def check_command(config: AceConfig, ring: Surroundings, command: Command) -> No
     """Raise a ``ValueError`` for a command that a ring of engines does not have; a `FoldError` for
     one that makes ranks differ where one engine stands for all."""
     program = program_of(config, ring)
-    program.cut(command.elements, block=command.block)
+    for kind in range(program.kinds):
+        program.loaded(kind, wanted=command.collective)
+    program.cut(command.elements, block=command.block, collective=command.collective)
     if ring.folded:
-        check_alike(program, command.elements, block=command.block)
+        check_alike(
+            program, command.elements, block=command.block, collective=command.collective
+        )
 
 
 class EngineModel(RingCycles):
@@ -158,7 +162,9 @@ class EngineModel(RingCycles):
         from sim.cycles.ace.events import HOST, post
         from sim.cycles.ace.link import OUTSIDE, TRACED
 
-        fsms = check_ring(config, ring, max_nodes=_MAX_NODES)
+        fsms = check_ring(config, ring)
+        if ring.engines > _MAX_ENGINES:
+            raise FieldError("nodes", f"must be at most {_MAX_ENGINES}, not {ring.engines}")
         hosts = self.operations(ring, commands, scripts, external, writes=START_WRITES)
         program = program_of(config, ring)
         for each in commands:
@@ -166,8 +172,12 @@ class EngineModel(RingCycles):
         c = self.config = config
         self.ring = ring
         nodes = ring.engines
-        flits = (program.most_flits(each.elements, block=each.block) for each in commands)
-        most = nodes * sum(flits) if trace else 0
+        most = 0
+        if trace:
+            most = nodes * sum(
+                program.most_flits(each.elements, block=each.block, collective=each.collective)
+                for each in commands
+            )
         s = self.state = allocate(
             config, nodes, commands=len(commands), operations=max(1, sum(map(len, hosts))),
             log=(_LOG if external else 1) + most,
@@ -225,56 +235,66 @@ class EngineModel(RingCycles):
     def _command(self, number: int, command: Command, program: AceProgram) -> None:
         kind = command.collective
         bus = self.config.bus_bytes
-        cut = program.settings(command.elements, block=command.block)
+        cut = program.cut(command.elements, block=command.block, collective=kind)
+        last = 0 if cut.contiguous else -(-cut.elements // cut.stride) - 1
         self.state.commands[number] = (
             PROGRAM_ENTRY[kind], kind is not CollectiveKind.ALL_GATHER,
-            kind is not CollectiveKind.REDUCE_SCATTER, cut["elements"], cut["stride"], cut["block"],
-            -(-cut["elements"] // cut["stride"]) - 1, command.source // bus,
-            command.destination // bus,
+            kind is not CollectiveKind.REDUCE_SCATTER, cut.contiguous, cut.elements, cut.stride,
+            cut.block, last, command.source // bus, command.destination // bus,
         )
 
     def _programs(self, program: AceProgram) -> None:
         """Programs of the origin of a ring or torus, see `AceProgram.first`. Those of other places
         differ in the blocks alone, by their coordinates; ``way`` has what makes ranks and ports
         of them."""
-        numbers = {
-            (kind, collective): number
-            for number, (kind, collective) in enumerate(
-                itertools.product(range(program.kinds), PROGRAM_ENTRY)
-            )
-        }
+        loaded = [
+            (kind, each) for kind in range(program.kinds) for each in program.loaded(kind)
+        ]
+        numbers = {both: number for number, both in enumerate(loaded)}
         programs = [program.first(each, kind=kind) for kind, each in numbers]
+        digits = [
+            phase for kind, each in numbers for phase in program.digits(each, kind=kind)
+        ]
+        table = np.zeros((len(digits), max(map(len, digits))), DIGIT)
+        for phase, its in enumerate(digits):
+            table[phase, : len(its)] = its
         state = self.state
         longest = max(len(each.instructions) for each in programs)
         code = np.zeros((len(programs), longest), state.code.dtype)
         entries = np.zeros(len(programs), state.programs.dtype)
-        for number, its in enumerate(programs):
-            first = its.first.fields
-            entries[number] = (
-                first["receives"], first["sends"], first["ready_ports"], len(its.instructions)
-            )
-            for step, i in enumerate(its.instructions):
+        phases = 0  # of the programs before
+        for number, code_of in enumerate(programs):
+            first = code_of.first.fields
+            entries[number] = tuple(first[name] for name in entries.dtype.names)
+            for step, (i, phase) in enumerate(
+                zip(code_of.instructions, code_of.phase_of, strict=True)
+            ):
                 if isinstance(i, PhaseStart):
                     counts = i.fields
                     code[number, step] = (
-                        i.op.value, counts["receives"], counts["ready_ports"], counts["sends"], 0
+                        i.op.value, counts["receives"], counts["ready_ports"], counts["sends"], 0,
+                        i.run, 0,
                     )
                 else:
-                    code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.readies
-        shape, engines = np.array(program.shape), self.ring.engines
+                    code[number, step] = (
+                        i.op.value, i.block, i.port, i.peer_step, i.readies, 0, phases + phase
+                    )
+            phases += len(code_of.phases)
+        engines = self.ring.engines
         for fsm in range(self.config.fsms):
             for kind, each in numbers:
                 if kind == program.kind(fsm):
                     state.c["program_of"][0, fsm, PROGRAM_ENTRY[each]] = numbers[kind, each]
             state.way["ring"][:, fsm] = program.ring_of(fsm)
-            state.way["place"][:, fsm, : len(shape)] = program.coordinates(fsm)[:engines]
+            places = program.coordinates(fsm)[:engines]
+            state.way["place"][:, fsm, : places.shape[1]] = places
             if program.torus is None:
                 ports = [program.ports(fsm, rank) for rank in range(engines)]
                 state.way["port"][:, fsm, :2] = ports
             else:
                 state.way["port"][:, fsm] = np.arange(8)
         self.state = state._replace(
-            code=code, programs=entries, order=program.order_of_places, shape=shape
+            code=code, programs=entries, order=program.order_of_places, digits=table
         )
 
     def _simulate(self, until: int) -> None:

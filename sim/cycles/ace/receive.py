@@ -163,7 +163,7 @@ def start(s, node, p, now):
 
     flits = field(word, FLITS, 8)
     beats = max(1, -(-flits // c.flits))
-    row = block_of(s, node, f, code.block) * x.beats + offset * c.beats
+    row = block_of(s, node, f, code) * x.beats + offset * c.beats
     row += (f * c.contexts + slot) * c.slot_beats
     r.write_row = -1
     if (stores or parks) and flits > 0:

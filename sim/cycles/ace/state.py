@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig
+from hw.ace.isa import MOST_RUNS
 from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
 from sim.cycles.host import OPERATION
 from sim.cycles.queues import NEVER
 from sim.cycles.records import arrays, integers
 
 __all__ = [
+    "DIGIT",
     "NEVER",
     "AceState",
     "allocate",
@@ -48,7 +50,7 @@ _SETTINGS = np.dtype(
 _CONTEXT = np.dtype(
     integers(
         "assigned", "live", "loaded", "receives", "sends", "announce", "fresh", "step",
-        "packet", "packets", "beats", "tail_block", "tail", "program", "key", "waiting",
+        "packet", "packets", "span", "beats", "elements", "program", "key", "waiting",
     )
     # Of the peer on each port: cycles from which its READY packets are known, its context.
     + [("grant", np.int64, (8, READIES)), ("remote", np.int64, (8,))]
@@ -165,18 +167,21 @@ _NODE = np.dtype(
 
 _COMMAND = np.dtype(
     integers(
-        "program", "load_all", "store_all", "elements", "stride", "block",
+        "program", "load_all", "store_all", "contiguous", "elements", "stride", "block",
         "tail_block", "source", "destination",
     )
 )
 
-_CODE = np.dtype(integers("op", "block", "port", "step", "readies"))
-"""``PHASE`` has its counts in ``block`` and ``step`` and a mask in ``port``."""
+_CODE = np.dtype(integers("op", "block", "port", "step", "readies", "run", "digits"))
+"""``PHASE`` has its counts in ``block`` and ``step`` and a mask in ``port``; ``run`` is its own.
+``digits``: row of `AceState.digits`."""
+DIGIT = np.dtype(integers("dimension", "blocks", "size", "ranked"))
+"""A coordinate in the number of a block; ``ranked``: such numbers are places of ranks."""
 _WAY = np.dtype(
     [("ring", np.int64), ("place", np.int64, (DIMENSIONS,)), ("port", np.int64, (8,))]
 )
 """Where an FSM of a node is in its ring or torus, and the node's ports for those of the code."""
-_PROGRAM = np.dtype(integers("receives", "sends", "ready_ports", "length"))
+_PROGRAM = np.dtype(integers("receives", "sends", "ready_ports", "run"))
 _LOG = np.dtype(integers("kind", "node", "port", "cycle", "value"))
 _PROGRESS = np.dtype(integers("left", "done"))
 
@@ -201,7 +206,7 @@ class AceState(NamedTuple):
     commands: NDArray[Any]
     way: NDArray[Any]  # nodes, fsms
     order: NDArray[np.int64]  # rings, nodes: rank at each place
-    shape: NDArray[np.int64]  # places along each dimension of a ring or torus
+    digits: NDArray[Any]  # phases, dimensions: how blocks depend on the place of a node
     code: NDArray[Any]  # programs, steps
     programs: NDArray[Any]
     script: NDArray[Any]  # OPERATION
@@ -214,7 +219,7 @@ def allocate(
     """Arrays of a model at rest."""
     c = config
     ports, fsms, contexts, masters = c.ports, c.fsms, c.contexts, c.memory_ports
-    parked = contexts * (c.slot_beats // c.packet_beats + c.max_nodes)
+    parked = contexts * (c.slot_beats // c.packet_beats + min(c.max_nodes, MOST_RUNS))
     # Every packet and every credit on a link is an event, and packets hold the credits.
     live = 64 + 24 * (ports + fsms + masters) + ports * c.rx_packets
     s = AceState(
@@ -235,7 +240,7 @@ def allocate(
         commands=np.zeros(commands, _COMMAND),
         way=np.zeros((nodes, fsms), _WAY),
         order=np.zeros((1, nodes), np.int64),
-        shape=np.zeros(1, np.int64),
+        digits=np.zeros((1, 1), DIGIT),
         code=np.zeros((1, 1), _CODE),
         programs=np.zeros(1, _PROGRAM),
         script=np.zeros(operations, OPERATION),

@@ -27,17 +27,17 @@ def ready_word(queue, slot, key):
 
 
 @inlined
-def block_of(s, node, f, block):
-    """The block of an instruction, whose coordinates count from the place of the node in the FSM's
-    ring or torus."""
+def block_of(s, node, f, code):
+    """The first block of an instruction, whose coordinates count from the place of the node in the
+    FSM's ring or torus."""
     way = s.way[node, f]
-    place, stride = 0, 1
-    for n in range(s.shape.size):
-        size = s.shape[n]
-        place += (block + way.place[n]) % size * stride
-        block //= size
-        stride *= size
-    return s.order[way.ring, place]
+    place, rest = 0, code.block
+    for n in range(s.digits.shape[1]):
+        digit = s.digits[code.digits, n]
+        if digit.blocks:
+            place += (rest // digit.blocks + way.place[digit.dimension]) % digit.size * digit.blocks
+            rest %= digit.blocks
+    return s.order[way.ring, place] if s.digits[code.digits, 0].ranked else place
 
 
 @inlined

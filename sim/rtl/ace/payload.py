@@ -70,24 +70,36 @@ class Boundary:
         return self._partials[number]
 
     def _payload(
-        self, number: int, instruction: Instruction, *, fsm: int, chunk: int, offset: int, to: int
-    ) -> NDArray[Any]:
-        """Elements of a packet for an *instruction* of rank *to*, this one or a neighbour."""
+        self, number: int, *, fsm: int, chunk: int, step: int, offset: int, to: int
+    ) -> tuple[Instruction, NDArray[Any]]:
+        """The instruction of rank *to*, this one or a neighbour, that a packet is for, and its
+        elements."""
+        instruction, run = self._instruction(number, fsm=fsm, rank=to, step=step)
         command, program = self._commands[number], self._program
+        cut = program.cut(
+            command.elements, block=command.block, collective=command.collective
+        )
         place = program.packet(
-            command.elements, block=command.block, chunk=chunk, owner=instruction.block,
-            offset=offset,
+            cut, chunk=chunk, block=instruction.block, run=run, offset=offset
         )
         if program.torus is not None and command.collective is not CollectiveKind.ALL_GATHER:
-            return torus_partial(
-                self._vectors(number)[:, place], program.torus, path=program.kind(fsm),
-                block=instruction.block, operands=instruction.arriving, rank=to,
-                chain=bool(instruction.op.value & 1), op=command.op,
-            )
+            path = program.kind(fsm)
+            parts = program.torus.parts_of(command.collective, path)
+            element = np.arange(place.start, place.stop)
+            blocks = cut.block_of(element)
+            payload = np.empty(len(element), self._vectors(number).dtype)
+            for block in np.unique(blocks).tolist():
+                here = blocks == block
+                payload[here] = torus_partial(
+                    self._vectors(number)[:, element[here]], program.torus, path=path,
+                    owner=parts[block], operands=instruction.arriving, rank=to,
+                    chain=bool(instruction.op.value & 1), op=command.op,
+                )
+            return instruction, payload
         arriving, leaving, whole = self._passing(number)
         if not instruction.op.value & 1:
-            return whole[place]
-        return (arriving if to == self._rank else leaving)[place]
+            return instruction, whole[place]
+        return instruction, (arriving if to == self._rank else leaving)[place]
 
     def _vectors(self, number: int) -> NDArray[Any]:
         """Data of a command, ranks x elements."""
@@ -95,11 +107,14 @@ class Boundary:
             self._stacked[number] = np.asarray(self._inputs[number])
         return self._stacked[number]
 
-    def _instruction(self, number: int, *, fsm: int, rank: int, step: int) -> Instruction:
+    def _instruction(
+        self, number: int, *, fsm: int, rank: int, step: int
+    ) -> tuple[Instruction, int]:
+        """An instruction, and the blocks of its run."""
         code = self._program.code(self._commands[number].collective, fsm=fsm, rank=rank)
         found = code.instructions[step]
         assert isinstance(found, Instruction)  # packets do not name the ends of phases
-        return found
+        return found, code.run_of(step)
 
     def ready(
         self, *, source: int, sequence: int, number: int, chunk: int, fsm: int, context: int
@@ -113,7 +128,10 @@ class Boundary:
                 "sequence": sequence,
                 **ready_fields(
                     self._program, command.collective,
-                    self._program.settings(command.elements, block=command.block), op=command.op,
+                    self._program.cut(
+                        command.elements, block=command.block, collective=command.collective
+                    ),
+                    op=command.op,
                 ),
             }
         )
@@ -133,9 +151,8 @@ class Boundary:
     ) -> bytes:
         """The flits of a DATA packet from a neighbour: header, then payload."""
         command = self._commands[number]
-        instruction = self._instruction(number, fsm=fsm, rank=self._rank, step=step)
-        payload = self._payload(
-            number, instruction, fsm=fsm, chunk=chunk, offset=offset, to=self._rank
+        instruction, payload = self._payload(
+            number, fsm=fsm, chunk=chunk, step=step, offset=offset, to=self._rank
         )
         header = self._config.format.encode(
             {
@@ -174,10 +191,11 @@ class Boundary:
         """
         number = header["collective"]
         fsm = header["fsm"]
-        instruction = self._instruction(number, fsm=fsm, rank=to, step=header["step"])
-        expected = self._payload(
-            number, instruction, fsm=fsm, chunk=header["chunk"], offset=header["offset"], to=to
-        ).tobytes()
+        instruction, payload_due = self._payload(
+            number, fsm=fsm, chunk=header["chunk"], step=header["step"], offset=header["offset"],
+            to=to,
+        )
+        expected = payload_due.tobytes()
         if (
             header["length"] != len(expected)
             or (instruction.arriving - header["contributions"])

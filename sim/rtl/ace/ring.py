@@ -42,7 +42,8 @@ __all__ = ["AceRing", "Completion"]
 _REFUSALS = {
     CommandError.NODES: "nodes must be from 2 to what the engine supports, and rank below it",
     CommandError.EMPTY: "elements must be at least 1",
-    CommandError.STRIDE: "stride must be whole beats and nodes * stride at least elements",
+    CommandError.STRIDE: "stride must be whole beats and nodes * stride at least elements, or "
+    "nodes * block where chunks are contiguous",
     CommandError.BLOCK: "block must be whole beats, and one block per node must fit a slot",
     CommandError.ALIGNMENT: "addresses must be multiples of the bus width",
     CommandError.ADDRESS: "the payload must lie within memory",
@@ -133,7 +134,9 @@ class AceRing(EngineDriver):
         ace = isinstance(config, AceConfig)
         check_type("config", config, "an AceConfig or a preset's name", ace)
         check_type("settings", settings, "Surroundings", isinstance(settings, Surroundings))
-        program_of(config, settings).words(0, rank=0)
+        program = program_of(config, settings)
+        for kind in range(program.kinds):
+            program.loaded(kind)
 
     @classmethod
     def check_command(cls, config: AceConfig, settings: Surroundings, command: Command) -> None:
@@ -159,7 +162,9 @@ class AceRing(EngineDriver):
         return start_writes(
             self.registers,
             command.collective,
-            self.program.settings(command.elements, block=command.block),
+            self.program.cut(
+                command.elements, block=command.block, collective=command.collective
+            ),
             name=number,
             source=command.source,
             destination=command.destination,
@@ -183,8 +188,12 @@ class AceRing(EngineDriver):
     ) -> NDArray[Any]:
         program = program_of(config, settings)
         if settings.folded:
-            return program.rotated(inputs[0], op=command.op, block=command.block)
-        return program.all_reduced(list(inputs), op=command.op, block=command.block)
+            return program.rotated(
+                inputs[0], op=command.op, block=command.block, collective=command.collective
+            )
+        return program.all_reduced(
+            list(inputs), op=command.op, block=command.block, collective=command.collective
+        )
 
     def wait(self, node: Node, commands: int = 1) -> Ticket:
         return node.wait_irq() if commands == 1 else super().wait(node, commands)

@@ -140,7 +140,7 @@ def _loaded(
     for kind in PROGRAM_ENTRY:
         code = program.code(kind, fsm=fsm, rank=rank)
         entry = code.table_entry(seen["entry"])
-        if entry == program.words(fsm, rank=rank)[PROGRAM_ENTRY[kind]]:
+        if entry == program.words(fsm, rank=rank).get(PROGRAM_ENTRY[kind]):
             return code
     return None
 
@@ -156,7 +156,11 @@ def _at(
     step = seen["step"]
     code = () if program is None else program.instructions
     known = program if step < len(code) and code[step].encode() == word else None
-    text = f"{instruction.op.name} {instruction}".rstrip()
+    if isinstance(instruction, PhaseStart):
+        operands = str(instruction)
+    else:
+        operands = instruction.text(1 if known is None else known.run_of(step))
+    text = f"{instruction.op.name} {operands}".rstrip()
     over = _STORE if instruction.op is Opcode.END else _TURN
     return text, tuple(_awaited(seen, instruction, known)) or (over,)
 
@@ -178,9 +182,9 @@ def _awaited(
     if untold := [port for port in range(8) if seen["ready_ports"] >> port & 1]:
         yield f"its own READY to leave through {_ports(untold)}"
     if seen["arriving"]:
-        begun = () if program is None else program.instructions[: seen["step"]]
-        phase = sum(isinstance(each, PhaseStart) for each in begun)
-        ports = program.phases[phase].ready_ports if program is not None else ()
+        ports: Iterable[int] = ()
+        if program is not None:
+            ports = program.phases[program.phase_of[seen["step"]]].ready_ports
         where = f" through {_ports(ports)}" if ports else ""
         yield f"{_packets(seen['arriving'])} to arrive{where}"
     if seen["leaving"]:

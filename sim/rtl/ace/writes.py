@@ -3,7 +3,7 @@
 The driver of the compiled model and the test benches perform them in order.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from hw.ace.agreement import digest
@@ -11,6 +11,7 @@ from hw.ace.registers import INTERRUPTS
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
+from sim.collectives.partition import Partition
 from sim.rtl.writes import Write, halves
 from sim.workload.graph import CollectiveKind
 
@@ -45,10 +46,11 @@ def set_up_writes(
     Raises
     ------
     ValueError
-        If the programs do not fit the program store, or have more steps than a packet can name.
+        If not even the program of an all-reduce fits, see `AceProgram.loaded`.
     """
     end = memory_bytes - 1
-    yield "node", registers.registers["node"].pack(rank=rank, nodes=program.nodes)
+    yield "node", rank
+    yield "nodes", program.nodes
     yield "fsms", program.queues
     yield "links", sum(1 << port for port in program.used_ports(rank))
     yield from halves("memory_end", end)
@@ -66,7 +68,7 @@ def set_up_writes(
 def start_writes(
     registers: RegisterMap,
     collective: CollectiveKind,
-    settings: Mapping[str, int],
+    cut: Partition,
     *,
     name: int,
     source: int,
@@ -74,37 +76,38 @@ def start_writes(
     op: ReduceOp = ReduceOp.SUM_F32,
 ) -> Iterator[Write]:
     """Parameters and command of one collective. *name* is new for each, the same on all nodes;
-    *settings* are those of `AceProgram.settings`."""
+    *cut* is that of `AceProgram.cut` for it."""
     yield from halves("source", source)
     yield from halves("destination", destination)
-    yield from settings.items()
+    yield from cut.settings.items()
     command: dict[str, Any] = {
         "collective": name % 256,
         "program": PROGRAM_ENTRY[collective],
         "op": op,
-        **_moves(collective),
+        **_moves(collective, cut),
     }
     yield "command", registers.registers["command"].pack(**command)
 
 
-def _moves(collective: CollectiveKind) -> dict[str, int]:
+def _moves(collective: CollectiveKind, cut: Partition) -> dict[str, int]:
     """Loads and stores of a collective, as fields of a command."""
     return {
         "load_all": int(collective is not CollectiveKind.ALL_GATHER),
         "store_all": int(collective is not CollectiveKind.REDUCE_SCATTER),
+        "contiguous": int(cut.contiguous),
     }
 
 
 def ready_fields(
     program: AceProgram,
     collective: CollectiveKind,
-    settings: Mapping[str, int],
+    cut: Partition,
     *,
     op: ReduceOp,
 ) -> dict[str, int]:
     """Header fields of a READY packet that describe the command of its sender."""
     number = digest(
-        **settings, nodes=program.nodes, fsms=program.queues, **_moves(collective)
+        **cut.settings, nodes=program.nodes, fsms=program.queues, **_moves(collective, cut)
     )
     bits = program.config.format.step
     return {"op": op.value, "step": number & (1 << bits) - 1, "offset": number >> bits}

@@ -45,9 +45,10 @@ async def cycles_until(ctx, condition, limit=60):
 
 
 async def set_up_lookup(ctx, dut):
-    """A program of SEND and RECV_REDUCE_SEND in context 1, blocks of 16 elements, 64 bytes."""
+    """A program of SEND and RECV_REDUCE_SEND in context 1, runs of two blocks of 16 elements, 64
+    bytes."""
     words = {
-        0: entry(entry=8, length=2),
+        0: entry(entry=2, last=1),
         8: instruction(Opcode.SEND, block=0, contributions=1),
         9: instruction(
             Opcode.RECV_REDUCE_SEND, block=2, contributions=3, arriving=2, peer_step=4, port=1,
@@ -60,7 +61,7 @@ async def set_up_lookup(ctx, dut):
         await ctx.tick()
     ctx.set(dut.program.valid, 0)
     row = {
-        "context": 1, "packets": 2, "beats": 4, "tail_block": 3, "row": 100,
+        "context": 1, "beats": 4, "elements": 48, "row": 100,
     }  # fmt: skip
     ctx.set(dut.admit.p, row)
     ctx.set(dut.admit.valid, 1)
@@ -68,7 +69,9 @@ async def set_up_lookup(ctx, dut):
     ctx.set(dut.admit.valid, 0)
     ctx.set(dut.contexts.live, 0b10)
     ctx.set(dut.contexts.key[1], PACKET["key"])
-    ctx.set(dut.contexts.entry[1], {"entry": 8, "length": 2})
+    ctx.set(dut.contexts.entry[1], {"entry": 2, "last": 1})
+    ctx.set(dut.contexts.span[1], 8)
+    ctx.set(dut.contexts.packets[1], 2)
     ctx.set(dut.grants.readies[1][1], 2)
     ctx.set(dut.grants.remote[1][1], 3)
 
@@ -133,7 +136,7 @@ def test_lookups_of_all_requesters_take_turns_without_a_gap():
             await ctx.tick()
             answers = (*dut.response, dut.own_response)
             seen.append([ctx.get(answer.valid) for answer in answers])
-        assert ctx.get(dut.own_response.p.word) == entry(entry=8, length=2)
+        assert ctx.get(dut.own_response.p.word) == entry(entry=2, last=1)
 
     simulate(dut, bench)
     steady = seen[LOOKUP_LATENCY:]

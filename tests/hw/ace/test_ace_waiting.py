@@ -2,6 +2,7 @@
 
 import pytest
 
+from hw.ace.isa import program_entry_layout
 from hw.ace.registers import INSPECTED
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
@@ -49,7 +50,7 @@ def say_ready(rig, job, chunk=0):
     """The next rank says READY for a chunk."""
     rig.send(
         NEXT, kind=PacketKind.READY.value, collective=job.name, chunk=chunk, fsm=0, context=chunk,
-        **ready_fields(rig.program(NODES), job.collective, job.partition.settings, op=job.op),
+        **ready_fields(rig.program(NODES), job.collective, job.partition, op=job.op),
     )
 
 
@@ -110,8 +111,9 @@ def change(cluster, rank, address, word, fsm=0):
 
 def no_ready(cluster):
     """Rank 1 tells nobody that it may send."""
+    ports = 255 << program_entry_layout["ready_ports"].offset
     for fsm in range(cluster.program.queues):
-        change(cluster, 1, 0, cluster.program.words(fsm, rank=1)[0] & ~(255 << 49), fsm)
+        change(cluster, 1, 0, cluster.program.words(fsm, rank=1)[0] & ~ports, fsm)
 
 
 def no_instruction(cluster):

@@ -261,6 +261,7 @@ class SendHarness(wiring.Component):
             phase.ready_ports.eq(self.phase_ports),
             phase.receives.eq(self.counts[0]),
             phase.sends.eq(self.counts[1]),
+            phase.run.eq(1 + self.counts),
             opens.eq(fresh_now & word.op.reduce & ~word.op.send),
             ends.eq(fresh_now & ~word.op.reduce & ~word.op.send),
             response.valid.eq(answered.valid),
@@ -306,6 +307,7 @@ class SendHarness(wiring.Component):
             denied.append((pending[n] | (rest != 0)) & ~generator.sending[n])
 
         allowed, late, since = Signal(), Signal(5), Signal(2, init=3)
+        since_entry = Signal(2, init=2)
         settles = self.settled.bit_select(answered.context, 1)
         opened = generator.phase.valid
         with m.If(response.valid):
@@ -338,6 +340,10 @@ class SendHarness(wiring.Component):
             m.d.sync += since.eq(0)
         with m.Elif(since != 3):
             m.d.sync += since.eq(since + 1)
+        with m.If(generator.entry.valid):
+            m.d.sync += since_entry.eq(0)
+        with m.Elif(since_entry != 2):
+            m.d.sync += since_entry.eq(since_entry + 1)
         m.d.comb += self.bad.eq(
             Cat(
                 generator.send.valid & send.ready
@@ -347,9 +353,10 @@ class SendHarness(wiring.Component):
                 opened & (generator.phase.p.context != answered.context),
                 opened & (generator.phase.p.receives != phase.receives),
                 opened & (generator.phase.p.sends != phase.sends),
+                opened & (generator.phase.p.run != phase.run),
                 opened & (Array(due)[answered.context] != 0),
-                (opened | generator.entry.valid) & (since < 2),
-                opened & generator.entry.valid,
+                (opened | generator.entry.valid) & (since != 3),
+                opened & (generator.entry.valid | (since_entry != 2)),
                 *denied,
                 late == LOOKUP_LATENCY + 14,
                 turns == 4,
@@ -407,14 +414,14 @@ GENERATOR_BUGS = {
 
 
 class ContextHarness(wiring.Component):
-    """Two contexts, chunks of one or two packets per block and up to 3 blocks that arrive and leave
-    in each of any number of phases.
+    """Two contexts, chunks of one or two packets per block and up to 3 runs of one or two blocks
+    that arrive and leave in each of any number of phases; a run has two packets at most.
 
     Rules: a chunk is admitted when there is room, to where the table says, after an abort when all
     is quiet; units report no more than the program has; the generator opens a phase of a live
-    context that is settled and has instructions left (``sending``), keeps these for the three
-    cycles that counts take, and has neither another phase nor a table entry within two cycles; the
-    DMA stores each job once.
+    context that is settled and has instructions left (``sending``), keeps these for the four
+    cycles that counts take, and has neither another phase nor a table entry within three cycles,
+    nor a phase within two of an entry; the DMA stores each job once.
 
     `bad`: a chunk leaves its context with something left to arrive, to leave or to send; a live
     context is said to be settled when packets of its phase are left, or not to be when none are; or
@@ -427,6 +434,7 @@ class ContextHarness(wiring.Component):
             {
                 "admit": In(1),
                 "two": In(1),
+                "long": In(1),
                 "receives": In(2),
                 "sends": In(2),
                 "answer": In(1),
@@ -453,6 +461,7 @@ class ContextHarness(wiring.Component):
         m = Module()
         m.submodules.table = table = self.table
         state = table.state
+        newest = state.newest.context
         admit, asked = Signal(), Signal()
         in_use, handed = Signal(2), Signal(2)  # slots: of a chunk; the DMA has the job
         aborted = Signal()
@@ -460,37 +469,45 @@ class ContextHarness(wiring.Component):
             m.d.sync += aborted.eq(1)
         with m.Elif(~table.busy & (handed == 0)):
             m.d.sync += aborted.eq(0)
-        since = Signal(2, init=3)  # cycles since a phase was opened, at most 3
+        since = Signal(3, init=4)  # cycles since a phase was opened, at most 4
+        since_entry = Signal(2, init=2)
+        two = Signal(2)  # packets of a block of each context, less one
         held = Signal(1)  # that context
         opens = Signal()
         sending = Signal(2)
         m.d.comb += [
-            sending.eq(self.sending | Mux(since != 3, 1 << held, 0)),
+            sending.eq(self.sending | Mux(since != 4, 1 << held, 0)),
             opens.eq(
-                self.phase & (since >= 2) & (state.live & state.settled & self.sending
+                self.phase & (since >= 3) & (since_entry == 2) & (state.live & state.settled & self.sending
                 & ~self.abort.replicate(2)).bit_select(self.phase_context, 1)
-                & ~((since != 3) & (held == self.phase_context)) & ~table.entry.valid
+                & ~((since != 4) & (held == self.phase_context)) & ~table.entry.valid
             ),
             table.phase.valid.eq(opens),
             table.phase.p.context.eq(self.phase_context),
             table.phase.p.receives.eq(self.phase_receives),
             table.phase.p.sends.eq(self.phase_sends),
+            table.phase.p.run.eq(1 + (self.long & ~two.bit_select(self.phase_context, 1))),
         ]
         with m.If(opens):
             m.d.sync += [since.eq(0), held.eq(self.phase_context)]
-        with m.Elif(since != 3):
+        with m.Elif(since != 4):
             m.d.sync += since.eq(since + 1)
+        with m.If(table.entry.valid):
+            m.d.sync += since_entry.eq(0)
+        with m.Elif(since_entry != 2):
+            m.d.sync += since_entry.eq(since_entry + 1)
         m.d.comb += [
             admit.eq(self.admit & table.vacant & ~self.abort & ~aborted),
             table.admit.valid.eq(admit),
             table.admit.p.context.eq(table.vacant_context),
-            table.admit.p.packets.eq(1 + self.two),
+            table.admit.p.beats.eq(1 + self.two),
             table.job.slot.eq(table.vacant_context),
             table.entry_request.ready.eq(~asked),
-            table.entry.valid.eq(asked & self.answer & (since >= 2)),
+            table.entry.valid.eq(asked & self.answer & (since >= 3)),
             table.entry.p.context.eq(state.newest.context),
             table.entry.p.entry.receives.eq(self.receives),
             table.entry.p.entry.sends.eq(self.sends),
+            table.entry.p.entry.run.eq(1 + (self.long & ~two.bit_select(newest, 1))),
             table.searched.eq(self.searched),
             table.sending.eq(sending),
             table.store.ready.eq(self.take),
@@ -521,18 +538,21 @@ class ContextHarness(wiring.Component):
             phase = Signal(2, name=f"phase_{n}")  # phases that were opened, at most 3
             phases.append(phase)
             with m.If(admit & (table.vacant_context == n)):
-                m.d.sync += [twos[n].eq(self.two), phase.eq(0)]
+                m.d.sync += [two[n].eq(self.two), phase.eq(0)]
             with m.If(opens & (self.phase_context == n) & (phase != 3)):
                 m.d.sync += phase.eq(phase + 1)
+            doubled = two[n] | self.long
+            with m.If((table.entry.valid & (newest == n)) | (opens & (self.phase_context == n))):
+                m.d.sync += twos[n].eq(doubled)
             mine = table.entry.valid & (state.newest.context == n)
             with m.If(mine):
                 m.d.sync += [
-                    receives.eq(self.receives << twos[n]), sends.eq(self.sends << twos[n]),
+                    receives.eq(self.receives << doubled), sends.eq(self.sends << doubled),
                 ]
             with m.Elif(opens & (self.phase_context == n)):
                 m.d.sync += [
-                    receives.eq(self.phase_receives << twos[n]),
-                    sends.eq(self.phase_sends << twos[n]),
+                    receives.eq(self.phase_receives << doubled),
+                    sends.eq(self.phase_sends << doubled),
                 ]
             with m.Elif(table.event.valid & (self.event_context == n)):
                 m.d.sync += [
@@ -543,9 +563,9 @@ class ContextHarness(wiring.Component):
             left = ~settled | sending[n]
             idle = Signal(name=f"idle_{n}")
             m.d.sync += [before.eq(state.live[n] & ~self.abort), idle.eq(~left)]
-            known = state.live[n] & ~((since != 3) & (held == n))
+            known = state.live[n] & ~((since != 4) & (held == n))
             bad += [before & ~state.live[n] & ~idle, known & (state.settled[n] != settled)]
-        busy = (since != 3) & (held == self.event_context)
+        busy = (since != 4) & (held == self.event_context)
         receives = Mux(self.event_context, counts[1][0], counts[0][0])
         sends = Mux(self.event_context, counts[1][1], counts[0][1])
         m.d.comb += [
@@ -594,11 +614,15 @@ CONTEXT_BUGS = {
     "an admission takes the product of a phase": (
         "& self.searched & ~opening.any()", "& self.searched"),
     "a phase has the packets of the newest context": (
-        "packets.eq(Array(state.packets)[phase.context])", "packets.eq(state.newest.packets)"),
+        "context.eq(Mux(opening.any(), phase.context, newest))", "context.eq(newest)"),
+    "blocks of a phase are as long as those of the newest context": (
+        "length.eq(Array(beats)[phase.context])", "length.eq(state.newest.beats)"),
+    "runs of a phase are as long as those of the first one": (
+        "(self.entry.valid | opening[0]) & (context == n)", "self.entry.valid & (context == n)"),
     "a phase has the counts of the first one": (
         "m.d.sync += receives.eq(product)", "m.d.sync += receives.eq(receives_due)"),
     "sends of a phase are those that arrive": (
-        "Mux(opening[0], phase.receives, phase.sends)", "phase.receives"),
+        "Mux(opening[1], phase.receives, phase.sends)", "phase.receives"),
     "a slot is free when its job is handed over": (
         "with m.If(self.stored.valid):\n            m.d.sync += occupied.bit_select(self.stored.p",
         ("with m.If(self.store.valid & self.store.ready):\n"

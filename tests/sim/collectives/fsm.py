@@ -16,7 +16,7 @@ Link = Callable[[int, int], tuple[int, int]]
 
 
 class Rank:
-    """One rank: its blocks, in place.
+    """One rank: its blocks, in place. A packet is a run of blocks.
 
     ``add``: of what has arrived and the rank's own. A packet that is not passed on when it arrives
     is parked: it takes the place of its block, and is sent later as the block is then.
@@ -30,34 +30,46 @@ class Rank:
         self.executed: set[int] = set()
         self.receives_left, self.sends_left = program.first.receives, program.first.sends
         self.readies: Counter[int] = Counter()  # of the peers, by port
-        self.parked: list[Instruction] = []
+        self.parked: list[int] = []  # steps
 
     @property
     def here(self) -> Instruction | PhaseStart:
         """The instruction that is next."""
         return self.program.instructions[self.at]
 
-    def granted(self, instruction: Instruction) -> bool:
+    def granted(self, step: int) -> bool:
+        instruction = self.program.instructions[step]
+        assert isinstance(instruction, Instruction)
         return self.readies[instruction.port] > instruction.readies
+
+    def run(self, step: int) -> range:
+        """Blocks of an instruction."""
+        instruction = self.program.instructions[step]
+        assert isinstance(instruction, Instruction)  # packets do not name the ends of phases
+        return range(instruction.block, instruction.block + self.program.run_of(step))
 
     @property
     def able(self) -> bool:
         """The next instruction can be done."""
         if isinstance(self.here, PhaseStart):
             return self.receives_left == self.sends_left == 0
-        return self.here.op is Opcode.SEND and self.granted(self.here)
+        return self.here.op is Opcode.SEND and self.granted(self.at)
 
-    def send(self, instruction: Instruction) -> tuple[int, ...]:
-        """The packet of an instruction: port, step, block, contributions, value."""
+    def send(self, step: int) -> tuple[Any, ...]:
+        """The packet of an instruction: port, step, blocks, contributions, values."""
         self.sends_left -= 1
         assert self.sends_left >= 0
-        value = self.data[instruction.block]
+        instruction = self.program.instructions[step]
+        assert isinstance(instruction, Instruction)
+        run = self.run(step)
         return (
-            instruction.port, instruction.peer_step, instruction.block, instruction.contributions,
-            value,
+            instruction.port, instruction.peer_step, run, instruction.contributions,
+            [self.data[block] for block in run],
         )
 
-    def receive(self, step: int, block: int, contributions: int, value: Any, *, now: bool) -> Any:
+    def receive(
+        self, step: int, blocks: range, contributions: int, values: list[Any], *, now: bool
+    ) -> Any:
         """Do the receive instruction *step*; the packet that it sends, if *now* it can."""
         assert step not in self.executed
         self.executed.add(step)
@@ -67,20 +79,20 @@ class Rank:
         assert isinstance(instruction, Instruction)
         reduces, stores, sends, receives = (instruction.op.value >> bit & 1 for bit in range(4))
         assert receives
-        assert instruction.block == block
+        assert self.run(step) == blocks
         assert instruction.arriving == contributions
-        before = self.data.get(block)
+        before = [self.data.get(block) for block in blocks]
         if reduces:
-            value = self.add(value, before)
-        self.data[block] = value
+            values = [self.add(value, own) for value, own in zip(values, before, strict=True)]
+        self.data |= zip(blocks, values, strict=True)
         if not sends:
             return None
-        if not (now and self.granted(instruction)):
-            self.parked.append(instruction)
+        if not (now and self.granted(step)):
+            self.parked.append(step)
             return None
-        packet = self.send(instruction)
+        packet = self.send(step)
         if not stores:
-            self.data[block] = before
+            self.data |= zip(blocks, before, strict=True)
         return packet
 
 
@@ -136,7 +148,7 @@ def run_programs(ranks: Sequence[Rank], rng: Random, link: Link | None = None) -
                 put(number, port, None)
         else:
             rank.at += 1
-            port, *packet = rank.send(here)
+            port, *packet = rank.send(rank.at - 1)
             put(number, port, packet)
     for rank in ranks:
         assert rank.here.op is Opcode.END

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hw.ace.config import preset
-from hw.ace.isa import Opcode, instruction_layout, program_entry_layout
+from hw.ace.isa import ENTRY_WORDS, Opcode, instruction_layout, program_entry_layout
 from sim.collectives.ace_program import AceProgram
 from sim.collectives.fsm_program import PROGRAM_ENTRY, Instruction, ring_program
 from sim.collectives.golden import ring_order
@@ -99,7 +99,8 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
     taken = set()
     for collective, place_in_table in PROGRAM_ENTRY.items():
         table = words[place_in_table]
-        entry, length = (_field(program_entry_layout, table, n) for n in ("entry", "length"))
+        entry, last = (_field(program_entry_layout, table, n) for n in ("entry", "last"))
+        entry, length = entry * ENTRY_WORDS, last + 1
         place = set(range(entry, entry + length))
         assert entry >= 16
         assert not place & taken
@@ -112,6 +113,7 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
         assert length == len(program.instructions)
         assert _field(program_entry_layout, table, "receives") == program.receives
         assert _field(program_entry_layout, table, "sends") == program.sends
+        assert _field(program_entry_layout, table, "run") == 1
         ready = _field(program_entry_layout, table, "ready_ports")
         assert ready == (1 << PREVIOUS if direction == 1 else 1 << NEXT)
         for offset, instruction in enumerate(program.instructions):
@@ -122,11 +124,17 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
     assert set(words) == taken | set(PROGRAM_ENTRY.values())
 
 
-def test_programs_that_do_not_fit_are_refused():
-    program = AceProgram(config=replace(preset("test"), max_nodes=64), nodes=20, queues=1)
-    message = "nodes must be few enough for 64 program words; these need 98"
+def test_programs_that_do_not_fit_are_left_out_and_refused_when_they_are_wanted():
+    config = replace(preset("test"), max_nodes=64)
+    program = AceProgram(config=config, nodes=20, queues=1)
+    assert program.loaded(0) == [CollectiveKind.ALL_REDUCE]
+    assert {*program.words(0, rank=0)} == {0, *range(16, 56)}
+    message = "nodes must be few enough for 64 program words; up to all_gather these need 77"
     with pytest.raises(ValueError, match=message):
-        program.words(0, rank=0)
+        program.loaded(0, wanted=CollectiveKind.ALL_GATHER)
+    message = "nodes must be few enough for 64 program words; up to all_reduce these need 66"
+    with pytest.raises(ValueError, match=message):
+        AceProgram(config=config, nodes=25, queues=1).loaded(0)
 
 
 def test_steps_that_no_packet_can_name_are_refused():
@@ -134,7 +142,7 @@ def test_steps_that_no_packet_can_name_are_refused():
     assert len(AceProgram(config=config, nodes=128, queues=1).words(0, rank=0)) > 500
     message = "nodes must be few enough for the 2048 steps .*; all_reduce needs 2050"
     with pytest.raises(ValueError, match=message):
-        AceProgram(config=config, nodes=1025, queues=1).words(0, rank=0)
+        AceProgram(config=config, nodes=1025, queues=1).loaded(0)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +160,7 @@ def test_bad_program_is_named_with_what_is_allowed(changes, message):
         ring_program(CollectiveKind.ALL_REDUCE, **(good | changes))
 
 
-@pytest.mark.parametrize("name, value", [("block", 4096), ("peer_step", -1), ("port", 16)])
+@pytest.mark.parametrize("name, value", [("block", 1 << 17), ("peer_step", -1), ("port", 16)])
 def test_instruction_field_that_does_not_fit_is_named(name, value):
     with pytest.raises(ValueError, match=f"{name} must fit .* bits, not {value}"):
         Instruction(op=Opcode.SEND, **{name: value}).encode()

@@ -135,9 +135,13 @@ def test_an_abort_on_a_torus_leaves_engines_that_work():
 def test_an_engine_without_ports_or_program_words_is_refused():
     with pytest.raises(ValueError, match="ports must be at least 6 for these links, not 4"):
         AceRing(replace(ACE, max_nodes=64), wired((3, 3, 3)))
-    message = "nodes must be few enough for 64 program words; these need 82"
+    message = "nodes must be few enough for 64 program words; up to all_reduce these need 66"
     with pytest.raises(ValueError, match=message):
-        AceRing(replace(ACE, program_words=64), wired((4, 4)))
+        AceRing(replace(ACE, program_words=64, max_nodes=32), wired((5, 5)))
+    ring = AceRing(replace(ACE, program_words=64), wired((4, 4)))
+    message = "nodes must be few enough for 64 program words; up to reduce_scatter these need 65"
+    with pytest.raises(ValueError, match=message):
+        ring.reduce_scatter([np.zeros(64, np.float32)] * 16)
 
 
 @pytest.mark.parametrize("links, rings, text", [
