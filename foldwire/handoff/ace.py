@@ -45,6 +45,19 @@ collective stands still, or to give up what runs:
 A node that was reset alone is set up again and joins by the same steps on all nodes. To notice a
 node that never starts, `watchdog.cycles` must be more cycles than a healthy collective is ever
 still.
+
+## Recipe: what does it wait for?
+
+While `status.stalled` is set, before the abort: for each FSM in use and each of its contexts
+(`shape.contexts`), write `inspect`, then read `inspected`. If `inspected.used` is set,
+`inspected_chunk` is the chunk that is there. It waits
+
+- for memory, if `inspected.loaded` is not set or `inspected.storing` is;
+- for a peer to take packets, if `inspected.held` is set: on link `inspected.held_port`;
+- otherwise, while `inspected.instructions` is set, in the instruction `inspected_step.step` from
+  the word `inspected_step.entry` of the program store on: a `SEND` for READYs of the peer on its
+  port (`inspected_readies`), the end of a phase for packets;
+- for packets that have still to arrive and to leave: `inspected_arriving`, `inspected_leaving`.
 """
 
 

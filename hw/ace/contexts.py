@@ -13,6 +13,7 @@ from hw.ace.layouts import (
     context_key_layout,
     event_layout,
     loaded_layout,
+    packet_count,
     store_job_layout,
     stored_layout,
 )
@@ -142,6 +143,9 @@ class ContextTable(wiring.Component):
         Forget all chunks but those whose job has been handed over.
     busy : ``Out(1)``
         A slot is in use.
+    occupied, has_data : ``Out(contexts)``, arriving, leaving : ``Out(...).array(contexts)``
+        For software: contexts from admission to the end of the store; those whose load is over;
+        packets of the phase of each that have yet to arrive and to leave.
     state : ``Out(ContextSignature(config))``
         State of the contexts.
     """
@@ -161,6 +165,10 @@ class ContextTable(wiring.Component):
     store: stream.Interface
     forget: Signal
     busy: Signal
+    occupied: Signal
+    has_data: Signal
+    arriving: list
+    leaving: list
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
@@ -183,6 +191,10 @@ class ContextTable(wiring.Component):
                 "store": Out(stream.Signature(store_job_layout(c))),
                 "forget": In(1),
                 "busy": Out(1),
+                "occupied": Out(c.contexts),
+                "has_data": Out(c.contexts),
+                "arriving": Out(packet_count(c)).array(c.contexts),
+                "leaving": Out(packet_count(c)).array(c.contexts),
                 "state": Out(ContextSignature(c)),
             }
         )
@@ -201,6 +213,7 @@ class ContextTable(wiring.Component):
         self._complete(m, finished, occupied, tainted)
         self._abort(m, occupied)
         m.d.comb += self.busy.eq(occupied.any() | self.store.valid)
+        m.d.comb += [self.occupied.eq(occupied), self.has_data.eq(loaded)]
         return m
 
     def _admit(self, m, occupied, loaded, entry_known, tainted):
@@ -265,11 +278,10 @@ class ContextTable(wiring.Component):
         are done."""
         c, state, event = self._config, self.state, self.event
         finished = Signal(c.contexts)
-        packet_count = range(c.block_packets * 4096)
         # One multiplier: beats of a run, then packets that arrive, then those that leave. Of an
         # admission it makes the first when the entry comes, the last from two cycles later on.
         beats = [Signal(range(c.slot_beats + 1), name=f"beats_{n}") for n in range(c.contexts)]
-        receives_due = Signal(packet_count)
+        receives_due = Signal(packet_count(c))
         newest = state.newest.context
         first = Array(entry.as_value() for entry in state.entry)[newest]
         first = data.View(program_entry_layout, first)
@@ -311,8 +323,9 @@ class ContextTable(wiring.Component):
                 m.d.sync += state.span[n].eq(product)
             with m.If(self.admit.valid & (self.admit.p.context == n)):
                 m.d.sync += beats[n].eq(self.admit.p.beats)
-            receives = Signal(packet_count, name=f"receives_left_{n}")
-            sends = Signal(packet_count, name=f"sends_left_{n}")
+            receives = Signal(packet_count(c), name=f"receives_left_{n}")
+            sends = Signal(packet_count(c), name=f"sends_left_{n}")
+            m.d.comb += [self.arriving[n].eq(receives), self.leaving[n].eq(sends)]
             in_setup = state.setup & (state.newest.context == n)
             with m.If(in_setup & entry_known & self.searched & ~opening.any()):
                 m.d.sync += [

@@ -1,17 +1,21 @@
 """The control part of the ACE engine: registers, commands and records, abort and failure."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.completions import CompletionQueue, ended_layout
 from hw.ace.config import AceConfig
 from hw.ace.dispatcher import command_layout
+from hw.ace.inspection import inspected_layout
 from hw.ace.isa import ENTRY_WORDS, INSTRUCTION_BITS, program_entry_layout
 from hw.ace.lookup import program_write_layout
-from hw.ace.registers import CAUSES, CommandError, register_map
+from hw.ace.registers import CAUSES, INSPECTED, CommandError, register_map
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
+from hw.common.select import select
 from hw.link.retry_registers import LINK_STATUS, show_links
 
 __all__ = ["EngineControl", "PortControlSignature"]
@@ -94,6 +98,8 @@ class EngineControl(wiring.Component):
         A word for the program stores; those that it is for.
     reread : ``Out(1)``, program_words : ``In(64).array(fsms)``
         Read the word at ``program.address``; what was read.
+    inspect : ``Out(range(contexts))``, inspected : ``In(inspected_layout(config)).array(fsms)``
+        A context to look at; how it is in each FSM.
     disagrees : ``In(1)``
         A peer was told to do something else with a chunk than this node.
     moves : ``In(1)``
@@ -123,6 +129,8 @@ class EngineControl(wiring.Component):
     program_writes: Signal
     reread: Signal
     program_words: list
+    inspect: Signal
+    inspected: list
     disagrees: Signal
     moves: Signal
     port: list
@@ -152,6 +160,8 @@ class EngineControl(wiring.Component):
                 "program_writes": Out(c.fsms),
                 "reread": Out(1),
                 "program_words": In(INSTRUCTION_BITS).array(c.fsms),
+                "inspect": Out(range(max(2, c.contexts))),
+                "inspected": In(inspected_layout(c)).array(c.fsms),
                 "disagrees": In(1),
                 "moves": In(1),
                 "port": Out(PortControlSignature(c)).array(c.ports),
@@ -172,6 +182,7 @@ class EngineControl(wiring.Component):
             self.rank.eq(registers.node.value.rank),
         ]
         self._join_programs(m, registers)
+        self._join_inspection(m, registers)
         self._join_settings(m, registers)
         stalled = self._watch(m, registers, completions)
         halted = self._halt(m, registers, completions, abort)
@@ -216,6 +227,23 @@ class EngineControl(wiring.Component):
             m.d.comb += shown.eq(Array(self.program_words)[place.fsm])
         r.show("program_word_low", value=shown[:32])
         r.show("program_word_high", value=shown[32:])
+
+    def _join_inspection(self, m, r):
+        """Show the context that software has asked for as it was then, all of it in one cycle."""
+        c = self._config
+        asked = r.inspect.value
+        inside = (asked.fsm < c.fsms) & (asked.context < c.contexts)
+        seen: Any = Signal(inspected_layout(c))
+        m.d.comb += self.inspect.eq(asked.context)
+        with m.If(r.inspect.strobe):
+            found = select(asked.fsm, [Value.cast(each) for each in self.inspected])
+            m.d.sync += seen.eq(Mux(inside, found, 0))
+        for name, fields in INSPECTED.items():
+            r.show(name, **{each: seen[each] for each in fields})
+        r.show("inspected_chunk", chunk=seen.key.chunk, collective=seen.key.collective)
+        r.show("inspected_readies", **{
+            f"port_{p}": seen.readies.word_select(p, 2) for p in range(c.ports)
+        })
 
     def _join_settings(self, m, r):
         """Pass settings from software to the dispatcher, and show the slot size to software."""

@@ -147,6 +147,8 @@ class AceEngine(Engine):
                 fsm.reread.eq(control.reread),
                 fsm.read_address.eq(control.program.address),
                 control.program_words[f].eq(fsm.read_word),
+                fsm.inspect.eq(control.inspect),
+                control.inspected[f].eq(fsm.inspected),
             ]
         for port, seen in zip(ports, control.port, strict=True):
             m.d.comb += [

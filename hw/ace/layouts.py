@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from amaranth.hdl import Shape
 from amaranth.lib import data
 
 from hw.ace.agreement import DIGEST_BITS
 from hw.ace.config import AceConfig
-from hw.ace.isa import opcode_layout
+from hw.ace.isa import PHASE_FIELDS, opcode_layout
 from hw.fp.ops import ReduceOp
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "load_job_layout",
     "loaded_layout",
     "lookup_layout",
+    "packet_count",
     "places",
     "ready_layout",
     "resolved_layout",
@@ -41,6 +43,12 @@ def places(c: AceConfig, *names: str) -> dict[str, Any]:
 def context_key_layout(c: AceConfig) -> data.StructLayout:
     """Name of a chunk, the same on every node."""
     return data.StructLayout({"collective": c.format.collective, "chunk": c.format.chunk})
+
+
+def packet_count(c: AceConfig) -> range:
+    """Packets of all blocks that a phase may name."""
+    receives, _ = PHASE_FIELDS["receives"]
+    return range(c.block_packets << Shape.cast(receives).width)
 
 
 def segment_walk_layout(c: AceConfig) -> data.StructLayout:

@@ -1,11 +1,12 @@
 """The programmable FSM: one of the engines of ACE that drive chunks through their programs."""
 
-from amaranth.hdl import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.contexts import ContextTable
+from hw.ace.inspection import inspected_layout, look_at
 from hw.ace.isa import INSTRUCTION_BITS
 from hw.ace.layouts import (
     admit_layout,
@@ -75,6 +76,8 @@ class PhaseFSM(wiring.Component):
         A peer was told to do something else with a chunk than this node.
     busy : ``Out(1)``
         A chunk is assigned, or something is being cleaned up.
+    inspect : ``In(range(contexts))``, inspected : ``Out(inspected_layout(config))``
+        A context for software to look at; how it is in this cycle.
     """
 
     program: stream.Interface
@@ -91,6 +94,8 @@ class PhaseFSM(wiring.Component):
     forget: Signal
     disagrees: Signal
     busy: Signal
+    inspect: Signal
+    inspected: data.View
     lookup: list
     resolved: list
     event: list
@@ -120,6 +125,8 @@ class PhaseFSM(wiring.Component):
                 "forget": In(1),
                 "disagrees": Out(1),
                 "busy": Out(1),
+                "inspect": In(range(max(2, c.contexts))),
+                "inspected": Out(inspected_layout(c)),
             }
         )
 
@@ -174,4 +181,8 @@ class PhaseFSM(wiring.Component):
             self.vacant_context.eq(contexts.vacant_context),
             self.busy.eq(contexts.busy | generator.busy | ready_table.sweeping),
         ]
+        seen = look_at(
+            c, self.inspect, contexts=contexts, generator=generator, grants=ready_table.grants
+        )
+        m.d.comb += [Value.cast(self.inspected[name]).eq(value) for name, value in seen.items()]
         return m

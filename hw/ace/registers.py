@@ -18,7 +18,7 @@ from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.link.retry_registers import LINK_INTERRUPT, port_registers, status_fields
 
-__all__ = ["CAUSES", "ENGINE_ID", "INTERRUPTS", "CommandError", "register_map"]
+__all__ = ["CAUSES", "ENGINE_ID", "INSPECTED", "INTERRUPTS", "CommandError", "register_map"]
 
 ENGINE_ID = 0xACE1
 
@@ -74,6 +74,27 @@ _CONFLICTS = {
 }
 
 
+INSPECTED = {
+    "inspected": {
+        "used": (1, "It has a chunk, from its admission to the end of its store."),
+        "loaded": (1, "The load of the chunk is over."),
+        "live": (1, "Packets may come and go: it is loaded and its program has been looked up."),
+        "storing": (1, "Its program is over; the result goes to memory."),
+        "instructions": (1, "Its program has not come to END."),
+        "held": (1, "A packet of it, or its READY, waits for link `held_port` to take it."),
+        "held_port": (4, "That link."),
+        "ready_ports": (8, "Links whose peers it has still to tell READY."),
+    },
+    "inspected_step": {
+        "step": (12, "Instruction that it is at, counted from the first one of its program."),
+        "entry": (13, "Word of the program store that holds the first one."),
+    },
+    "inspected_arriving": {"arriving": (32, "Packets of its phase that have yet to arrive.")},
+    "inspected_leaving": {"leaving": (32, "Packets of its phase that have yet to leave.")},
+}
+"""Registers that show a context, by name: fields, with widths and meanings."""
+
+
 class CommandError(enum.Enum, shape=4):
     """Why a command was refused."""
 
@@ -111,7 +132,9 @@ def register_map(c: AceConfig, *, retry: bool = False) -> RegisterMap:
         errors=CommandError,
         interrupts={**INTERRUPTS, **(LINK_INTERRUPT if retry else {})},
     )
-    registers = [*_setup(c), *_commands(), *outcomes, *_records(), *_counters(c)]
+    registers = [
+        *_setup(c), *_commands(), *outcomes, *_records(), *_counters(c), *_inspection()
+    ]
     if retry:
         status = Register("link_status", "ro", status_fields(), "Of each link.", count=c.ports)
         registers += [status, *port_registers(c.ports)]
@@ -262,5 +285,33 @@ def _counters(c: AceConfig) -> list[Register]:
             _CONFLICTS,
             bits={"bank_conflicts": bits_for(c.sram_requesters),
                   "alu_conflicts": bits_for(c.ports)},
+        ),
+    ]
+
+
+def _inspection() -> list[Register]:
+    """Registers that show a context, for software that finds the engine stalled."""
+    chunk = [Field("chunk", 16, "Of the collective."), Field("collective", 8, "Its name.")]
+    ports = [Field(f"port_{p}", 2, f"Those of the peer on link {p}.") for p in range(8)]
+    return [
+        Register(
+            "inspect",
+            "rw",
+            [Field("fsm", 4, "FSM."), Field("context", 4, "Context of it.")],
+            "A write takes a picture of a context, which the registers below then show, all of one "
+            "cycle; 0 of one that does not exist. Nothing else is changed by it.",
+            strobed=True,
+        ),
+        Register("inspected_chunk", "ro", chunk, "The chunk; valid if `used`."),
+        *(
+            Register(
+                name, "ro", [Field(field, bits, doc) for field, (bits, doc) in fields.items()],
+                "Valid if `live`." if name != "inspected" else "State of the context.",
+            )
+            for name, fields in INSPECTED.items()
+        ),
+        Register(
+            "inspected_readies", "ro", ports,
+            "READY packets that have come for the chunk, 3 at most; valid if `used`.",
         ),
     ]

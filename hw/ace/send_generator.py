@@ -72,6 +72,9 @@ class SendGenerator(wiring.Component):
         when their turn comes.
     busy : ``Out(1)``
         Something is under way or parked.
+    fresh : ``Out(contexts)``, ready_ports, steps : ``Out(...).array(contexts)``
+        For software: contexts with instructions left, the ports on which each has still to say
+        READY, and the step that each is at.
     """
 
     admit: stream.Interface
@@ -86,6 +89,9 @@ class SendGenerator(wiring.Component):
     send: stream.Interface
     forget: Signal
     busy: Signal
+    fresh: Signal
+    ready_ports: list
+    steps: list
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
@@ -105,6 +111,9 @@ class SendGenerator(wiring.Component):
                 "send": Out(stream.Signature(send_command_layout(c))),
                 "forget": In(1),
                 "busy": Out(1),
+                "fresh": Out(c.contexts),
+                "ready_ports": Out(c.ports).array(c.contexts),
+                "steps": Out(c.format.step).array(c.contexts),
             }
         )
         # The packet in progress.
@@ -136,6 +145,9 @@ class SendGenerator(wiring.Component):
         m.d.comb += [
             self.sending.eq(fresh | Cat(ports.any() for ports in ready_ports)),
             self.busy.eq(~idle | (m.submodules.parking.level != 0)),
+            self.fresh.eq(fresh),
+            *(shown.eq(ports) for shown, ports in zip(self.ready_ports, ready_ports, strict=True)),
+            *(shown.eq(step) for shown, step in zip(self.steps, positions[0], strict=True)),
         ]
         return m
 

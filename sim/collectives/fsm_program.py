@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ __all__ = [
     "Instruction",
     "PhaseStart",
     "RingPhase",
+    "decode",
     "loaded_programs",
     "phase_length",
     "phase_program",
@@ -125,7 +126,8 @@ class PhaseStart:
     def __str__(self) -> str:
         ports = ", ".join(map(str, sorted(self.ready_ports)))
         if self.run > 1:
-            return f"READY to {ports}; runs of {self.run} blocks, {self.receives} in, {self.sends} out"
+            what = f"runs of {self.run} blocks, {self.receives} in, {self.sends} out"
+            return f"READY to {ports}; {what}"
         return f"READY to {ports}; {self.receives} blocks arrive, {self.sends} leave"
 
     @property
@@ -254,6 +256,29 @@ def _pack(layout: object, fields: Mapping[str, object]) -> int:
             raise FieldError(name, f"must fit {field.width} bits, not {value!r}")
         word |= int(value) << field.offset  # type: ignore[call-overload]
     return word
+
+
+def _unpack(layout: Any, word: int) -> dict[str, int]:
+    return {
+        name: word >> field.offset & (1 << field.width) - 1 for name, field in layout
+        if name not in ("op", "reserved")
+    }
+
+
+def decode(word: int) -> Instruction | PhaseStart:
+    """The instruction that a 64-bit word is; operands are those of the word, modulo 1024.
+
+    Raises
+    ------
+    ValueError
+        If its opcode is none.
+    """
+    op = Opcode(word & 15)
+    if op is not Opcode.PHASE:
+        return Instruction(op=op, **_unpack(instruction_layout, word))
+    fields = _unpack(phase_layout, word)
+    ports = fields.pop("ready_ports")
+    return PhaseStart(**fields, ready_ports=frozenset(n for n in range(8) if ports >> n & 1))
 
 
 @dataclass(frozen=True, kw_only=True)

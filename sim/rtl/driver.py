@@ -486,12 +486,15 @@ class EngineDriver(EngineRules):
             except (CommandRefusedError, MemoryAccessError, PacketDroppedError) as error:
                 errors.append(error)
                 self.reports[rank] = error
-        if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
-            self.recover()  # other engines abort by themselves
         if errors:
-            # The error that happened, rather than those that other nodes were told of.
+            # The error that happened, rather than those that other nodes were told of; of ranks
+            # without progress the one that has come least far.
             told = PoisonedError, PacketLostError
-            raise next((error for error in errors if not isinstance(error, told)), errors[0])
+            own = [error for error in errors if not isinstance(error, told)]
+            worst = min(own or errors, key=lambda error: getattr(error, "progress", ()))
+            if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
+                self._recover_from(worst)  # other engines abort by themselves
+            raise worst
         return [
             [
                 self.result(node, command, rank).view(inputs[0].dtype).copy()
@@ -499,6 +502,13 @@ class EngineDriver(EngineRules):
             ]
             for command, inputs in zip(commands, vectors, strict=True)
         ]
+
+    def _recover_from(self, error: Exception) -> None:
+        """Abort everything; where that does not help, say what it was for."""
+        try:
+            self.recover()
+        except CycleLimitError as limit:
+            raise CycleLimitError(f"{limit}; before that, {error}", limit.partial) from error
 
     def expectations(
         self, commands: Sequence[Command], data: Sequence[Sequence[NDArray[Any]]]

@@ -34,7 +34,18 @@ class DisagreementError(GivenUpError):
 
 
 class NoProgressError(GivenUpError):
-    """A collective made no progress for as long as the watchdog was set to."""
+    """A collective made no progress for as long as the watchdog was set to.
+
+    Parameters
+    ----------
+    text : str
+    progress : tuple of int
+        How far the rank has come, where its engine tells; less is nearer to the cause.
+    """
+
+    def __init__(self, text: str, *, progress: tuple[int, ...] = ()) -> None:
+        super().__init__(text)
+        self.progress = progress
 
 
 class PacketLostError(GivenUpError):

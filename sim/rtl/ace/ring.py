@@ -20,6 +20,7 @@ from sim.cycles.ace.model import check_command, program_of
 from sim.fields import FieldError, check_type
 from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.waiting import waiting
 from sim.rtl.ace.writes import set_up_writes, start_writes
 from sim.rtl.driver import EngineDriver, Request, reduction
 from sim.rtl.errors import (
@@ -52,6 +53,9 @@ _REFUSALS = {
     CommandError.HALTED: "collectives were given up and nothing was aborted since",
     CommandError.PROGRAM: "every FSM in use must have the program of the collective",
 }
+
+_LINES = 4
+"""Contexts that an error names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,10 +227,20 @@ class AceRing(EngineDriver):
         if "lost" in found:
             raise PacketLostError(f"node {rank} was told of a lost packet and gave up")
         if causes["stalled"] and (left := self.read(node, "status")["outstanding"]):
-            raise NoProgressError(
+            raise self._stalled(
+                node,
                 f"node {rank} has made no progress for as long as its watchdog allows; commands "
-                f"outstanding: {left}"
+                f"outstanding: {left}",
             )
+
+    def _stalled(self, node: Node, text: str) -> NoProgressError:
+        """The error with what the contexts of a node wait for, a line each."""
+        found = waiting(self, node, self.program, collectives=self._next)
+        lines = [text, *map(str, found[:_LINES])]
+        if found[_LINES:]:
+            lines.append(f"and {len(found) - _LINES} contexts more")
+        progress = found[0].progress if found else ()
+        return NoProgressError("\n  ".join(lines), progress=progress)
 
     def recover(self) -> None:
         """Abort everything on all nodes, as the register map prescribes; the ring is as new."""

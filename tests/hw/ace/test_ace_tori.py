@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -333,8 +334,15 @@ def test_a_program_that_waits_for_what_never_comes_is_stopped_by_the_watchdog(
     assert {rank for rank, said in enumerate(found) if said} == waiting
     assert all(said == {"stalled"} for said in found if said)
     recover(cluster)
-    with pytest.raises(NoProgressError, match=r"node \d has made no progress"):
+    with pytest.raises(NoProgressError, match=r"^node 2 has made no progress") as error:
         cluster.all_reduce(arrays)
+    place, waits = str(error.value).split("\n  ")[1].split(": waits for ")
+    # Of one block, or run of blocks, from the peer that sends in this phase.
+    assert re.fullmatch(rf"[35] packets to arrive through port {phase % 2}", waits)
+    code = cluster.program.code(CollectiveKind.ALL_REDUCE, fsm=0, rank=2).instructions
+    ends = [n for n, each in enumerate(code) if each.op in (Opcode.PHASE, Opcode.END)]
+    step = f"step {ends[phase]} {code[ends[phase]].op.name}"
+    assert place.startswith(f"rank 2, FSM 0, context 0, chunk 0 of collective 1, {step}")
     assert set(cluster.reports) == waiting
     store(program[address])
     assert_exact(cluster, arrays)

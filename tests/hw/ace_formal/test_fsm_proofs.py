@@ -478,8 +478,9 @@ class ContextHarness(wiring.Component):
         m.d.comb += [
             sending.eq(self.sending | Mux(since != 4, 1 << held, 0)),
             opens.eq(
-                self.phase & (since >= 3) & (since_entry == 2) & (state.live & state.settled & self.sending
-                & ~self.abort.replicate(2)).bit_select(self.phase_context, 1)
+                self.phase & (since >= 3) & (since_entry == 2)
+                & (state.live & state.settled & self.sending & ~self.abort.replicate(2))
+                .bit_select(self.phase_context, 1)
                 & ~((since != 4) & (held == self.phase_context)) & ~table.entry.valid
             ),
             table.phase.valid.eq(opens),

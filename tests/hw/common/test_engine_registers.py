@@ -233,7 +233,7 @@ MAPS = {
         "switch-dma": "a475e3ce5072419d",
     },
     4: {
-        "ace": "bfb48c0613da9647", "smartnic": "3d683b1675f2dff6", "switch": "a619a0fbb8ce6c1b",
+        "ace": "c7d731b8f919bf2b", "smartnic": "3d683b1675f2dff6", "switch": "a619a0fbb8ce6c1b",
         "switch-dma": "a475e3ce5072419d",
     },
 }
