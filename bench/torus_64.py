@@ -117,7 +117,7 @@ def _cells() -> list[TorusCase]:
 
 
 def _run(cells: Sequence[TorusCase], *, seed: int) -> dict[str, Any]:
-    """Of each cell of a system cycles, CPU seconds, those of a set-up, True for numpy's bits at
+    """Cycles of each cell of a system, CPU seconds, those of a set-up, True for numpy's bits at
     every node."""
     largest = max(cells, key=lambda each: each.size_bytes)
     AceRing.compiled(largest.engine, LANES)

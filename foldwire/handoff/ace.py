@@ -82,8 +82,9 @@ class _Pair(Pair):
         name: int, source: int, destination: int, nodes: int,
     ) -> Iterator[Write]:
         program = AceProgram(config=config, nodes=nodes, queues=config.fsms)
+        kind = CollectiveKind.ALL_REDUCE
         return writes.start_writes(
-            registers, CollectiveKind.ALL_REDUCE, program.cut(elements), name=name,
+            registers, kind, program.settings(elements, collective=kind), name=name,
             source=source, destination=destination, op=op,
         )
 

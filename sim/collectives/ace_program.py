@@ -228,6 +228,12 @@ class AceProgram:
             contiguous=self.torus is not None and collective is CollectiveKind.ALL_REDUCE,
         )
 
+    def settings(
+        self, elements: int, *, block: int | None = None, collective: CollectiveKind
+    ) -> dict[str, int]:
+        """The cut as the registers of a command have it, see `Partition.settings`."""
+        return self.cut(elements, block=block, collective=collective).settings
+
     def runs(self, collective: CollectiveKind) -> set[int]:
         """Blocks of the runs of all phases of all kinds of FSMs."""
         if self.torus is None or collective is not CollectiveKind.ALL_REDUCE:

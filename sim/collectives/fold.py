@@ -60,8 +60,9 @@ def _unlike(
     cut = program.cut(elements, block=block, collective=collective)
     lanes, banks = program.config.lanes, program.config.banks
     if cut.elements != cut.rounded:
-        what = "chunks would not be whole" if cut.contiguous else "shards would be unequal"
-        return "elements", cut.elements, f"in whole beats of {lanes} elements, {what}"
+        what = "chunks" if cut.contiguous else "shards"
+        why = f"{what} of whole beats of {lanes} would be unequal"
+        return "elements", cut.elements, why
     sizes = {"block": cut.block} if cut.chunks > 1 or cut.contiguous else {}
     if not cut.contiguous:
         sizes["last block"] = cut.stride - (cut.chunks - 1) * cut.block

@@ -99,8 +99,11 @@ class Partition:
 
     @property
     def settings(self) -> dict[str, int]:
-        """The cut as the registers of a command have it."""
-        return {"elements": self.elements, "stride": self.stride, "block": self.block}
+        """The cut as the registers of a command have it, and its field ``contiguous``."""
+        return {
+            "elements": self.elements, "stride": self.stride, "block": self.block,
+            "contiguous": int(self.contiguous),
+        }
 
     @property
     def chunks(self) -> int:

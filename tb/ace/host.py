@@ -54,7 +54,7 @@ class AceRing(Ring):
         return start_writes(
             self.registers(),
             command.collective,
-            self.program.cut(
+            self.program.settings(
                 command.elements, block=command.block, collective=command.collective
             ),
             name=job.name,

@@ -31,13 +31,14 @@ def block_of(s, node, f, code):
     """The first block of an instruction, whose coordinates count from the place of the node in the
     FSM's ring or torus."""
     way = s.way[node, f]
-    place, rest = 0, code.block
+    place, rest, ranked = 0, code.block, 0
     for n in range(s.digits.shape[1]):
         digit = s.digits[code.digits, n]
         if digit.blocks:
             place += (rest // digit.blocks + way.place[digit.dimension]) % digit.size * digit.blocks
             rest %= digit.blocks
-    return s.order[way.ring, place] if s.digits[code.digits, 0].ranked else place
+            ranked = digit.ranked
+    return s.order[way.ring, place] if ranked else place
 
 
 @inlined

@@ -128,7 +128,7 @@ class Boundary:
                 "sequence": sequence,
                 **ready_fields(
                     self._program, command.collective,
-                    self._program.cut(
+                    self._program.settings(
                         command.elements, block=command.block, collective=command.collective
                     ),
                     op=command.op,

@@ -162,7 +162,7 @@ class AceRing(EngineDriver):
         return start_writes(
             self.registers,
             command.collective,
-            self.program.cut(
+            self.program.settings(
                 command.elements, block=command.block, collective=command.collective
             ),
             name=number,

@@ -3,7 +3,7 @@
 The driver of the compiled model and the test benches perform them in order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hw.ace.agreement import digest
@@ -11,7 +11,6 @@ from hw.ace.registers import INTERRUPTS
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
-from sim.collectives.partition import Partition
 from sim.rtl.writes import Write, halves
 from sim.workload.graph import CollectiveKind
 
@@ -68,7 +67,7 @@ def set_up_writes(
 def start_writes(
     registers: RegisterMap,
     collective: CollectiveKind,
-    cut: Partition,
+    settings: Mapping[str, int],
     *,
     name: int,
     source: int,
@@ -76,38 +75,39 @@ def start_writes(
     op: ReduceOp = ReduceOp.SUM_F32,
 ) -> Iterator[Write]:
     """Parameters and command of one collective. *name* is new for each, the same on all nodes;
-    *cut* is that of `AceProgram.cut` for it."""
+    *settings* are those of `AceProgram.settings` for it."""
     yield from halves("source", source)
     yield from halves("destination", destination)
-    yield from cut.settings.items()
+    for register in "elements", "stride", "block":
+        yield register, settings[register]
     command: dict[str, Any] = {
         "collective": name % 256,
         "program": PROGRAM_ENTRY[collective],
         "op": op,
-        **_moves(collective, cut),
+        "contiguous": settings["contiguous"],
+        **_moves(collective),
     }
     yield "command", registers.registers["command"].pack(**command)
 
 
-def _moves(collective: CollectiveKind, cut: Partition) -> dict[str, int]:
+def _moves(collective: CollectiveKind) -> dict[str, int]:
     """Loads and stores of a collective, as fields of a command."""
     return {
         "load_all": int(collective is not CollectiveKind.ALL_GATHER),
         "store_all": int(collective is not CollectiveKind.REDUCE_SCATTER),
-        "contiguous": int(cut.contiguous),
     }
 
 
 def ready_fields(
     program: AceProgram,
     collective: CollectiveKind,
-    cut: Partition,
+    settings: Mapping[str, int],
     *,
     op: ReduceOp,
 ) -> dict[str, int]:
     """Header fields of a READY packet that describe the command of its sender."""
     number = digest(
-        **cut.settings, nodes=program.nodes, fsms=program.queues, **_moves(collective, cut)
+        **settings, nodes=program.nodes, fsms=program.queues, **_moves(collective)
     )
     bits = program.config.format.step
     return {"op": op.value, "step": number & (1 << bits) - 1, "offset": number >> bits}

@@ -203,7 +203,7 @@ class Neighbours:
 
     def _agreed(self, job: Job) -> dict[str, int]:
         program = self.rig.program(self.nodes)
-        return ready_fields(program, job.collective, job.partition, op=job.op)
+        return ready_fields(program, job.collective, job.partition.settings, op=job.op)
 
     def _engine_is_ready(self, header: dict[str, int], payload: bytes) -> None:
         assert header["kind"] == PacketKind.READY.value

@@ -105,7 +105,8 @@ class Rig:
 
     def start(self, collective: CollectiveKind, partition: Any, **options: Any) -> None:
         """Write the parameters and the command of one collective."""
-        for register, word in start_writes(self.registers, collective, partition, **options):
+        settings = partition.settings
+        for register, word in start_writes(self.registers, collective, settings, **options):
             self.write(register, word)
 
     def write(self, register: str, word: int = 0, **fields: Any) -> int:
