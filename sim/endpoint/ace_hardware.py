@@ -2,18 +2,22 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from hw.ace.config import AceConfig
 from hw.link.packet import FLIT_BYTES
 from sim.endpoint.ace import AceEndpoint
 from sim.endpoint.ace_ring import AceRingTimes
+from sim.endpoint.ace_torus import AceTorusTimes
 from sim.endpoint.kinds import Bus, Npu
 from sim.endpoint.latencies import EventLatencies
 from sim.endpoint.memory_times import MemoryTimes
 from sim.network.dimension import Dimension
 
-__all__ = ["ace_after_ready", "ace_endpoint", "ace_link_share", "ace_on_rings", "ace_wire_share"]
+__all__ = [
+    "ace_after_ready", "ace_endpoint", "ace_link_share", "ace_on_rings", "ace_on_torus",
+    "ace_wire_share",
+]
 
 
 def ace_endpoint(
@@ -69,6 +73,21 @@ def ace_on_rings(
         rings=1 if len(dimensions) == 1 else sum(each.lanes for each in linked),
     )
     return replace(endpoint, ring=ring)
+
+
+def ace_on_torus(
+    endpoint: AceEndpoint,
+    config: AceConfig,
+    dimensions: Sequence[Dimension],
+    *,
+    style: str,
+    memory: MemoryTimes,
+) -> AceEndpoint:
+    """*endpoint* on a torus, whose collectives go dimension by dimension in a style."""
+    ring = ace_on_rings(endpoint, config, dimensions, memory=memory).ring
+    assert isinstance(ring, AceRingTimes)
+    known = {each.name: getattr(ring, each.name) for each in fields(ring)}
+    return replace(endpoint, ring=AceTorusTimes(**known, style=style))
 
 
 def ace_after_ready(endpoint: AceEndpoint, dimensions: Sequence[Dimension]) -> AceEndpoint:

@@ -146,17 +146,29 @@ class AceRingTimes(HardwareRing):
         return (Stage(unit="credits", fixed_s=away_s / c.rx_packets, ahead_s=away_s),)
 
     @property
+    def _ready_s(self) -> float:
+        """Time from the data of a chunk to the first packet of the node before, which READY lets
+        go."""
+        cycles = self.latencies.ace_ready
+        if self.config.flits > 1:
+            cycles += self.latencies.ace_ready_patience
+        return cycles / self.clock_hz + self.hop_s
+
+    @property
     def _hop_cycles(self) -> float:
         """Cycles from a packet's end to the link again, beside its beats. A packer of wide beats
         waits for flits to fill the last one."""
         known = self.latencies
         return known.ace_hop + (known.ace_patience if self.config.flits > 1 else 0)
 
+    @property
+    def program(self) -> AceProgram:
+        """Code and cut of the engines."""
+        return AceProgram(config=self.config, nodes=self.nodes, queues=self.config.fsms)
+
     def _part(self, kind: CollectiveKind, size_bytes: float) -> Partition:
-        c = self.config
         whole = size_bytes * (self.nodes if kind is _ALL_GATHER else 1)
-        program = AceProgram(config=c, nodes=self.nodes, queues=c.fsms)
-        return program.cut(max(1, math.ceil(whole / ELEMENT_BYTES)))
+        return self.program.cut(max(1, math.ceil(whole / ELEMENT_BYTES)), collective=kind)
 
     def _largest(self, kind: CollectiveKind) -> tuple[float, float]:
         """Bytes of the largest chunk, and of its result."""
@@ -198,13 +210,10 @@ class AceRingTimes(HardwareRing):
             part, own if kind is _REDUCE_SCATTER else everything, self.write_cycles, "writes",
             result,
         )
-        ready_s = known.ace_ready * cycle + self.hop_s
-        if c.flits > 1:
-            ready_s += known.ace_ready_patience * cycle
         load = (
             Stage(unit="TX DMA", s_per_byte=beat),
             *read_window,
-            Stage(unit=None, latency_s=read * cycle + ready_s),
+            Stage(unit=None, latency_s=read * cycle + self._ready_s),
         )
         store = (
             Stage(unit="RX DMA", s_per_byte=result * beat, share=result),
@@ -259,8 +268,11 @@ class AceRingTimes(HardwareRing):
         if not numbers:
             return 0.0, 0.0
         number = np.asarray(numbers)
-        block = np.minimum(part.block, part.stride - number * part.block)
-        first = ranks[:, None] * part.stride + number * part.block
+        if part.contiguous:
+            block, first = np.full(number.shape, part.stride), number[None, :] * part.stride
+        else:
+            block = np.minimum(part.block, part.stride - number * part.block)
+            first = ranks[:, None] * part.stride + number * part.block
         beats = np.clip(part.elements - first, 0, block)
         beats, first = -(-beats // lanes), first // lanes
         ends = (first + beats - 1) // BURST_BEATS + 1

@@ -80,13 +80,18 @@ class AceRecord(RingRecord):
         self, section: EngineSection, keys: Keys, memory: MemoryTimes,
         dimensions: Sequence[Dimension],
     ) -> AceEndpoint:
-        from sim.endpoint.ace_hardware import ace_endpoint, ace_on_rings
+        from sim.endpoint.ace_hardware import ace_endpoint, ace_on_rings, ace_on_torus
 
         made = ace_endpoint(
             section.config, npu=keys.more["npu"], memory=memory, base=AceEndpoint()
         )
         if _on_rings(section, dimensions):
             made = ace_on_rings(made, section.config, dimensions, memory=memory)
+        elif _on_torus(dimensions):
+            made = ace_on_torus(
+                made, section.config, dimensions, style=section.style or AlgorithmChoice().style,
+                memory=memory,
+            )
         return made
 
     def dimensions(
@@ -200,6 +205,14 @@ class AceRecord(RingRecord):
             )
         except FieldError as error:
             raise refused(description, "endpoint", error.what, error.field) from error
+
+
+def _on_torus(dimensions: Sequence[Dimension]) -> bool:
+    """True if there are rings both ways with as many lanes in several dimensions."""
+    linked = [each for each in dimensions if each.size > 1]
+    return len({each.lanes for each in linked}) == 1 and all(
+        each.kind is DimensionKind.RING and each.bidirectional for each in linked
+    )
 
 
 def _on_rings(section: EngineSection, dimensions: Sequence[Dimension]) -> bool:

@@ -1,0 +1,152 @@
+"""The ACE hardware on a torus, phase by phase, as events: limits of its blocks and memory ports.
+
+What holds on a ring (`sim.endpoint.ace_ring`) holds for each phase. A phase begins when everything
+of the one before has arrived and left; then the previous node of the next ring is told (READY), and
+may send.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+from hw.ace.config import ELEMENT_BYTES
+from sim.collectives.ace_program import AceProgram
+from sim.collectives.partition import Partition
+from sim.collectives.program import Plan, Receipt, Source, Variant
+from sim.collectives.torus_paths import TorusPaths
+from sim.endpoint.ace_ring import AceRingTimes
+from sim.endpoint.endpoint import EndpointModel, Room, Stage, Unit
+from sim.fields import FieldError
+from sim.hosts.torus import torus_paths
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["AceTorusTimes"]
+
+_ALL_GATHER = CollectiveKind.ALL_GATHER
+
+
+class _Traffic(NamedTuple):
+    """Of a chunk, in chunks: what arrives at a node, and what its SRAM reads."""
+
+    arrives: float
+    reads: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AceTorusTimes(AceRingTimes):
+    """Engines of one configuration on a torus whose collectives go dimension by dimension.
+
+    Parameters
+    ----------
+    style : str
+        One of `sim.collectives.phase_order.BY_DIMENSION`.
+    torus : TorusPaths or None
+        Paths through a network; None before it is known.
+    plan : Plan or None
+        What is done there.
+    """
+
+    style: str
+    torus: TorusPaths | None = None
+    plan: Plan | None = None
+
+    def of(self, network: Network, plan: Plan) -> "AceTorusTimes | None":
+        """The engines of all nodes of a torus; None for groups of some dimensions, and for phases
+        that are no rings."""
+        phases = [phase for variant in plan.variants for phase in variant.phases]
+        spanned = {phase.dimension for phase in phases}
+        linked = {n for n, each in enumerate(network.dimensions) if each.size > 1}
+        if not phases or spanned != linked or any(len(each.group) != 1 for each in phases):
+            return None
+        try:
+            paths = torus_paths(network, style=self.style, fsms=self.config.fsms)
+        except FieldError:
+            return None
+        if len(paths) % 2 or len(plan.variants) < 2:
+            return None
+        torus = TorusPaths(shape=network.shape, style=self.style, paths=paths)
+        return replace(self, torus=torus, plan=plan)
+
+    @property
+    def program(self) -> AceProgram:
+        assert self.torus is not None
+        paths = len(self.torus.paths)
+        queues = max(paths, self.config.fsms // paths * paths)
+        return AceProgram(config=self.config, nodes=self.nodes, queues=queues, torus=self.torus)
+
+    def model(self, kind: CollectiveKind) -> EndpointModel:
+        c, known = self.config, self.latencies
+        assert self.plan is not None and self.torus is not None
+        cycle = 1 / self.clock_hz
+        beat = cycle / c.bus_bytes  # seconds per byte
+        banks = c.banks * (1 if c.bank_ports == "1r1w" else 0.5)
+        made_s = known.ace_generate * cycle
+        make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s)
+        traffic = _traffic(self.plan.variants[0], self.torus.shape)
+        share = traffic.reads / traffic.arrives
+        passes = (
+            Stage(
+                unit="SRAM", s_per_byte=beat * share / banks,
+                ahead_s=beat * share / banks * c.packet_bytes, share=share,
+            ),
+            Stage(unit=None, s_per_byte=beat, latency_s=self._hop_cycles * cycle),
+        )
+        own = (make, Stage(unit=None, s_per_byte=beat))
+        # The end of a phase is seen a poll later.
+        opened = (Stage(unit=None, latency_s=self._ready_s), *own)
+        slots = c.slots
+        chunk = float(c.slot_elements * ELEMENT_BYTES)
+        phases = max(len(each.phases) for each in self.plan.variants)
+        names = "TX DMA", "reads", "RX DMA", "writes"
+        return EndpointModel(
+            units=(
+                Unit(name="SRAM"), Unit(name="FSMs", servers=self.program.queues),
+                *(Unit(name=name, servers=c.memory_ports) for name in names),
+            ),
+            before={
+                Source.FRESH: own, Source.SUM: opened, Source.HELD: opened, Source.REDUCED: (),
+                Source.FORWARD: (),
+            },
+            after={Receipt.KEEP: passes, Receipt.REDUCE: passes},
+            rooms=tuple(
+                Room(name=f"slots {n}", size_bytes=slots * chunk) for n in range(phases + 1)
+            ),
+            contexts=(slots,) * phases,
+            message_bytes=float(c.packet_bytes),
+            cut=partial(self._chunks, kind),
+            moves=partial(self._moves, kind),
+        )
+
+    def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[tuple[int, float]]:
+        """(variant of the plan, bytes) of each chunk: variants are orders of the dimensions, each
+        in both directions; paths are all orders in one direction, then in the other."""
+        part, program = self._part(kind, size_bytes), self.program
+        orders = program.kinds // 2
+        variants = len(self.plan.variants) if self.plan is not None else 1
+        found = []
+        for number in range(part.chunks):
+            path = program.kind(number % program.queues)
+            variant = (2 * (path % orders) + path // orders) % variants
+            found.append((variant, self._bytes_of(kind, part, number)))
+        return found
+
+    def _bytes_of(self, kind: CollectiveKind, part: Partition, number: int) -> float:
+        if part.contiguous:
+            return float(ELEMENT_BYTES) * min(part.stride, part.elements - number * part.stride)
+        blocks = 1 if kind is _ALL_GATHER else self.nodes
+        return float(ELEMENT_BYTES) * blocks * min(part.block, part.stride - number * part.block)
+
+
+def _traffic(variant: Variant, shape: Sequence[int]) -> _Traffic:
+    """What is sent first is read, so is an operand of every addition, and what is stored."""
+    arrives, reads = 0.0, variant.phases[-1].data_out
+    for phase in variant.phases:
+        size = shape[phase.dimension]
+        gathers = phase.kind is _ALL_GATHER
+        part = phase.data_in if gathers else phase.data_in / size
+        rounds = 2 if phase.kind is CollectiveKind.ALL_REDUCE else 1
+        arrives += rounds * (size - 1) * part
+        reads += part * (1 if gathers else size)
+    return _Traffic(arrives, reads)
