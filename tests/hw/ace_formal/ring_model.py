@@ -8,8 +8,9 @@ credits under way, clocks, and commands given at different times. Where the hard
 several (arbiters, a packet parked because the forward queue was taken a moment too long), the model
 tries every choice.
 
-Blocks are one packet long. Data are sets of ranks: those whose vectors were added. A slot has one
-cell for each block, which is read when a packet leaves and written when one is kept, in place.
+A run of blocks is one packet. Data are sets of ranks: those whose vectors were added. A slot has one
+cell for each block; those of a run are read when a packet leaves and written when one is kept, in
+place.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ class Packet(NamedTuple):
     chunk: int
     step: int | None
     contributions: int = 0
-    ranks: int = 0  # ghost: set of ranks in the payload
+    ranks: tuple[int, ...] = ()  # ghost: set of ranks in each block of the payload
 
     def __str__(self) -> str:
         kind = "READY" if self.step is None else f"DATA step {self.step}"
@@ -509,11 +510,12 @@ class _Run:
         if x is None or x.chunk != packet.chunk or not x.live:
             raise Violation(f"node {rank} reads {packet} from a slot that was given back")
         i = self._instruction(rank, f, at)
-        ranks = x.cells[i.block]
-        if ranks.bit_count() != i.contributions:
-            raise Violation(f"{packet} leaves node {rank} with the wrong ranks {ranks:b}")
+        run = self._run(rank, f, at)
+        ranks = tuple(x.cells[block] for block in run)
+        if any(each.bit_count() != i.contributions for each in ranks):
+            raise Violation(f"{packet} leaves node {rank} with the wrong ranks {ranks}")
         if i.op.value & RECEIVE and not i.op.value & STORE:
-            x = x._replace(cells=_put(x.cells, i.block, 0))
+            x = x._replace(cells=_put_run(x.cells, run, (0,) * len(run)))
         if self.m.planted != "sent before it is read":
             x = x._replace(sends_left=x.sends_left - 1)
         queue = (*node.own[port][:-1], packet._replace(ranks=ranks))
@@ -597,21 +599,24 @@ class _Run:
         op = i.op.value
         if not op & RECEIVE or x.received >> step & 1:
             raise Violation(f"node {rank} receives {packet} twice")
-        ranks = packet.ranks
-        if not ranks.bit_count() == packet.contributions == i.arriving:
-            raise Violation(f"{packet} arrives at node {rank} with the wrong ranks {ranks:b}")
+        run, ranks = self._run(rank, f, step), packet.ranks
+        if len(run) != len(ranks):
+            raise Violation(f"{packet} arrives at node {rank} with {len(ranks)} blocks")
+        if any(not each.bit_count() == packet.contributions == i.arriving for each in ranks):
+            raise Violation(f"{packet} arrives at node {rank} with the wrong ranks {ranks}")
         if op & REDUCE:
-            if ranks & x.cells[i.block] or not x.cells[i.block]:
-                raise Violation(f"node {rank} adds {packet} to {x.cells[i.block]:b}")
-            ranks |= x.cells[i.block]
-        if ranks.bit_count() != i.contributions:
-            raise Violation(f"{packet} makes the wrong ranks {ranks:b} at node {rank}")
+            own = tuple(x.cells[block] for block in run)
+            if any(new & old or not old for new, old in zip(ranks, own)):
+                raise Violation(f"node {rank} adds {packet} to {own}")
+            ranks = tuple(new | old for new, old in zip(ranks, own))
+        if any(each.bit_count() != i.contributions for each in ranks):
+            raise Violation(f"{packet} makes the wrong ranks {ranks} at node {rank}")
         if not m.planted and step not in self._steps(rank, f, x.phase):
             raise Violation(f"{packet} arrives at node {rank} in phase {x.phase}")
         x = x._replace(received=x.received | 1 << step, receives_left=x.receives_left - 1)
-        kept = x._replace(cells=_put(x.cells, i.block, ranks))
+        kept = x._replace(cells=_put_run(x.cells, run, ranks))
         if op & STORE:
-            self._check_left(rank, node, f, slot, x, i.block)
+            self._check_left(rank, node, f, slot, x, run)
             x = kept
         if not op & SEND:
             yield "store", self._context(node, f, slot, self._counted(rank, x))
@@ -622,7 +627,7 @@ class _Run:
             forward = _put(node.forward, i.port, (*node.forward[i.port], onward))
             sent = x._replace(sends_left=x.sends_left - 1)
             if not op & STORE:
-                sent = sent._replace(cells=_put(x.cells, i.block, 0))
+                sent = sent._replace(cells=_put_run(x.cells, run, (0,) * len(run)))
             yield (
                 "forward",
                 self._context(
@@ -632,12 +637,12 @@ class _Run:
         # Also with room and grant: the lookup may have been answered before the READY came, and
         # another receive unit may own the queue.
         if m.planted != "packet waits for output":
-            self._check_left(rank, node, f, slot, x, i.block)
+            self._check_left(rank, node, f, slot, x, run)
             parked = kept._replace(parked=x.parked | {step})
             yield "park", self._context(node, f, slot, self._counted(rank, parked))
 
-    def _check_left(self, rank: int, node: Node, f: int, slot: int, x: Context, block: int) -> None:
-        """A block that is written anew has left, if it had to in this phase."""
+    def _check_left(self, rank: int, node: Node, f: int, slot: int, x: Context, run: range) -> None:
+        """Blocks that are written anew have left, if they had to in this phase."""
         fsm = node.fsms[f]
         waiting = [fsm.command[1]] if fsm.command is not None else []
         waiting += [packet for queue in node.own for packet in queue]
@@ -650,7 +655,8 @@ class _Run:
         while self.programs[rank][f].instructions[at].op is Opcode.SEND:
             pending.append(at)
             at += 1
-        if any(self._instruction(rank, f, each).block == block for each in pending):
+        left = {block for each in pending for block in self._run(rank, f, each)}
+        for block in left.intersection(run):
             raise Violation(f"node {rank} replaces block {block} of chunk {x.chunk}, which has "
                             "not left")
 
@@ -660,6 +666,11 @@ class _Run:
         found = self.programs[rank][f].instructions[at]
         assert isinstance(found, Instruction)
         return found
+
+    def _run(self, rank: int, f: int, at: int) -> range:
+        """Blocks of an instruction."""
+        first = self._instruction(rank, f, at).block
+        return range(first, first + self.programs[rank][f].run_of(at))
 
     def _steps(self, rank: int, f: int, phase: int) -> range:
         """Receive instructions of a phase; they follow each other."""
@@ -700,6 +711,10 @@ class _Run:
 
 def _ports(phase: PhaseStart) -> tuple[int, ...]:
     return tuple(sorted(phase.ready_ports))
+
+
+def _put_run(items: tuple, run: range, values: tuple) -> tuple:
+    return (*items[: run.start], *values, *items[run.stop :])
 
 
 def _put(items: tuple, index: int, value: object) -> tuple:
