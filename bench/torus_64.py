@@ -12,7 +12,6 @@ has left count with the seconds that they took then.
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import cycle, groupby, product
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 
 from bench._cases import outcomes
 from bench._kept import Kept
-from bench._tori import PHASES, TorusCase
+from bench._tori import LONG_LINKS, TorusCase
 from bench.options import add_campaign, bench_parser
 from bench.result import result
 from bench.sources import digest
@@ -44,8 +43,7 @@ LATENCIES = 90, 500
 MIDDLE_BYTES = 256 << 10
 SIZES = 4, 1 << 10, 16 << 10, MIDDLE_BYTES, 4 << 20
 OTHERS = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER
-ENGINE = replace(PHASES, program_words=1024)
-"""The programs of `baseline` take 529 words."""
+ENGINE = LONG_LINKS
 LANES = 1
 """Eight took about twice the CPU seconds or more, at both latencies."""
 TARGET_MIDDLE_CPU_S, TARGET_CPU_S, TARGET_CPU_MINUTES = 60.0, 300.0, 60.0

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench._tori import PHASES, TorusCase
+from bench._tori import LONG_LINKS, PHASES, TorusCase
 from bench.options import bench_parser
 from bench.result import result
 from foldwire.console import print_table
@@ -37,12 +37,6 @@ ENGINE = AceConfig(
     address_bits=32,
 )
 """Memory moves with 8 ports what 4 links need; a chunk's blocks begin at the same bank."""
-LONG_LINKS = replace(
-    PHASES, bus_bytes=64, packet_bytes=256, sram_bytes=4 << 20, banks=32, contexts=10,
-    rx_packets=256, tx_packets=16,
-)
-"""As many chunks at a time as 4 MB hold, with blocks of two packets; these lie in a quarter of the
-banks, so that ranks differ in the conflicts at them and none can stand for all."""
 WITNESS_BYTES = 256 << 10
 TARGETS = {"hamiltonian": 95.0, "phases": 93.0, "long_links": 85.0}
 TARGET_MIDDLE = 99.0
