@@ -1,6 +1,6 @@
 """Collectives of ACE engines on tori: their links, and the bound on their time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from sim.hosts.wiring import EngineWiring
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["LONG_LINKS", "PHASES", "TorusCase"]
+__all__ = ["PHASES", "TorusCase"]
 
 CLOCK_HZ = 1e9
 PHASES = AceConfig(
@@ -22,12 +22,6 @@ PHASES = AceConfig(
 )
 """FSMs for both directions of three orders of dimensions, twice; blocks of four packets; a receive
 buffer holds two round trips of the link."""
-LONG_LINKS = replace(
-    PHASES, bus_bytes=64, packet_bytes=256, sram_bytes=4 << 20, banks=32, contexts=10,
-    rx_packets=256, tx_packets=16,
-)
-"""As many chunks at a time as 4 MB hold, with blocks of two packets; these lie in a quarter of the
-banks, so that ranks differ in the conflicts at them and none can stand for all."""
 
 
 @dataclass(frozen=True, kw_only=True)

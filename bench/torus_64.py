@@ -12,6 +12,7 @@ has left count with the seconds that they took then.
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import cycle, groupby, product
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 
 from bench._cases import outcomes
 from bench._kept import Kept
-from bench._tori import LONG_LINKS, TorusCase
+from bench._tori import PHASES, TorusCase
 from bench.options import add_campaign, bench_parser
 from bench.result import result
 from bench.sources import digest
@@ -43,7 +44,11 @@ LATENCIES = 90, 500
 MIDDLE_BYTES = 256 << 10
 SIZES = 4, 1 << 10, 16 << 10, MIDDLE_BYTES, 4 << 20
 OTHERS = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER
-ENGINE = LONG_LINKS
+ENGINE = replace(
+    PHASES, bus_bytes=64, packet_bytes=256, sram_bytes=1 << 20, banks=8, fsms=6, contexts=4,
+    memory_ports=3, rx_packets=256, tx_packets=8,
+)
+"""Wide buses and few FSMs: links of 500 cycles at full rate in as few cycles as may be."""
 LANES = 1
 """Eight took about twice the CPU seconds or more, at both latencies."""
 TARGET_MIDDLE_CPU_S, TARGET_CPU_S, TARGET_CPU_MINUTES = 60.0, 300.0, 60.0
