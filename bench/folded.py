@@ -47,6 +47,8 @@ SHAPES = ((4,), (8,), (12,), (27,), (64,)), ((2, 2), (2, 2, 2), (3, 4), (3, 3, 3
 PRESETS = "test", "duo"
 """Of a ring: one way round, and both. Of a torus: one order of dimensions, and all."""
 STYLES = {"test": "baseline", "duo": "multi_colour"}
+CROSSED = "halves"
+"""In place of `baseline` where parts of two dimensions do not lie within one another."""
 LATENCIES = 16, 90, 500
 SIZES = 1 << 11, 1 << 14, 1 << 16, 1 << 18
 KINDS = CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER
@@ -101,6 +103,11 @@ class _Case:
         )
 
     @property
+    def style(self) -> str:
+        alike = len(set(self.shape)) == 1 or self.preset != "test"
+        return STYLES[self.preset] if alike else CROSSED
+
+    @property
     def around(self) -> Surroundings:
         wiring = None
         if len(self.shape) > 1:
@@ -109,7 +116,7 @@ class _Case:
                 latency_s=self.latency_cycles / 1e9,
             )
             wiring = EngineWiring.by_dimension(
-                network, style=STYLES[self.preset], fsms=self.config.fsms, clock_hz=1e9,
+                network, style=self.style, fsms=self.config.fsms, clock_hz=1e9,
                 bus_bytes=self.config.bus_bytes,
             )
         return Surroundings(
@@ -304,6 +311,18 @@ def _breakers() -> dict[str, Callable[[], object]]:
         group = record.group(next(iter(record.presets.values())), 4)
         return lambda: record.kind.rules.check(group, replace(folded, nodes=4))
 
+    def crossed() -> object:
+        case = _Case(
+            level="rtl", preset="duo", shape=(3, 4), latency_cycles=16, size_bytes=1 << 11,
+            kind=KINDS[0],
+        )
+        wiring = EngineWiring.by_dimension(
+            Network.torus(case.shape, bandwidth_bytes_per_s=16e9), style="baseline",
+            fsms=case.config.fsms, clock_hz=1e9, bus_bytes=16,
+        )
+        around = Surroundings(nodes=12, wiring=wiring, folded=True)
+        return AceRing.check_command(case.config, around, Command(elements=12288))
+
     on = [{"nodes": [2], "level": "cycles"}]
     both_ways = {"kind": "torus", "shape": [3, 3], "bandwidth_bytes_per_s": 1e9}
     wide = replace(config, ports=4, alus=4, fsms=4, max_nodes=16, program_words=256)
@@ -319,6 +338,7 @@ def _breakers() -> dict[str, Callable[[], object]]:
         "repeated packets": around(link_repetition=0.1),
         "damaged packets": around(link_damage=0.1),
         "one slow link": around(wiring=replace(ring, links=((there, back), *ring.links[1:]))),
+        "parts that cross": crossed,
         "Hamiltonian cycles": around(
             nodes=9, wiring=EngineWiring.hamiltonian(torus, clock_hz=1e9, bus_bytes=16)
         ),

@@ -5,8 +5,8 @@ the latencies of memory for one packet. Share: bound over the whole run, from th
 write to the last completion. Middle: the least share, over all links, of the cycles in the second
 and third quarter of the run in which the link carries a beat.
 
-Rings along Hamiltonian cycles run as all engines. Phases by dimension run as one engine that stands
-for all, after an unfolded run of the same system with 256 KiB that must give the same cycle.
+Rings along Hamiltonian cycles run as all engines. Phases by dimension run as one engine that
+stands for all, after an unfolded run of the same system with 256 KiB that must give the same cycle.
 """
 
 import time
@@ -41,7 +41,7 @@ LONG_LINKS = replace(
     rx_packets=256,
 )
 """As many chunks at a time as 4 MB hold, with blocks of four packets, which lie in all banks: ranks
-are alike in every cycle. With smaller ones, twice as many, they are not, and wait for each other."""
+are alike in every cycle. With twice as many chunks they are not, and wait for each other."""
 WITNESS_BYTES = 256 << 10
 TARGETS = {"hamiltonian": 95.0, "phases": 93.0, "long_links": 85.0}
 TARGET_MIDDLE = 99.0

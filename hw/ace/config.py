@@ -13,6 +13,9 @@ RANK_BITS = 17
 """Bits of a rank, of a number of nodes and of that of a block."""
 
 
+_MOST_SRAM = 1 << 30
+
+
 @dataclass(frozen=True, kw_only=True)
 class AceConfig(EngineConfig):
     """Everything that is fixed when an engine is built.
@@ -114,11 +117,15 @@ class AceConfig(EngineConfig):
         self._check_sram()
 
     def _check_sram(self) -> None:
-        """A slot holds two packets at least."""
+        """A slot holds two packets at least, and all of it is something that can be simulated."""
         require(
             require_int("sram_bytes", self.sram_bytes) % (self.banks * self.bus_bytes) == 0,
             "sram_bytes",
             f"a multiple of {self.banks} banks x {self.bus_bytes} bytes",
+            self.sram_bytes,
+        )
+        require(
+            self.sram_bytes <= _MOST_SRAM, "sram_bytes", f"at most {_MOST_SRAM} bytes",
             self.sram_bytes,
         )
         least = 2 * self.slots * self.packet_bytes

@@ -6,6 +6,8 @@ number of a block. `check_alike` refuses what does:
 
 * **length**: all shards (or contiguous chunks) must be equal, of whole beats, or packets of some
   blocks are shorter;
+* **parts**: an all-reduce behind another one must have runs of whole ones of that, or sums are made
+  in another order at another rank;
 * **SRAM bank**: block *b* lies *b* times its beats behind the start of a slot, and ranks differ by
   whole runs of blocks, so a run must be a multiple of all banks, or the same packet meets other
   accesses at another rank. The last chunk of shards has blocks of its own size.
@@ -39,6 +41,7 @@ def check_alike(
     FoldError
         With the nearest length that is alike, if there is one within some steps.
     """
+    _check_parts(program, collective)
     unlike = _unlike(program, elements, block, collective)
     if unlike is None:
         return
@@ -51,6 +54,28 @@ def check_alike(
         ways.append("fewer banks")
     what = f"cannot be {value} where one engine stands for all {program.nodes} ranks: {why}"
     raise FoldError(field, f"{what}; it works with {', or '.join(ways)}")
+
+
+def _check_parts(program: AceProgram, collective: CollectiveKind) -> None:
+    """Refuse an all-reduce behind another one that cuts through the parts of that: sums of one part
+    would have been made in other orders, rank by rank."""
+    if program.torus is None or collective is not CollectiveKind.ALL_REDUCE:
+        return
+    for path in range(len(program.torus.paths)):
+        digits = program.torus.digits(collective, path)
+        steps = program.torus.steps(collective, path)
+        runs = [
+            phase[-1] for (_, kind), phase in zip(steps, digits, strict=True) if kind is collective
+        ]
+        for dimension, run in runs[1:]:
+            if run % runs[0][1]:
+                raise FoldError(
+                    "wiring", f"cannot be of style {program.torus.style} on "
+                    f"{' x '.join(map(str, program.torus.shape))} nodes where one engine stands "
+                    f"for all: runs of {run} blocks in dimension {dimension} cut through those of "
+                    f"{runs[0][1]} in dimension {runs[0][0]}; it works with dimension_ordered, "
+                    "multi_colour and halves"
+                )
 
 
 def _unlike(

@@ -240,16 +240,39 @@ def torus_all_reduce(
 def translated_all_reduce(
     vector: np.ndarray, partition: Partition, torus: TorusPaths, *, op: ReduceOp
 ) -> np.ndarray:
-    """The same as `rotated_all_reduce` on a torus: every rank has `translated` of *vector*."""
+    """The same as `rotated_all_reduce` on a torus: every rank has `translated` of *vector*.
+
+    All parts of a phase have the same sum then, made in the same order, so one is made.
+    """
     result = np.empty_like(vector)
-    for path, dimensions, place in _parts(partition, torus):
-        behind = tuple((-_ahead(torus)[:, n]) % torus.shape[n] for n in dimensions)
-        whole = torus_partial(
-            vector[place[behind]], torus, path=path, owner=[0] * len(torus.shape),
-            operands=torus.nodes, rank=0, op=op,
-        )
-        result[place] = whole
+    for path, _, place in _moved(partition, torus):
+        way, part = torus.paths[path].way, vector[place]
+        steps = torus.steps(CollectiveKind.ALL_REDUCE, path)
+        if not partition.contiguous:
+            for dimension in torus.paths[path].order:
+                part = _first_part(part, torus, dimension, way, op, axis=dimension)
+            steps = []
+        alike = False  # at all ranks
+        for dimension, kind in steps:
+            if kind is not CollectiveKind.ALL_GATHER and alike:
+                part = fold(partial(reduce, op), [part] * torus.shape[dimension])
+            elif kind is not CollectiveKind.ALL_GATHER:
+                part = _first_part(part, torus, dimension, way, op, axis=0)[0]
+                alike = kind is CollectiveKind.ALL_REDUCE
+        result[place] = np.broadcast_to(part, place.shape)
     return result
+
+
+def _first_part(
+    parts: NDArray, torus: TorusPaths, dimension: int, way: int, op: ReduceOp, *, axis: int
+) -> NDArray:
+    """Sum of the first of the *parts* along an axis, which each rank of a ring has moved on by its
+    coordinate."""
+    size, here = torus.shape[dimension], int(torus.places[0, dimension])
+    ring = ring_order(0, nodes=size, direction=way) if size > 1 else [0]
+    return fold(
+        partial(reduce, op), (parts.take([(here - rank) % size], axis=axis) for rank in ring)
+    )
 
 
 def translated(
@@ -257,23 +280,19 @@ def translated(
 ) -> list[np.ndarray]:
     """Vectors of all ranks, of which rank 0 has *vector* and each other one its image, moved on by
     its coordinates: shards, or the parts of contiguous chunks up to the first dimension that is
-    all-reduced. Behind that, parts are the same on all nodes."""
+    all-reduced. Behind that, all ranks have the same, and parts of the next dimensions must be
+    whole ones of that dimension (`sim.collectives.fold`)."""
     made = [np.empty_like(vector) for _ in range(torus.nodes)]
-    for _, dimensions, place in _parts(partition, torus):
-        for image, ahead in zip(made, _ahead(torus)):
+    ahead = (torus.places - torus.places[0]) % torus.shape
+    for _, dimensions, place in _moved(partition, torus):
+        for image, coordinates in zip(made, ahead.tolist()):
             image[place] = np.roll(
-                vector[place], [ahead[n] for n in dimensions], axis=range(len(dimensions))
+                vector[place], [coordinates[n] for n in dimensions], axis=range(len(dimensions))
             )
     return made
 
 
-def _ahead(torus: TorusPaths) -> NDArray[np.int64]:
-    """Ranks x dimensions: coordinates from rank 0 to each."""
-    found: NDArray[np.int64] = (torus.places - torus.places[0]) % torus.shape
-    return found
-
-
-def _parts(
+def _moved(
     partition: Partition, torus: TorusPaths
 ) -> Iterator[tuple[int, list[int], NDArray[np.int64]]]:
     """For each path, the dimensions by whose coordinates parts of the vector are moved on from

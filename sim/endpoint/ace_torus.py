@@ -13,12 +13,12 @@ from typing import NamedTuple
 from hw.ace.config import ELEMENT_BYTES
 from sim.collectives.ace_program import AceProgram
 from sim.collectives.partition import Partition
+from sim.collectives.path_choice import torus_paths
 from sim.collectives.program import Plan, Receipt, Source, Variant
 from sim.collectives.torus_paths import TorusPaths
 from sim.endpoint.ace_ring import AceRingTimes
 from sim.endpoint.endpoint import EndpointModel, Room, Stage, Unit
 from sim.fields import FieldError
-from sim.hosts.torus import torus_paths
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 

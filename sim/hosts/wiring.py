@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from sim.collectives.path_choice import torus_paths
 from sim.collectives.torus_paths import TorusPaths
 from sim.fields import FieldError, FoldError, check_integer, check_number, check_type
-from sim.hosts.torus import torus_paths
 from sim.network.embedding import RingPlace, hamiltonian_cycle, hamiltonian_rings, ring_through
 from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports

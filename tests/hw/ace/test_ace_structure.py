@@ -52,6 +52,7 @@ def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
         ("rx_packets", 1, "from 2 to 4096"),
         ("tx_packets", 1, "from 2 to 256"),
         ("max_nodes", 1, "from 2 to 131071"),
+        ("sram_bytes", 2 << 30, "at most 1073741824 bytes"),
         ("address_bits", 65, "from 24 to 64"),
         ("commands", 0, "from 1 to 16"),
         ("sram_bytes", 1000, "multiple of 1 banks x 16 bytes"),

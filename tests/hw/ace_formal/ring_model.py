@@ -8,9 +8,9 @@ credits under way, clocks, and commands given at different times. Where the hard
 several (arbiters, a packet parked because the forward queue was taken a moment too long), the model
 tries every choice.
 
-A run of blocks is one packet. Data are sets of ranks: those whose vectors were added. A slot has one
-cell for each block; those of a run are read when a packet leaves and written when one is kept, in
-place.
+A run of blocks is one packet. Data are sets of ranks: those whose vectors were added. A slot has
+one cell for each block; those of a run are read when a packet leaves and written when one is kept,
+in place.
 """
 
 from collections.abc import Iterator

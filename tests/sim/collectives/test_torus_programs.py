@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from hw.ace.config import preset
+from hw.fp.ops import ReduceOp
 from sim.collectives.ace_program import AceProgram
+from sim.collectives.fold import check_alike
 from sim.collectives.fsm_program import PROGRAM_ENTRY, PhaseStart
 from sim.collectives.golden import torus_all_reduce, torus_partial
 from sim.collectives.partition import Partition
+from sim.collectives.path_choice import torus_paths
 from sim.collectives.phase_order import BY_DIMENSION
 from sim.collectives.torus_paths import TorusPath, TorusPaths
-from sim.hosts.torus import torus_paths
+from sim.fields import FoldError
 from sim.hosts.wiring import EngineWiring
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -279,3 +282,32 @@ def test_programs_in_no_order_that_an_fsm_has_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             _program(instructions=instructions)
+
+
+@pytest.mark.parametrize("collective", [ALL_REDUCE, REDUCE_SCATTER], ids=lambda each: each.value)
+@pytest.mark.parametrize("style", BY_DIMENSION)
+@pytest.mark.parametrize("shape", [(3, 4), (4, 2, 3), (1, 4, 2), (3, 3)], ids=str)
+def test_the_sum_of_images_is_that_of_the_engine_that_stands_for_all(shape, style, collective):
+    """Where parts of several all-reduces do not lie within one another, no engine stands for all:
+    it would add parts that do not belong together."""
+    nodes = int(np.prod(shape))
+    order = np.random.default_rng(nodes).permutation(nodes)
+    for members in ((), tuple(order.tolist())):
+        made = wired(torus(shape), style).torus
+        program = AceProgram(
+            config=preset("isca21"), nodes=nodes, queues=len(made.paths),
+            torus=replace(made, members=members),
+        )
+        elements = nodes * 64 * 48
+        cut = program.cut(elements, collective=collective)
+        assert cut.rounded == elements and cut.chunks > len(made.paths) // 2
+        own = np.random.default_rng(2).standard_normal(elements).astype(np.float32)
+        images = program.images(own, collective=collective)
+        assert images[0].tobytes() == own.tobytes()
+        summed = program.all_reduced(images, op=ReduceOp.SUM_F32, collective=collective)
+        one = program.rotated(own, op=ReduceOp.SUM_F32, collective=collective)
+        crossed = {"baseline": [(3, 4), (4, 2, 3)], "enhanced": [(4, 2, 3)]}.get(style, [])
+        assert one.tobytes() == summed.tobytes()
+        if collective is ALL_REDUCE and shape in crossed:
+            with pytest.raises(FoldError, match=f"wiring cannot be of style {style} on"):
+                check_alike(program, elements, block=None, collective=collective)

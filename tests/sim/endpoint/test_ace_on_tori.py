@@ -1,4 +1,4 @@
-"""Event ACE on tori: near the cycle model of the engines, whatever the style; bytes of every unit."""
+"""Event ACE on tori: near the cycle model of the engines, whatever the style."""
 
 import pytest
 
