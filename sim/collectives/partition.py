@@ -136,6 +136,13 @@ class Partition:
         size = min(self.block, self.stride - chunk * self.block)
         return self._clip(block * self.stride + chunk * self.block, size)
 
+    def elements_of(self, chunk: int, blocks: int) -> int:
+        """Elements of so many blocks of a chunk, padding included; of a contiguous one, of it all
+        without any."""
+        if self.contiguous:
+            return min(self.stride, self.elements - chunk * self.stride)
+        return blocks * min(self.block, self.stride - chunk * self.block)
+
     def shard(self, rank: int) -> slice:
         """Elements that *rank* owns; may be empty.
 

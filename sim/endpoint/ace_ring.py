@@ -185,7 +185,7 @@ class AceRingTimes(HardwareRing):
         return [
             (
                 number % self.config.fsms % (2 * self.rings),
-                float(blocks * ELEMENT_BYTES * min(part.block, part.stride - number * part.block)),
+                float(ELEMENT_BYTES * part.elements_of(number, blocks)),
             )
             for number in range(part.chunks)
         ]

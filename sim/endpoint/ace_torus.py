@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from hw.ace.config import ELEMENT_BYTES
 from sim.collectives.ace_program import AceProgram
-from sim.collectives.partition import Partition
 from sim.collectives.path_choice import torus_paths
 from sim.collectives.program import Plan, Receipt, Source, Variant
 from sim.collectives.torus_paths import TorusPaths
@@ -28,7 +27,7 @@ _ALL_GATHER = CollectiveKind.ALL_GATHER
 
 
 class _Traffic(NamedTuple):
-    """Of a chunk, in chunks: what arrives at a node, and what its SRAM reads."""
+    """Data that arrive at a node for a chunk, and those that its SRAM reads, in chunks."""
 
     arrives: float
     reads: float
@@ -125,22 +124,17 @@ class AceTorusTimes(AceRingTimes):
         part, program = self._part(kind, size_bytes), self.program
         orders = program.kinds // 2
         variants = len(self.plan.variants) if self.plan is not None else 1
+        blocks = 1 if kind is _ALL_GATHER else self.nodes
         found = []
         for number in range(part.chunks):
             path = program.kind(number % program.queues)
             variant = (2 * (path % orders) + path // orders) % variants
-            found.append((variant, self._bytes_of(kind, part, number)))
+            found.append((variant, float(ELEMENT_BYTES * part.elements_of(number, blocks))))
         return found
-
-    def _bytes_of(self, kind: CollectiveKind, part: Partition, number: int) -> float:
-        if part.contiguous:
-            return float(ELEMENT_BYTES) * min(part.stride, part.elements - number * part.stride)
-        blocks = 1 if kind is _ALL_GATHER else self.nodes
-        return float(ELEMENT_BYTES) * blocks * min(part.block, part.stride - number * part.block)
 
 
 def _traffic(variant: Variant, shape: Sequence[int]) -> _Traffic:
-    """What is sent first is read, so is an operand of every addition, and what is stored."""
+    """Reads are of first sends, of an operand of every addition, and of the result."""
     arrives, reads = 0.0, variant.phases[-1].data_out
     for phase in variant.phases:
         size = shape[phase.dimension]

@@ -18,11 +18,6 @@ from sim.rtl.harness.host import Node
 
 __all__ = ["Waiting", "waiting"]
 
-_SHOWN = (*INSPECTED, "inspected_chunk", "inspected_readies")
-_REREAD_CYCLES = 16
-"""More than the program store takes to show a word while packets stand still."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
     """A context that has a chunk, and what it waits for.
@@ -60,6 +55,11 @@ class Waiting:
             f"rank {self.rank}, FSM {self.fsm}, context {self.context}, chunk {self.chunk} of "
             f"collective {self.collective}{at}: waits for {', '.join(self.awaited)}"
         )
+
+
+_SHOWN = (*INSPECTED, "inspected_chunk", "inspected_readies")
+_REREAD_CYCLES = 16
+"""More than the program store takes to show a word while packets stand still."""
 
 
 def waiting(
