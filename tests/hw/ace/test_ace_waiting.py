@@ -50,7 +50,7 @@ def say_ready(rig, job, chunk=0):
     """The next rank says READY for a chunk."""
     rig.send(
         NEXT, kind=PacketKind.READY.value, collective=job.name, chunk=chunk, fsm=0, context=chunk,
-        **ready_fields(rig.program(NODES), job.collective, job.partition, op=job.op),
+        **ready_fields(rig.program(NODES), job.collective, job.partition.settings, op=job.op),
     )
 
 

@@ -200,11 +200,11 @@ def test_what_the_nic_cannot_do_is_refused_before_the_run():
 def test_limits_of_a_ring_are_those_of_the_configuration():
     job = sums_and_uses()
     wide = replace(ACE, max_nodes=64, sram_bytes=64 << 10, program_words=256)
-    ring = replace(RING, nodes=20)
-    assert len(plan_job(job, "ace", wide, ring, clock_hz=CLOCK).steps) == 20
+    ring = replace(RING, nodes=30)
+    assert len(plan_job(job, "ace", wide, ring, clock_hz=CLOCK).steps) == 30
     for config, text in (
-        (ACE, "nodes must be from 2 to 8 for this engine, not 20"),
-        (replace(wide, program_words=64), "nodes must be few enough for 64 program words; .* 98"),
+        (ACE, "nodes must be from 2 to 8 for this engine, not 30"),
+        (replace(wide, program_words=64), "nodes must be few enough for 64 program words; .* 76"),
     ):
         with pytest.raises(ValueError, match=text):
             plan_job(job, "ace", config, ring, clock_hz=CLOCK)
