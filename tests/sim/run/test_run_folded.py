@@ -72,7 +72,16 @@ def test_folded_runs_are_those_of_all_engines(level, kind):
         assert folded.data is None
 
 
-@pytest.mark.parametrize("style", ["baseline", "multi_colour"])
+def test_all_reduces_that_cut_through_each_other_do_not_fold():
+    text = "topology cannot be of style baseline on 3 x 4 nodes where one engine stands for all"
+    with pytest.raises(ConfigError, match=f"run.fold: must be 'off' or 'auto' .*{text}"):
+        pair(
+            "cycles", topology={**TORUS, "shape": [3, 4]}, endpoint={**WIDE, "banks": 2},
+            algorithm={"style": "baseline"}, workload={"size_bytes": 4 * 12 * 4 * 16 * 8},
+        )
+
+
+@pytest.mark.parametrize("style", ["halves", "multi_colour"])
 @pytest.mark.parametrize("level", ["cycles", "rtl"])
 def test_tori_by_dimension_fold(level, style):
     whole, folded = pair(
