@@ -254,7 +254,7 @@ class NativeModule:
 
     def _define_instance(self, cell: Cell, index: int) -> _Maker:
         child = self._children[cell.type]
-        instance = _Instance(f"u{index}", child, cell.connections)
+        instance = _Instance(f"child{index}", child, cell.connections)
         self.instances.append(instance)
         for port, places in child.outputs.items():
             for bit, place in zip(cell.connections.get(port, []), places, strict=False):

@@ -39,6 +39,7 @@ __all__ = [
     "ENTRY_WORDS",
     "INSTRUCTION_BITS",
     "INSTRUCTION_FIELDS",
+    "MOST_FIRST_RUN",
     "MOST_RUNS",
     "PHASE_FIELDS",
     "PROGRAM_ENTRY_FIELDS",
@@ -56,6 +57,10 @@ ENTRY_WORDS = 4
 
 MOST_RUNS = 2047
 """Runs of a phase that are received or sent: a packet can name 2048 steps."""
+
+
+MOST_FIRST_RUN = 4095
+"""Blocks of a run in the first phase: what an entry of the table has bits for."""
 
 
 class Opcode(enum.Enum, shape=4):
@@ -105,7 +110,7 @@ PROGRAM_ENTRY_FIELDS = {
     "receives": (11, "Runs that arrive in the first phase."),
     "sends": (11, "Runs that are sent in it, forwarded ones included."),
     "ready_ports": (8, "Links whose peers may send from the beginning."),
-    "run": (12, "Blocks of each of its runs."),
+    "run": (MOST_FIRST_RUN.bit_length(), "Blocks of each of its runs."),
 }
 """Fields of the first words of a program store, its table: start of a program, and its first
 phase."""

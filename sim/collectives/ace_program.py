@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.ace.isa import MOST_FIRST_RUN
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
 from sim.collectives.fsm_program import (
@@ -30,6 +31,7 @@ from sim.collectives.golden import (
 )
 from sim.collectives.partition import Partition
 from sim.collectives.torus_paths import TorusPaths
+from sim.fields import FieldError
 from sim.network.embedding import RingPlace
 from sim.workload.graph import CollectiveKind
 
@@ -196,8 +198,17 @@ class AceProgram:
         Raises
         ------
         ValueError
-            If the *wanted* one does not fit, or has more steps than a packet can name.
+            If the *wanted* one does not fit, or has more steps than a packet can name; or if an
+            all-reduce begins with runs of more blocks than an entry of the table can say.
         """
+        if self.torus is not None:
+            first = self.torus.digits(CollectiveKind.ALL_REDUCE, kind)[0][-1][1]
+            if first > MOST_FIRST_RUN:
+                shape = " x ".join(map(str, self.torus.shape))
+                raise FieldError(
+                    "nodes", f"must be few enough for runs of {MOST_FIRST_RUN} blocks in a first "
+                    f"phase; an all-reduce on {shape} nodes needs {first}"
+                )
         lengths = {each: self.length(each, kind=kind) for each in PROGRAM_ENTRY}
         return loaded_programs(self.config, lengths, wanted)
 

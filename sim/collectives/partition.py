@@ -72,7 +72,14 @@ class Partition:
         if elements < 1:
             raise FieldError("elements", f"must be at least 1, not {elements!r}")
         stride = _round_up(-(-elements // nodes), lanes)
-        largest = min(slot_elements // nodes, most or slot_elements) // lanes * lanes
+        room = slot_elements // nodes
+        largest = (room if most is None else min(room, most)) // lanes * lanes
+        if largest == 0 and room >= lanes:
+            raise FieldError(
+                "nodes",
+                "must be few enough for runs of blocks whose packets a header can number, each "
+                f"block with a beat or more, not {nodes!r}"
+            )
         if largest == 0:
             raise FieldError(
                 "nodes",
@@ -86,7 +93,7 @@ class Partition:
             block = min(whole_packets, shared)
             if contiguous:
                 block = _divisor(stride, min(block, stride), lanes)
-        elif block < 1 or block % lanes or block > largest:
+        elif not _is_count(block) or block % lanes or block > largest:
             raise FieldError(
                 "block", f"must be a multiple of {lanes} from {lanes} to {largest}, not {block!r}"
             )
@@ -223,6 +230,10 @@ class NicPartition:
             in_rest < 0, beat // full % self.nodes, in_rest // max(1, self.rest_beats)
         )
         return block
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | np.integer) and int(value) >= 1
 
 
 def _divisor(whole: int, most: int, unit: int) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from hw.ace.config import ELEMENT_BYTES
-from sim.collectives.ace_program import AceProgram
+from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.collectives.path_choice import torus_paths
 from sim.collectives.program import Plan, Receipt, Source, Variant
 from sim.collectives.torus_paths import TorusPaths
@@ -52,8 +52,8 @@ class AceTorusTimes(AceRingTimes):
     plan: Plan | None = None
 
     def of(self, network: Network, plan: Plan) -> "AceTorusTimes | None":
-        """The engines of all nodes of a torus; None for groups of some dimensions, and for phases
-        that are no rings."""
+        """The engines of all nodes of a torus; None for groups of some dimensions, for phases that
+        are no rings, and where a slot has no room for a beat of each node."""
         phases = [phase for variant in plan.variants for phase in variant.phases]
         spanned = {phase.dimension for phase in phases}
         linked = {n for n, each in enumerate(network.dimensions) if each.size > 1}
@@ -66,7 +66,13 @@ class AceTorusTimes(AceRingTimes):
         if len(paths) % 2 or len(plan.variants) < 2:
             return None
         torus = TorusPaths(shape=network.shape, style=self.style, paths=paths)
-        return replace(self, torus=torus, plan=plan)
+        made = replace(self, torus=torus, plan=plan)
+        try:
+            for kind in PROGRAM_ENTRY:
+                made.program.cut(1, collective=kind)
+        except FieldError:
+            return None
+        return made
 
     @property
     def program(self) -> AceProgram:

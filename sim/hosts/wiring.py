@@ -75,6 +75,7 @@ class EngineWiring:
     alike: bool = False
 
     def __post_init__(self) -> None:
+        check_type("alike", self.alike, "True or False", isinstance(self.alike, bool))
         if self.alike and self.torus is None:
             raise FieldError("alike", "must be False for rings")
         for name, of in (("links", "pairs of Wire"), ("rings", "tuples of RingPlace")):
@@ -101,6 +102,8 @@ class EngineWiring:
             for ring in self.rings
         )
         check_type("rings", self.rings, "tuples of RingPlace", places)
+        if self.alike and (other := next((a.rank for a, _ in self.links if a.rank), None)):
+            raise FieldError("links", f"must begin at rank 0 where all are alike, not at {other}")
         ranks = self.ranks
         ends = {(each.rank, each.port): (each.peer, each.peer_port) for each in self.wires}
         if len(ends) < len(self.wires):
@@ -208,6 +211,7 @@ class EngineWiring:
         ValueError
             For dimensions that are no rings of links both ways, or fewer FSMs than paths.
         """
+        check_type("alike", alike, "True or False", isinstance(alike, bool))
         order = None if network.placement is None else network.placement.tolist()
         paths = torus_paths(network, style=style, fsms=fsms, bidirectional=bidirectional)
         torus = TorusPaths(

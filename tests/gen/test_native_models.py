@@ -184,6 +184,25 @@ def test_a_module_that_would_make_a_loop_is_dissolved(quickly_compiled, cache, m
         assert instance.get("o") == (1 - value | value << 1)
 
 
+def test_modules_inside_have_names_of_their_own_however_many_cells_there_are(
+    quickly_compiled, cache, monkeypatch
+):
+    """Members are numbered by cell, and numbers such as 64 made them names of types."""
+    monkeypatch.setattr(generating, "LARGE_CELLS", 0)
+    m, last = Module(), Signal(8)
+    first = last
+    for n in range(66):
+        inner, following = Module(), Signal(8, name=f"value_{n}")
+        inner.d.sync += following.eq(last + (n + 1))
+        m.submodules[f"inner_{n}"] = inner
+        last = following
+    source = amaranth_rtlil.convert(m, ports=[first, last], name="fw_top", emit_src=False)
+    ports = [
+        DesignPort(name=each.name, width=8, is_input=each is first) for each in (first, last)
+    ]
+    compile_rtlil(source, ports, name="many", cache_dir=cache, generator="native")
+
+
 def test_a_long_chain_of_choices_is_not_nested_without_end(quickly_compiled, cache, monkeypatch):
     """The lowest select that is set wins among 600, each with a value of its own."""
     count = 600

@@ -137,7 +137,7 @@ def _loaded(
     program: AceProgram, rank: int, fsm: int, seen: Mapping[str, int]
 ) -> FsmProgram | None:
     """The program of a context if it is one that the driver has loaded; software may write any."""
-    for kind in PROGRAM_ENTRY:
+    for kind in program.loaded(program.kind(fsm)):
         code = program.code(kind, fsm=fsm, rank=rank)
         entry = code.table_entry(seen["entry"])
         if entry == program.words(fsm, rank=rank).get(PROGRAM_ENTRY[kind]):

@@ -1,12 +1,17 @@
 """What a context waits for: in the registers of the engine, and in the words of the driver."""
 
+from dataclasses import replace
+
 import pytest
 
+from hw.ace.config import preset
 from hw.ace.isa import program_entry_layout
 from hw.ace.registers import INSPECTED
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
+from sim.collectives.ace_program import AceProgram
 from sim.collectives.fsm_program import decode
+from sim.collectives.torus_paths import TorusPath, TorusPaths
 from sim.rtl.ace.waiting import waiting
 from sim.rtl.ace.writes import ready_fields
 from sim.rtl.driver import Request
@@ -293,3 +298,15 @@ def test_every_word_of_a_program_is_decoded(ring):
             assert decode(each.encode()) == each
     with pytest.raises(ValueError):
         decode(2)
+
+
+def test_programs_too_long_to_be_loaded_are_not_looked_for(ring):
+    """A context in a program of software's own, on nodes whose reduce-scatter has too many steps.
+    """
+    paths = tuple(TorusPath(order=(0, 1), way=way, ports=((0, 1), (2, 3))) for way in (1, -1))
+    torus = TorusPaths(shape=(48, 48), style="halves", paths=paths)
+    config = replace(preset("duo"), ports=4, program_words=1024, max_nodes=4096, sram_bytes=1 << 20)
+    program = AceProgram(config=config, nodes=torus.nodes, queues=2, torus=torus)
+    stub = _Stub(ring(NODES), 0, {**LIVE, "entry": 512})
+    (found,) = waiting(stub, stub, program, collectives=1)
+    assert found.instruction == "END"

@@ -311,3 +311,54 @@ def test_the_sum_of_images_is_that_of_the_engine_that_stands_for_all(shape, styl
         if collective is ALL_REDUCE and shape in crossed:
             with pytest.raises(FoldError, match=f"wiring cannot be of style {style} on"):
                 check_alike(program, elements, block=None, collective=collective)
+
+
+@pytest.mark.parametrize(
+    "shape, packet_bytes, message",
+    [
+        ((2, 64, 64), 64, "runs of 4095 blocks in a first phase; .* 2 x 64 x 64 nodes needs 4096"),
+        ((4, 128, 128), 64, "runs of 4095 blocks .* 4 x 128 x 128 nodes needs 16384"),
+        # 1024 packets of 4 elements are fewer than the blocks of a run: no room at all, not any.
+        ((64, 2, 128), 16, "runs of blocks whose packets a header can number"),
+        ((64, 2, 16), 16, None),
+    ],
+    ids=str,
+)
+def test_tori_whose_runs_nothing_can_name_are_refused_before_they_are_built(
+    shape, packet_bytes, message
+):
+    config = replace(
+        preset("duo"), ports=6, fsms=2, contexts=1, max_nodes=131071, program_words=8192,
+        sram_bytes=4 << 20, packet_bytes=packet_bytes,
+    )
+    paths = tuple(
+        TorusPath(order=(0, 1, 2), way=way, ports=((0, 1), (2, 3), (4, 5))) for way in (1, -1)
+    )
+    torus = TorusPaths(shape=shape, style="baseline", paths=paths)
+    program = AceProgram(config=config, nodes=torus.nodes, queues=2, torus=torus)
+
+    def made():
+        program.loaded(0)
+        return program.words(0, rank=0), program.cut(10**6)
+
+    if message is None:
+        words, cut = made()
+        assert words and max(program.runs(ALL_REDUCE)) * cut.block <= 1024 * 4
+        return
+    with pytest.raises(ValueError, match=f"^nodes must be few enough for {message}"):
+        made()
+
+
+@pytest.mark.parametrize("block", [8.0, "8", True, 0, -4, 6])
+def test_blocks_are_whole_beats(block):
+    program = AceProgram(config=preset("duo"), nodes=4, queues=2)
+    with pytest.raises(ValueError, match=r"^block must be a multiple of 4 from 4 to"):
+        program.cut(100, block=block)
+
+
+def test_links_alike_are_those_of_rank_0():
+    wiring = wired(torus((3, 3)), "baseline")
+    with pytest.raises(ValueError, match=r"^links must begin at rank 0 where all are alike, not"):
+        replace(wiring, alike=True)
+    with pytest.raises(TypeError, match=r"^alike must be True or False, not 'no'"):
+        replace(wiring, alike="no")

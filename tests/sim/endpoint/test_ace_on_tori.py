@@ -53,3 +53,10 @@ def test_a_group_of_some_dimensions_is_no_torus_of_engines():
     made = described("events", (2, 4), "enhanced", "all_reduce", 4096)
     made["workload"] |= {"dimensions": [1]}
     assert run(made).time_s > 0
+
+
+def test_more_nodes_than_a_slot_has_beats_run_as_bounds_alone():
+    """No engine of that size runs them; the event level did before it knew tori."""
+    made = described("events", (16, 16, 16), "multi_colour", "all_reduce", 4096)
+    made["endpoint"] = {"kind": "ace", "level": "events", "preset": "isca21"}
+    assert run(made).time_s > 0
