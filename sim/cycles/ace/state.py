@@ -175,7 +175,7 @@ _COMMAND = np.dtype(
 _CODE = np.dtype(integers("op", "block", "port", "step", "readies", "run", "digits"))
 """``PHASE`` has its counts in ``block`` and ``step`` and a mask in ``port``; ``run`` is its own.
 ``digits``: row of `AceState.digits`."""
-DIGIT = np.dtype(integers("dimension", "blocks", "size", "ranked"))
+DIGIT = np.dtype(integers("dimension", "blocks", "nodes", "ranked"))
 """A coordinate in the number of a block; ``ranked``: such numbers are places of ranks."""
 _WAY = np.dtype(
     [("ring", np.int64), ("place", np.int64, (DIMENSIONS,)), ("port", np.int64, (8,))]

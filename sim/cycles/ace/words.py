@@ -35,7 +35,8 @@ def block_of(s, node, f, code):
     for n in range(s.digits.shape[1]):
         digit = s.digits[code.digits, n]
         if digit.blocks:
-            place += (rest // digit.blocks + way.place[digit.dimension]) % digit.size * digit.blocks
+            at = rest // digit.blocks + way.place[digit.dimension]
+            place += at % digit.nodes * digit.blocks
             rest %= digit.blocks
             ranked = digit.ranked
     return s.order[way.ring, place] if ranked else place
