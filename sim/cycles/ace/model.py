@@ -164,7 +164,10 @@ class EngineModel(RingCycles):
 
         fsms = check_ring(config, ring)
         if ring.engines > _MAX_ENGINES:
-            raise FieldError("nodes", f"must be at most {_MAX_ENGINES}, not {ring.engines}")
+            raise FieldError(
+                "nodes", f"must be at most {_MAX_ENGINES} unless one stands for all (run.fold = "
+                f"'on'), not {ring.engines}"
+            )
         hosts = self.operations(ring, commands, scripts, external, writes=START_WRITES)
         program = program_of(config, ring)
         for each in commands:
