@@ -57,10 +57,8 @@ class _Case(TorusCase):
     @property
     def block(self) -> int | None:
         """Elements of a block: of the witness of long links those that lie in all banks."""
-        all_banks = self.engine.lanes * self.engine.banks
-        if self.engine != LONG_LINKS or self.size_bytes != WITNESS_BYTES:
-            return None
-        return all_banks
+        short = self.engine == LONG_LINKS and self.size_bytes == WITNESS_BYTES
+        return self.engine.lanes * self.engine.banks if short else None
 
     @property
     def config(self) -> AceConfig:

@@ -99,7 +99,6 @@ class AceTorusTimes(AceRingTimes):
             Stage(unit=None, s_per_byte=beat, latency_s=self._hop_cycles * cycle),
         )
         own = (make, Stage(unit=None, s_per_byte=beat))
-        # The end of a phase is seen a poll later.
         opened = (Stage(unit=None, latency_s=self._ready_s), *own)
         slots = c.slots
         chunk = float(c.slot_elements * ELEMENT_BYTES)

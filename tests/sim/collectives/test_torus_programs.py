@@ -230,6 +230,11 @@ def test_programs_of_64_nodes_fit_the_published_store():
     wiring = wired(torus((4, 4, 4)), "multi_colour")
     program = AceProgram(config=preset("isca21"), nodes=64, queues=12, torus=wiring.torus)
     assert len(program.code(ALL_REDUCE, fsm=0, rank=7).instructions) == 28
+    assert len(program.code(ALL_GATHER, fsm=0, rank=7).instructions) == 87
+    for size, length in ((16, 100), (46, 280)):
+        path = TorusPath(order=(0, 1, 2), way=1, ports=((0, 1), (2, 3), (4, 5)))
+        cube = TorusPaths(shape=(size,) * 3, style="multi_colour", paths=(path,))
+        assert cube.length(ALL_REDUCE, path=0) == length  # as docs/reference/ace-programs.md says
     for fsm in range(12):
         assert program.loaded(program.kind(fsm)) == list(PROGRAM_ENTRY)
         assert len(program.words(fsm, rank=63)) < 256
