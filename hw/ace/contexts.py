@@ -47,10 +47,13 @@ class ContextSignature(ParametricSignature):
         The chunk of each context; valid while it is assigned.
     operator, digest : ``Out(ReduceOp).array(contexts)``, ``Out(DIGEST_BITS).array(contexts)``
         What peers must agree on, of each assigned context.
-    span : ``Out(range(slot_beats + 1)).array(contexts)``
-        Beats of a run of blocks in the phase of each live context.
-    packets : ``Out(range(block_packets + 1)).array(contexts)``
-        Packets of such a run.
+    odd : ``Out(contexts)``
+        Live contexts in a phase of odd number.
+    span : ``Out(range(slot_beats + 1)).array(contexts, 2)``
+        Beats of a run of blocks of each live context, in its phase and in the one ahead: that of
+        even number, then that of odd number. 0 if no packet of the one ahead may come.
+    packets : ``Out(range(block_packets + 1)).array(contexts, 2)``
+        Packets of such runs.
     entry : ``Out(program_entry_layout).array(contexts)``
         Program table entry of each context; valid when it is live.
     setup : ``Out(1)``
@@ -69,8 +72,9 @@ class ContextSignature(ParametricSignature):
                 "key": Out(context_key_layout(c)).array(c.contexts),
                 "operator": Out(ReduceOp).array(c.contexts),
                 "digest": Out(DIGEST_BITS).array(c.contexts),
-                "span": Out(range(c.slot_beats + 1)).array(c.contexts),
-                "packets": Out(range(c.block_packets + 1)).array(c.contexts),
+                "odd": Out(c.contexts),
+                "span": Out(range(c.slot_beats + 1)).array(c.contexts, 2),
+                "packets": Out(range(c.block_packets + 1)).array(c.contexts, 2),
                 "entry": Out(program_entry_layout).array(c.contexts),
                 "setup": Out(1),
                 "newest": Out(admit_layout(c)),
@@ -90,8 +94,9 @@ def context_entry_layout(c: AceConfig) -> data.StructLayout:
 
 
 def next_phase_layout(c: AceConfig) -> data.StructLayout:
-    """The next phase of a context begins: runs that arrive and leave in it, and their blocks."""
-    counts = {name: PHASE_FIELDS[name][0] for name in ("receives", "sends", "run")}
+    """The next phase of a context begins: runs that arrive and leave in it, and their blocks; and
+    how many of them are a run of the phase after it, if that is told now."""
+    counts = {name: PHASE_FIELDS[name][0] for name in ("receives", "sends", "run", "ahead")}
     return data.StructLayout({"context": range(max(2, c.contexts)), **counts})
 
 
@@ -100,14 +105,17 @@ class ContextTable(wiring.Component):
 
     A context is *assigned* by an admission. It goes *live* when its data is loaded, its table entry
     is known and the search for early READY packets has ended. It is *settled* when every packet
-    of its phase has arrived and left; then its program may open the next phase. It is *finished*
+    of its phase has arrived and left; then its program may open the next phase. Packets of that one
+    may have come before: each phase is counted for itself, down from its number of packets, which
+    is added when the phase begins. A context is *finished*
     when it is settled and its sends are over: its job goes to the RX DMA. Context and slot are free
     when that reports it stored.
 
     Timing: ``loaded`` to live is 2 cycles, the last event to ``store`` 2 cycles; one context
     finishes per cycle, of all in turn, unless ``store`` stalls. The counts of a phase are there 4
-    cycles after ``phase``. Nothing else stalls. Between two admissions there are as many cycles as
-    the entry and the search take (``vacant`` stays low), and up to 3 more if a phase begins in the
+    cycles after ``phase``, the length of runs of the one ahead after 5. Nothing else stalls.
+    Between two admissions there are as many cycles as
+    the entry and the search take (``vacant`` stays low), and up to 4 more if a phase begins in the
     last of them.
 
     Members
@@ -125,8 +133,8 @@ class ContextTable(wiring.Component):
     entry : ``In(stream.Signature(context_entry_layout(config), always_ready=True))``
         What it has found.
     phase : ``In(stream.Signature(next_phase_layout(config), always_ready=True))``
-        A context that is settled begins its next phase; at most one in 4 cycles, and neither
-        together with ``entry`` nor in the 3 cycles before it or the 2 after it.
+        A context that is settled begins its next phase; at most one in 5 cycles, and neither
+        together with ``entry`` nor in the 4 cycles before it or the 2 after it.
     searched : ``In(1)``
         See `ReadyTable`.
     loaded, stored : ``In(stream)``
@@ -276,34 +284,40 @@ class ContextTable(wiring.Component):
     def _count(self, m, entry_known, tainted):
         """Count packets of the phase that have yet to arrive and to leave; return which contexts
         are done."""
-        c, state, event = self._config, self.state, self.event
+        c, state = self._config, self.state
         finished = Signal(c.contexts)
-        # One multiplier: beats of a run, then packets that arrive, then those that leave. Of an
-        # admission it makes the first when the entry comes, the last from two cycles later on.
+        # One multiplier: beats of a run, then packets that arrive, then those that leave, then
+        # beats of a run ahead. Of an admission it makes the first when the entry comes, the last
+        # from two cycles later on; its runs ahead are as long as those of its first phase.
         beats = [Signal(range(c.slot_beats + 1), name=f"beats_{n}") for n in range(c.contexts)]
         receives_due = Signal(packet_count(c))
         newest = state.newest.context
         first = Array(entry.as_value() for entry in state.entry)[newest]
         first = data.View(program_entry_layout, first)
         phase = Signal(next_phase_layout(c))
-        opening = Signal(3)  # the products that the phase still needs
+        opening = Signal(4)  # the products that the phase still needs
         spanned = Signal()  # the entry came a cycle ago
         context = Signal.like(newest)
+        odd = Signal()  # phase of that context
         count = Signal(PHASE_FIELDS["run"][0])
         length = Signal(range(max(c.slot_beats, c.block_packets) + 1))
         product = Signal(len(count) + len(length))
         m.d.comb += [
             context.eq(Mux(opening.any(), phase.context, newest)),
+            odd.eq(state.odd.bit_select(context, 1)),
             count.eq(first.sends),
-            length.eq(Array(state.packets)[context]),
+            length.eq(Array(Array(each)[odd] for each in state.packets)[context]),
             product.eq(count * length),
         ]
-        with m.If(opening.any()):
-            m.d.comb += count.eq(
-                Mux(opening[0], phase.run, Mux(opening[1], phase.receives, phase.sends))
-            )
-            with m.If(opening[0]):
-                m.d.comb += length.eq(Array(beats)[phase.context])
+        with m.If(opening[0]):
+            m.d.comb += [count.eq(phase.run), length.eq(Array(beats)[phase.context])]
+        with m.Elif(opening[1]):
+            m.d.comb += count.eq(phase.receives)
+        with m.Elif(opening[2]):
+            m.d.comb += count.eq(phase.sends)
+        with m.Elif(opening[3]):
+            span = Array(Array(each)[odd] for each in state.span)[phase.context]
+            m.d.comb += [count.eq(phase.ahead), length.eq(span)]
         with m.If(spanned):
             m.d.comb += count.eq(first.receives)
             m.d.sync += receives_due.eq(product)
@@ -313,42 +327,53 @@ class ContextTable(wiring.Component):
         with m.If(spanned):
             m.d.sync += entry_known.eq(1)
         with m.If(self.phase.valid):
-            m.d.sync += [phase.eq(self.phase.p), opening.eq(1)]
+            m.d.sync += [
+                phase.eq(self.phase.p),
+                opening.eq(1),
+                state.odd.eq(state.odd ^ (1 << self.phase.p.context)),
+            ]
         with m.If(self.forget):
             m.d.sync += opening.eq(0)
         packet_bits = (c.packet_beats - 1).bit_length()
         for n in range(c.contexts):
-            m.d.comb += state.packets[n].eq((state.span[n] + (c.packet_beats - 1)) >> packet_bits)
-            with m.If((self.entry.valid | opening[0]) & (context == n)):
-                m.d.sync += state.span[n].eq(product)
             with m.If(self.admit.valid & (self.admit.p.context == n)):
-                m.d.sync += beats[n].eq(self.admit.p.beats)
-            receives = Signal(packet_count(c), name=f"receives_left_{n}")
-            sends = Signal(packet_count(c), name=f"sends_left_{n}")
-            m.d.comb += [self.arriving[n].eq(receives), self.leaving[n].eq(sends)]
-            in_setup = state.setup & (state.newest.context == n)
-            with m.If(in_setup & entry_known & self.searched & ~opening.any()):
-                m.d.sync += [
-                    state.setup.eq(0),
-                    receives.eq(receives_due),
-                    sends.eq(product),
-                ]
-            with m.If(event.valid & (event.p.context == n)):
-                m.d.sync += [
-                    receives.eq(receives - event.p.received),
-                    sends.eq(sends - event.p.sent),
-                ]
-                with m.If(event.p.poisoned):
-                    m.d.sync += [tainted[n].eq(1), state.poisoned[n].eq(1)]
-            with m.If(phase.context == n):
-                with m.If(opening[1]):
-                    m.d.sync += receives.eq(product)
-                with m.If(opening[2]):
-                    m.d.sync += sends.eq(product)
+                m.d.sync += [beats[n].eq(self.admit.p.beats), state.odd[n].eq(0)]
+            in_setup = state.setup & (newest == n)
+            admitted = in_setup & entry_known & self.searched & ~opening.any()
+            with m.If(admitted):
+                m.d.sync += state.setup.eq(0)
+            mine = context == n
+            counts: list[list[Signal]] = []  # by parity of the phase: to arrive, to leave
+            for parity in range(2):
+                its = mine & (odd == parity)
+                event = self.event.valid & (self.event.p.context == n)
+                event = event & (self.event.p.odd == parity)
+                counts.append([])
+                for name, happens, due, its_turn in (
+                    ("receives", self.event.p.received, receives_due, opening[1]),
+                    ("sends", self.event.p.sent, product, opening[2]),
+                ):
+                    # Packets that have come before the phase began count, too.
+                    left = Signal(packet_count(c), name=f"{name}_left_{n}_{parity}")
+                    added = Mux(its & its_turn, product, 0)
+                    m.d.sync += left.eq(left + added - (event & happens))
+                    with m.If(admitted):
+                        m.d.sync += left.eq(0 if parity else due)
+                    counts[parity].append(left)
+                span, packets = state.span[n][parity], state.packets[n][parity]
+                m.d.comb += packets.eq((span + (c.packet_beats - 1)) >> packet_bits)
+                ahead = opening[3] & mine & (odd != parity)
+                with m.If((self.entry.valid & mine) | (opening[0] & its) | ahead):
+                    m.d.sync += span.eq(product)
+            receives, sends = (Mux(state.odd[n], *both) for both in zip(*counts[::-1]))
             m.d.comb += [
+                self.arriving[n].eq(receives),
+                self.leaving[n].eq(sends),
                 state.settled[n].eq((receives == 0) & (sends == 0)),
                 finished[n].eq(state.live[n] & ~self.sending[n] & state.settled[n]),
             ]
+            with m.If(self.event.valid & (self.event.p.context == n) & self.event.p.poisoned):
+                m.d.sync += [tainted[n].eq(1), state.poisoned[n].eq(1)]
         return finished
 
     def _complete(self, m, finished, occupied, tainted):

@@ -7,6 +7,8 @@ Instructions that start by themselves come first and are executed in order up to
 sends a run, ``PHASE`` waits until every run of the phase so far has arrived and left, and opens the
 next one: it says how long its runs are, how many arrive and leave in it, and which peers are told
 (READY) that they may send theirs. The first phase is described by the entry of the program table.
+Packets of the phase *ahead* may come before it is opened, if they are told so: instructions are
+marked with the parity of their phase (``odd``), so they are counted for the right one.
 The other instructions are *receive* instructions: they have no order. A packet names the receive
 instruction that it is for (its ``step`` field), and that instruction is executed for this packet
 whenever it arrives. The names are those that collective libraries use for these primitives; what a
@@ -89,7 +91,8 @@ INSTRUCTION_FIELDS = {
     "contributions": (10, "Operands in the data that this instruction sends or stores."),
     "arriving": (10, "Operands in a packet that it receives."),
     "readies": (2, "READY packets of the peer that it needs to send, beyond the first."),
-    "reserved": (5, "0."),
+    "odd": (1, "It belongs to a phase of odd number; the first one is number 0."),
+    "reserved": (4, "0."),
 }
 """Fields of an instruction from bit 0 upwards: shape and meaning. Operands are counted modulo
 1024."""
@@ -100,7 +103,7 @@ PHASE_FIELDS = {
     "sends": (12, "Runs that are sent in it, forwarded ones included."),
     "ready_ports": (8, "Links whose peers may send from now on."),
     "run": (RANK_BITS, "Blocks of each of its runs."),
-    "reserved": (11, "0."),
+    "ahead": (11, "Its runs that are one of the next phase, if peers may send those; else 0."),
 }
 """Fields of the instruction ``PHASE``."""
 

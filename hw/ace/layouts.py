@@ -139,6 +139,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
     contribution count differ from what the program expects. ``row`` is the first row of its data,
     of the operand and of the outcome. ``granted`` tells that the peer on ``port`` is ready, with
     its context in ``remote_context``; ``poisoned`` that what the context sends is not valid.
+    ``odd`` is that of the instruction's phase.
     """
     return data.StructLayout(
         {
@@ -147,6 +148,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
             "operator": ReduceOp,
             "granted": 1,
             "poisoned": 1,
+            "odd": 1,
             **places(c, "port"),
             "remote_context": c.format.context,
             "peer_step": c.format.step,
@@ -158,7 +160,8 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
 
 
 def event_layout(c: AceConfig) -> data.StructLayout:
-    """A unit is done with a packet of a context: it received it, sent it, or left it to be sent."""
+    """A unit is done with a packet of a context: it received it, sent it, or left it to be sent;
+    in a phase of *odd* number or not."""
     return data.StructLayout(
         {
             **places(c, "fsm", "context"),
@@ -166,6 +169,7 @@ def event_layout(c: AceConfig) -> data.StructLayout:
             "offset": c.format.offset,
             "received": 1,
             "sent": 1,
+            "odd": 1,
             "parked": 1,
             "poisoned": 1,
         }
@@ -193,6 +197,7 @@ def send_command_layout(c: AceConfig) -> data.StructLayout:
             **places(c, "port"),
             "ready": 1,
             "poisoned": 1,
+            "odd": 1,  # phase of the packet
             **places(c, "fsm", "context"),
             "remote_context": c.format.context,
             "key": context_key_layout(c),

@@ -179,7 +179,6 @@ class LookupPipeline(wiring.Component):
             & self.contexts.live.bit_select(context, 1)
             & (key == query.key.as_value())
             & (query.step <= self._entry(m, stage).last)
-            & (query.offset < Array(self.contexts.packets)[context])
             & (query.op == row.op.as_value())
         )
         return row, (stage.request.client == c.ports) | expected
@@ -236,7 +235,10 @@ class LookupPipeline(wiring.Component):
         m.d.sync += [row.eq(row_before), expected.eq(expected_before)]
         query = stage.request.query
         start = Signal(range(c.slot_beats + c.packet_beats + 1))
-        span = Array(self.contexts.span)[query.context]
+        odd = instruction_now.odd
+        span = Array(Array(each)[odd] for each in self.contexts.span)[query.context]
+        packets = Array(Array(each)[odd] for each in self.contexts.packets)[query.context]
+        inside = (stage.request.client == c.ports) | (query.offset < packets)
         m.d.comb += start.eq(query.offset * c.packet_beats)
 
         instruction = Signal(instruction_layout, name="instruction_2")
@@ -247,7 +249,7 @@ class LookupPipeline(wiring.Component):
         m.d.sync += [
             instruction.eq(instruction_now),
             row_2.eq(row),
-            expected_2.eq(expected),
+            expected_2.eq(expected & inside),
             rows_in.eq(instruction_now.block * row.beats + start),
             rest.eq(Mux(span > start, span - start, 0)),
         ]
@@ -289,6 +291,7 @@ class LookupPipeline(wiring.Component):
             response.granted.eq((readies > instruction.readies) & (port < c.ports)),
             response.poisoned.eq(self.contexts.poisoned.bit_select(query.context, 1)),
             response.remote_context.eq(remote),
+            response.odd.eq(instruction.odd),
             response.peer_step.eq(instruction.peer_step),
             response.length.eq(length),
             response.contributions.eq(instruction.contributions),

@@ -44,6 +44,7 @@ def outcome_layout(c: AceConfig) -> data.StructLayout:
             "store": 1,
             "forward": 1,
             "parked": 1,
+            "odd": 1,
             "port": range(max(2, c.ports)),
             "row": range(c.sram_beats),
             "empty": 1,  # no payload, but one beat all the same
@@ -150,6 +151,7 @@ class PacketOutcome(wiring.Component):
         m.d.comb += [
             events.i.p.sent.eq(packet.forward),
             events.i.p.parked.eq(packet.parked),
+            events.i.p.odd.eq(packet.odd),
             events.i.p.poisoned.eq(packet.header.poison),
             self.idle.eq((packets.level == 0) & (events.level == 0)),
         ]

@@ -206,6 +206,7 @@ class ReceiveUnit(wiring.Component):
             outcome.p.store.eq(operation.store | parked),
             outcome.p.forward.eq(operation.send & ~parked),
             outcome.p.parked.eq(parked),
+            outcome.p.odd.eq(resolved.odd),
             outcome.p.port.eq(resolved.port),
             outcome.p.row.eq(resolved.row),
             outcome.p.empty.eq(empty),

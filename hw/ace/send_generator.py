@@ -172,7 +172,8 @@ class SendGenerator(wiring.Component):
                 m.d.sync += [step.eq(0), offset.eq(0)]
             taken = self.send.valid & self.send.ready & (self._source == Source.FRESH)
             with m.If(taken & (self._context == n)):
-                with m.If(self._offset + 1 == self.contexts.packets[n]):
+                packets = Mux(self.contexts.odd[n], *reversed(self.contexts.packets[n]))
+                with m.If(self._offset + 1 == packets):
                     m.d.sync += [offset.eq(0), step.eq(self._step + 1)]
                 with m.Else():
                     m.d.sync += offset.eq(self._offset + 1)
@@ -322,10 +323,12 @@ class SendGenerator(wiring.Component):
             self.phase.p.receives.eq(phase.receives),
             self.phase.p.sends.eq(phase.sends),
             self.phase.p.run.eq(phase.run),
+            self.phase.p.ahead.eq(phase.ahead),
         ]
         m.d.sync += [
             command.ready.eq(0),
             command.poisoned.eq(resolved.poisoned),
+            command.odd.eq(resolved.odd),
             command.port.eq(resolved.port),
             command.context.eq(self._context),
             command.remote_context.eq(resolved.remote_context),

@@ -89,6 +89,7 @@ class SendUnit(wiring.Component):
             events.i.p.fsm.eq(command.fsm),
             events.i.p.context.eq(command.context),
             events.i.p.sent.eq(1),
+            events.i.p.odd.eq(command.odd),
         ]
         with m.If(accept):
             m.d.sync += [active.eq(self.command.valid), beat.eq(0)]

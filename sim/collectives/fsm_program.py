@@ -12,7 +12,7 @@ packet can name).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -64,6 +64,7 @@ PROGRAM_ENTRY: Mapping[CollectiveKind, int] = {
 _TABLE_WORDS = 16
 _OPERANDS = 1 << 10  # are counted modulo this
 _MOST_READIES = 3  # READY packets of a peer that a context counts
+_MOST_AHEAD = 2047  # runs of a phase in one of the next
 _REDUCE, _STORE, _SEND, _RECEIVE = 1, 2, 4, 8
 
 
@@ -79,6 +80,7 @@ class Instruction:
     contributions: int = 0
     arriving: int = 0
     readies: int = 0
+    odd: int = 0
 
     def text(self, run: int) -> str:
         """Operands of an instruction whose runs have so many blocks."""
@@ -104,6 +106,7 @@ class Instruction:
             "contributions": self.contributions % _OPERANDS,
             "arriving": self.arriving % _OPERANDS,
             "readies": self.readies,
+            "odd": self.odd,
         }
         return _pack(instruction_layout, fields)
 
@@ -112,33 +115,48 @@ class Instruction:
 class PhaseStart:
     """Runs of blocks that arrive and leave in a phase, the blocks of each, and the links whose
     peers may send from its beginning on: of the first one in the table entry, of the others an
-    instruction ``PHASE``."""
+    instruction ``PHASE``. ``ahead``: so many of its runs are a run of the next phase, whose peers
+    are among those that may send; 0: they are not. The table entry has no bits for it: it is 1 at
+    most. ``from_ports``: links that the packets of this phase come through, where that is known;
+    a word does not tell."""
 
     receives: int
     sends: int
     ready_ports: frozenset[int]
     run: int = 1
+    ahead: int = 0
+    from_ports: frozenset[int] = field(default=frozenset(), compare=False)
 
     @property
     def op(self) -> Opcode:
         return Opcode.PHASE
 
     def __str__(self) -> str:
-        ports = ", ".join(map(str, sorted(self.ready_ports)))
+        parts = []
+        if self.ready_ports:
+            parts.append("READY to " + ", ".join(map(str, sorted(self.ready_ports))))
         if self.run > 1:
-            what = f"runs of {self.run} blocks, {self.receives} in, {self.sends} out"
-            return f"READY to {ports}; {what}"
-        return f"READY to {ports}; {self.receives} blocks arrive, {self.sends} leave"
+            parts.append(f"runs of {self.run} blocks, {self.receives} in, {self.sends} out")
+        else:
+            parts.append(f"{self.receives} blocks arrive, {self.sends} leave")
+        if self.ahead:
+            parts.append(f"the next, of {self.run * self.ahead}, may come")
+        return "; ".join(parts)
 
     @property
-    def fields(self) -> dict[str, int]:
-        """Its counts and ports, as the fields of a word have them."""
+    def counts(self) -> dict[str, int]:
+        """What the table has of a first phase, as the fields of a word have it."""
         return {
             "receives": self.receives,
             "sends": self.sends,
             "ready_ports": sum(1 << port for port in self.ready_ports),
             "run": self.run,
         }
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """Its counts and ports, as the fields of a word have them."""
+        return {**self.counts, "ahead": self.ahead}
 
     def encode(self) -> int:
         """The instruction as a 64-bit word."""
@@ -189,6 +207,13 @@ class FsmProgram:
                     "sends", f"of a phase must be at least its SENDs, not {phase.sends} before "
                     f"step {step}"
                 )
+        for step, (each, number) in enumerate(zip(code, self.phase_of)):
+            if isinstance(each, Instruction) and each.op is not Opcode.END and (
+                each.odd != number % 2
+            ):
+                raise FieldError(
+                    "odd", f"must be {number % 2} at step {step}, in phase {number}, not {each.odd}"
+                )
 
     @property
     def phases(self) -> tuple[PhaseStart, ...]:
@@ -227,7 +252,7 @@ class FsmProgram:
             program_entry_layout,
             {
                 "entry": entry // ENTRY_WORDS, "last": len(self.instructions) - 1,
-                **self.first.fields,
+                **self.first.counts,
             },
         )
 
@@ -251,16 +276,16 @@ class FsmProgram:
 def _pack(layout: object, fields: Mapping[str, object]) -> int:
     word = 0
     for name, value in fields.items():
-        field = layout[name]  # type: ignore[index]
-        if not 0 <= int(value) < 1 << field.width:  # type: ignore[call-overload]
-            raise FieldError(name, f"must fit {field.width} bits, not {value!r}")
-        word |= int(value) << field.offset  # type: ignore[call-overload]
+        place = layout[name]  # type: ignore[index]
+        if not 0 <= int(value) < 1 << place.width:  # type: ignore[call-overload]
+            raise FieldError(name, f"must fit {place.width} bits, not {value!r}")
+        word |= int(value) << place.offset  # type: ignore[call-overload]
     return word
 
 
 def _unpack(layout: Any, word: int) -> dict[str, int]:
     return {
-        name: word >> field.offset & (1 << field.width) - 1 for name, field in layout
+        name: word >> place.offset & (1 << place.width) - 1 for name, place in layout
         if name not in ("op", "reserved")
     }
 
@@ -277,8 +302,9 @@ def decode(word: int) -> Instruction | PhaseStart:
     if op is not Opcode.PHASE:
         return Instruction(op=op, **_unpack(instruction_layout, word))
     fields = _unpack(phase_layout, word)
-    ports = fields.pop("ready_ports")
-    return PhaseStart(**fields, ready_ports=frozenset(n for n in range(8) if ports >> n & 1))
+    counts = {name: fields[name] for name in ("receives", "sends", "run", "ahead")}
+    ports = frozenset(n for n in range(8) if fields["ready_ports"] >> n & 1)
+    return PhaseStart(ready_ports=ports, from_ports=frozenset(), **counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +373,7 @@ def phase_program(phases: Sequence[RingPhase]) -> FsmProgram:
         _compile(each.algorithm, each.collective, Group(shape=(each.size,), way=each.way))
         for each in phases
     ]
-    spine: list[Instruction | PhaseStart] = []
+    sends: list[list[Instruction]] = []
     receives: list[Instruction] = []
     starts: list[PhaseStart] = []
     widths = [len(each.blocks[0]) for each in phases]
@@ -374,31 +400,57 @@ def phase_program(phases: Sequence[RingPhase]) -> FsmProgram:
             )
         sent_to.update(readies.keys())
         count = int(code.received[phase.place])
-        made, passed = _receives(phase, code, ports, readies, bases)
-        start = PhaseStart(
-            receives=count * width,
-            sends=int(fresh[number][phase.place]) + passed,
-            ready_ports=frozenset(port for _, port in ports),
-            run=phase.run,
+        made, passed = _receives(phase, code, ports, readies, bases, number % 2)
+        from_ports = frozenset(port for _, port in ports)
+        starts.append(
+            PhaseStart(
+                receives=count * width, sends=int(fresh[number][phase.place]) + passed,
+                ready_ports=from_ports, run=phase.run, from_ports=from_ports,
+            )
         )
-        starts.append(start)
-        if number:
-            spine.append(start)
         receives += made
         mine = code.firsts[code.firsts[:, 0] == phase.place]
-        for first in map(_Sent._make, mine.tolist()):
-            port = ports[first.peer][0]
-            spine += [
+        sends.append(
+            [
                 Instruction(
-                    op=Opcode.SEND, block=block, port=port,
+                    op=Opcode.SEND, block=block, port=ports[first.peer][0],
                     peer_step=bases[first.peer] + first.peer_step * width + place,
-                    contributions=phase.operands, readies=readies[port],
+                    contributions=phase.operands, readies=readies[ports[first.peer][0]],
+                    odd=number % 2,
                 )
+                for first in map(_Sent._make, mine.tolist())
                 for place, block in enumerate(phase.blocks[first.block])
             ]
+        )
+    starts = _told_ahead(phases, starts)
+    spine: list[Instruction | PhaseStart] = [*sends[0]]
+    for start, own in zip(starts[1:], sends[1:]):
+        spine += [start, *own]
     spine.append(Instruction(op=Opcode.END))
     assert len(spine) == begin
     return FsmProgram(instructions=(*spine, *receives), first=starts[0])
+
+
+def _told_ahead(phases: Sequence[RingPhase], starts: Sequence[PhaseStart]) -> list[PhaseStart]:
+    """The same phases with READY a phase earlier where packets may come so early.
+
+    Those of an all-gather may: they replace data, which have left before such a packet can exist.
+    An operand of a reduction may not. Nor may a port be told twice at once.
+    """
+    told = list(starts)
+    for number in range(1, len(phases)):
+        before, start = told[number - 1], starts[number]
+        runs, rest = divmod(start.run, before.run)
+        if (
+            phases[number].collective is CollectiveKind.ALL_GATHER
+            and not rest and runs <= (_MOST_AHEAD if number > 1 else 1)
+            and not before.from_ports & start.from_ports
+        ):
+            told[number - 1] = replace(
+                before, ready_ports=before.ready_ports | start.ready_ports, ahead=runs
+            )
+            told[number] = replace(start, ready_ports=frozenset())
+    return told
 
 
 def _receives(
@@ -407,8 +459,9 @@ def _receives(
     ports: Sequence[tuple[int, int]],
     readies: Mapping[int, int],
     bases: Sequence[int],
+    odd: int,
 ) -> tuple[list[Instruction], int]:
-    """Receive instructions of a phase, and how many of them send."""
+    """Receive instructions of a phase of even or *odd* number, and how many of them send."""
     made = []
     sends = 0
     width = len(phase.blocks[0])
@@ -426,6 +479,7 @@ def _receives(
                 contributions=each.contributions * phase.operands,
                 arriving=(each.contributions - (each.op & _REDUCE)) * phase.operands,
                 readies=readies[port] if onward else 0,
+                odd=odd,
             )
             for place, block in enumerate(phase.blocks[each.block])
         ]

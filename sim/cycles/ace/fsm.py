@@ -64,17 +64,19 @@ def admit(s, node, f, slot, now):
 def set_up(s, node, f, now):
     """The program entry of the newest chunk is known and early READY packets have been found."""
     k = s.fsm[node, f]
-    if 0 <= now - k.opened_at - 2 < 3:
+    if 0 <= now - k.opened_at - 2 < 4:
         # The multiplier works on a phase.
-        post(s, k.opened_at + 5, SETUP, node, f)
+        post(s, k.opened_at + 6, SETUP, node, f)
         return
     slot = k.setup - 1
     k.setup = 0
     x = s.context[node, f, slot]
     program = s.programs[x.program]
-    measure_runs(s, node, f, slot, program.run)
-    x.receives = program.receives * x.packets
-    x.sends = program.sends * x.packets
+    x.odd = 0
+    measure_runs(s, node, f, slot, 0, program.run)
+    x.receives[0] = program.receives * x.packets[0]
+    x.sends[0] = program.sends * x.packets[0]
+    x.receives[1] = x.sends[1] = 0
     post(s, now, DISPATCH, node, 0)
     if x.loaded:
         post(s, now + 1, LIVE, node, f << 4 | slot)
@@ -119,7 +121,7 @@ def greet(s, node, f, port, remote, key, now):
     s.fsm[node, f].early[port, remote] = key
 
 
-# ---- Events and completion. An event: offset 12, step 11, parked, slot 4, received, sent.
+# ---- Events and completion. An event: offset 12, step 11, parked, slot 4, odd, received, sent.
 
 
 @compiled
@@ -153,23 +155,23 @@ def take_report(s, node, f, now):
             event = k.events[source, head].event
             k.event_head[source] = (head + 1) % EVENTS
             k.event_count[source] -= 1
-            slot = event >> 2 & 15
-            post(s, now + 2, COUNT, node, f << 6 | event & 63)
-            if event >> 6 & 1:
-                park(s, node, f, slot, event >> 7 & 0x7FF, event >> 18, now + 3)
+            slot = event >> 3 & 15
+            post(s, now + 2, COUNT, node, f << 7 | event & 127)
+            if event >> 7 & 1:
+                park(s, node, f, slot, event >> 8 & 0x7FF, event >> 19, now + 3)
             post(s, now + 1, REPORT, node, f)
             return
 
 
 @compiled
-def count(s, node, f, slot, received, sent, now):
-    """A packet of a context has been received or sent."""
+def count(s, node, f, slot, odd, received, sent, now):
+    """A packet of a context has been received or sent, in a phase of even or odd number."""
     x = s.context[node, f, slot]
-    settles = x.receives == received and x.sends == sent
+    settles = odd == x.odd and x.receives[odd] == received and x.sends[odd] == sent
     if settles and x.waiting and s.fsm[node, f].sleeping:
         resume(s, node, f, now)
-    x.receives -= received
-    x.sends -= sent
+    x.receives[odd] -= received
+    x.sends[odd] -= sent
     if settles:
         post(s, now, CLOSE, node, f)
         if x.waiting:
@@ -186,7 +188,8 @@ def close(s, node, f, now):
     for n in range(1, c.contexts + 1):
         slot = (k.closer + n) % c.contexts
         x = s.context[node, f, slot]
-        if x.live and not x.fresh and not x.receives and not x.sends and not x.announce:
+        left = x.receives[x.odd] or x.sends[x.odd] or x.announce
+        if x.live and not x.fresh and not left:
             k.closer = slot
             x.assigned = 0
             x.live = 0

@@ -92,7 +92,7 @@ def wake(s, node, f, cycle):
 @compiled
 def _able(x):
     """True if the program of a context may go on, as far as the generator knows without a look."""
-    return x.fresh and not (x.waiting and (x.receives or x.sends))
+    return x.fresh and not (x.waiting and (x.receives[x.odd] or x.sends[x.odd]))
 
 
 @compiled
@@ -238,20 +238,21 @@ def answer(s, node, f, now):
         post(s, k.busy_until, PICK, node, f)
         return
     row = block_of(s, node, f, code) * x.beats + k.offset * c.beats
-    elements = min(c.elements, (x.span - k.offset * c.beats) * c.lanes)
+    elements = min(c.elements, (x.span[code.odd] - k.offset * c.beats) * c.lanes)
     elements = max(0, min(elements, x.elements - row * c.lanes))
     row += (f * c.contexts + k.target) * c.slot_beats
     remote = s.context[node, f, k.target].remote[out]
     word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
+    k.send_odd = code.odd
     _send(s, node, f, out, word, row, then)
 
 
 @compiled
-def measure_runs(s, node, f, slot, run):
-    """Beats and packets of a run of so many blocks."""
+def measure_runs(s, node, f, slot, odd, run):
+    """Beats and packets of a run of so many blocks, of the phase of even or odd number."""
     x = s.context[node, f, slot]
-    x.span = run * x.beats
-    x.packets = -(-x.span // s.c[0].beats)
+    x.span[odd] = run * x.beats
+    x.packets[odd] = -(-x.span[odd] // s.c[0].beats)
 
 
 @compiled
@@ -259,15 +260,17 @@ def open_phase(s, node, f, now):
     """The end of a phase: open the next one if all packets of it have arrived and left."""
     k = s.fsm[node, f]
     x = s.context[node, f, k.target]
-    if x.receives or x.sends:
+    if x.receives[x.odd] or x.sends[x.odd]:
         x.waiting = 1
         return
     code = s.code[x.program, x.step]
     x.waiting = 0
     x.step += 1
-    measure_runs(s, node, f, k.target, code.run)
-    x.receives = code.block * x.packets
-    x.sends = code.step * x.packets
+    x.odd = 1 - x.odd
+    measure_runs(s, node, f, k.target, x.odd, code.run)
+    # Packets that have come before the phase began count, too.
+    x.receives[x.odd] += code.block * x.packets[x.odd]
+    x.sends[x.odd] += code.step * x.packets[x.odd]
     x.announce |= announced(s, node, f, code.port)
     k.opened_at = now
 
@@ -313,7 +316,7 @@ def sent(s, node, f, now):
     if k.source == _FRESH:
         x = s.context[node, f, k.target]
         x.packet += 1
-        if x.packet == x.packets:
+        if x.packet == x.packets[x.odd]:
             x.packet = 0
             x.step += 1
     k.busy_until = now + 1

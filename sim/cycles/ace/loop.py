@@ -32,7 +32,10 @@ def run_until(s, end):
         elif kind == e.ARRIVE:
             arrive(s, node, where, now)
         elif kind == e.COUNT:
-            count(s, node, where >> 6, where >> 2 & 15, where >> 1 & 1, where & 1, now)
+            count(
+                s, node, where >> 7, where >> 3 & 15, where >> 2 & 1, where >> 1 & 1, where & 1,
+                now,
+            )
         elif kind == e.STORED:
             stored(s, node, where >> 4, where & 15, now)
         elif kind == e.LOADED:

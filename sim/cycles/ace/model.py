@@ -276,11 +276,12 @@ class EngineModel(RingCycles):
                     counts = i.fields
                     code[number, step] = (
                         i.op.value, counts["receives"], counts["ready_ports"], counts["sends"], 0,
-                        i.run, 0,
+                        i.run, 0, 0,
                     )
                 else:
                     code[number, step] = (
-                        i.op.value, i.block, i.port, i.peer_step, i.readies, 0, phases + phase
+                        i.op.value, i.block, i.port, i.peer_step, i.readies, 0, phases + phase,
+                        phase & 1,
                     )
             phases += len(code_of.phases)
         engines = self.ring.engines

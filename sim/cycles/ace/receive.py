@@ -240,9 +240,10 @@ def collected(s, node, p, now):
         put_packet(s, node, flight.out, 0, flight.onward, now + QUEUE_LATENCY)
     if flight.parks:
         r.parked += 1
-    # The offset, the step, whether it was parked, the context, and what is counted.
+    # The offset, the step, whether it was parked, the context, its phase, and what is counted.
     event = word >> OFFSET & 0xFFF
     event = event << 11 | field(word, STEP, 11)
     event = event << 1 | flight.parks
     event = event << 4 | slot
+    event = event << 1 | _code(s, node, word).odd
     report(s, node, f, p, event << 2 | 2 | (flight.out >= 0), now)

@@ -36,6 +36,7 @@ def unit(s, node, p, now):
                 q.held_word = k.send_word
                 q.held_row = k.send_row
                 q.held_context = k.target
+                q.held_odd = k.send_odd
                 sent(s, node, f, now)
                 post(s, now + 1, UNIT, node, p)
                 break
@@ -50,6 +51,7 @@ def _carry_out(s, node, p, now):
     q.carried_word = q.held_word
     q.carried_fsm = q.held - 1
     q.carried_context = q.held_context
+    q.carried_odd = q.held_odd
     q.unit_free = NEVER
     beats = max(1, -(-field(q.held_word, FLITS, 8) // c.flits))
     q.carried_left = beats
@@ -70,4 +72,5 @@ def carried(s, node, p, now):
     post(s, now, UNIT, node, p)
     put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY + QUEUE_LATENCY)
     if q.carried_word & 1:
-        report(s, node, q.carried_fsm, c.ports + p, q.carried_context << 2 | _SENT, now)
+        event = q.carried_context << 3 | q.carried_odd << 2 | _SENT
+        report(s, node, q.carried_fsm, c.ports + p, event, now)

@@ -49,9 +49,11 @@ _SETTINGS = np.dtype(
 
 _CONTEXT = np.dtype(
     integers(
-        "assigned", "live", "loaded", "receives", "sends", "announce", "fresh", "step",
-        "packet", "packets", "span", "beats", "elements", "program", "key", "waiting",
+        "assigned", "live", "loaded", "odd", "announce", "fresh", "step",
+        "packet", "beats", "elements", "program", "key", "waiting",
     )
+    # By parity of the phase: packets that have yet to arrive and to leave, and runs of blocks.
+    + arrays(2, "receives", "sends", "packets", "span")
     # Of the peer on each port: cycles from which its READY packets are known, its context.
     + [("grant", np.int64, (8, READIES)), ("remote", np.int64, (8,))]
 )
@@ -73,7 +75,7 @@ _FSM = np.dtype(
         # Send generator: what it works on, and when it looks for work again.
         "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
         "turn", "announcer", "prefer_fresh", "park_head", "park_count",
-        "send_valid", "send_port", "send_word", "send_row",
+        "send_valid", "send_port", "send_word", "send_row", "send_odd",
         # Completion.
         "closer", "occupied", "store", "store_at",
         "opened_at",  # a phase, last
@@ -103,8 +105,9 @@ _PORT = np.dtype(
         # Forward gate.
         "gate_owner", "gate_until", "gate_flights",
         # Send unit and its arbiter.
-        "unit_free", "held", "held_at", "held_word", "held_row", "held_context", "sender",
-        "carried_word", "carried_fsm", "carried_context", "carried_left",
+        "unit_free", "held", "held_at", "held_word", "held_row", "held_context",
+        "held_odd", "sender",
+        "carried_word", "carried_fsm", "carried_context", "carried_odd", "carried_left",
         # Receive buffer and unit, ALU.
         "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
         "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
@@ -172,8 +175,9 @@ _COMMAND = np.dtype(
     )
 )
 
-_CODE = np.dtype(integers("op", "block", "port", "step", "readies", "run", "digits"))
+_CODE = np.dtype(integers("op", "block", "port", "step", "readies", "run", "digits", "odd"))
 """``PHASE`` has its counts in ``block`` and ``step`` and a mask in ``port``; ``run`` is its own.
+``odd``: parity of the phase that an instruction belongs to.
 ``digits``: row of `AceState.digits`."""
 DIGIT = np.dtype(integers("dimension", "blocks", "nodes", "ranked"))
 """A coordinate in the number of a block; ``ranked``: such numbers are places of ranks."""

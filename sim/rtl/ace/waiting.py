@@ -184,7 +184,7 @@ def _awaited(
     if seen["arriving"]:
         ports: Iterable[int] = ()
         if program is not None:
-            ports = program.phases[program.phase_of[seen["step"]]].ready_ports
+            ports = program.phases[program.phase_of[seen["step"]]].from_ports
         where = f" through {_ports(ports)}" if ports else ""
         yield f"{_packets(seen['arriving'])} to arrive{where}"
     if seen["leaving"]:

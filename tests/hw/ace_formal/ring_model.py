@@ -69,8 +69,8 @@ class Context(NamedTuple):
     phase: int = 0
     readies: tuple[tuple[int, int], ...] = ()  # by port: READYs of the peer, its context
     received: int = 0  # ghost: set of steps
-    receives_left: int = 0
-    sends_left: int = 0
+    receives_left: tuple[int, ...] = (0, 0)  # by parity of the phase
+    sends_left: tuple[int, ...] = (0, 0)
     parked: frozenset[int] = frozenset()  # steps
     cells: tuple[int, ...] = ()  # data of each block; 0: of no use any more
 
@@ -122,7 +122,8 @@ class RingModel:
         READY"``, ``"admission in any order"``, ``"generator waits for grant"``, ``"early READY
         forgotten"``, ``"READY before load"``, ``"no credits"``; of phases, ``"READY of all phases
         at once"``, ``"READYs are not counted"``, ``"generator waits for phase"``, ``"phase waits
-        for no packet"`` (that arrives), ``"phase waits for no send"``, ``"phase forgets sends"``;
+        for no packet"`` (that arrives), ``"phase waits for no send"``, ``"phase forgets sends"``,
+        ``"operands may come ahead"``, ``"one count for all phases"``;
         of slots, ``"slot free before store"``, ``"sent before it is read"``. A phase that does not
         wait adds what the next one has to what is left of it, but for the one that forgets it.
     """
@@ -187,9 +188,26 @@ def _programs(m: RingModel) -> tuple[list[list[FsmProgram]], dict[tuple[int, int
             ]
             for rank in range(m.nodes)
         ]
+    if m.planted == "operands may come ahead":
+        programs = [[_all_ahead(each) for each in of_rank] for of_rank in programs]
     ports = 2 * len(m.shape)
     ends = {(w.rank, w.port): m.nodes + ports * w.peer + w.peer_port for w in wiring.wires}
     return programs, ends
+
+
+def _all_ahead(program: FsmProgram) -> FsmProgram:
+    """The same program, with READY a phase earlier for reductions, too."""
+    starts = list(program.phases)
+    for n in range(1, len(starts)):
+        before, start = starts[n - 1], starts[n]
+        if start.ready_ports and not before.from_ports & start.from_ports:
+            told = before.ready_ports | start.ready_ports
+            starts[n - 1] = replace(before, ready_ports=told, ahead=max(1, start.run // before.run))
+            starts[n] = replace(start, ready_ports=frozenset())
+    first, *later = starts
+    following = iter(later)
+    code = (next(following) if isinstance(i, PhaseStart) else i for i in program.instructions)
+    return FsmProgram(instructions=tuple(code), first=first)
 
 
 class _Run:
@@ -326,7 +344,7 @@ class _Run:
             if not x.live:
                 yield f"chunk {x.chunk} is loaded", self._loaded(rank, node, f, slot, x)
             elif program.instructions[x.at].op is Opcode.END and not (
-                x.announce or x.receives_left or x.sends_left
+                x.announce or x.receives_left[x.phase % 2] or x.sends_left[x.phase % 2]
             ):
                 self._check_complete(rank, x)
                 done = fsm._replace(
@@ -391,8 +409,8 @@ class _Run:
         return self._context(
             node, f, slot,
             x._replace(
-                live=True, announce=announce, receives_left=program.first.receives,
-                sends_left=program.first.sends,
+                live=True, announce=announce, receives_left=(program.first.receives, 0),
+                sends_left=(program.first.sends, 0),
                 cells=tuple(
                     1 << rank if not gathers or block == rank else 0 for block in range(m.nodes)
                 ),
@@ -454,24 +472,33 @@ class _Run:
 
     def _over(self, x: Context) -> bool:
         """Every packet of the phase has arrived and left."""
-        planted = self.m.planted
-        return (x.receives_left == 0 or planted == "phase waits for no packet") and (
-            x.sends_left == 0 or planted in ("phase waits for no send", "phase forgets sends")
+        planted, odd = self.m.planted, x.phase % 2
+        return (x.receives_left[odd] == 0 or planted == "phase waits for no packet") and (
+            x.sends_left[odd] == 0 or planted in ("phase waits for no send", "phase forgets sends")
         )
 
     def _open(
         self, rank: int, node: Node, f: int, slot: int, x: Context, start: PhaseStart
     ) -> tuple[str, Node]:
-        if x.announce and not self.m.planted:
+        if set(x.announce).intersection(start.ready_ports) and not self.m.planted:
             raise Violation(f"node {rank} forgets a READY of chunk {x.chunk}")
-        planted = self.m.planted
-        left = 0 if planted == "phase forgets sends" else x.sends_left
+        planted, odd = self.m.planted, (x.phase + 1) % 2
+        if planted.startswith("phase waits"):  # what is left is counted in the next one
+            x = x._replace(**{
+                name: _put((0, 0), odd, sum(getattr(x, name)))
+                for name in ("receives_left", "sends_left")
+            })
+        elif planted == "phase forgets sends":
+            x = x._replace(sends_left=_put(x.sends_left, 1 - odd, 0))
         opened = x._replace(
             at=x.at + 1,
             phase=x.phase + 1,
-            announce=x.announce if planted == "READY of all phases at once" else _ports(start),
-            receives_left=x.receives_left + start.receives,
-            sends_left=left + start.sends,
+            announce=(
+                x.announce if planted == "READY of all phases at once"
+                else tuple(sorted({*x.announce, *start.ready_ports}))
+            ),
+            receives_left=_add(x.receives_left, odd, start.receives),
+            sends_left=_add(x.sends_left, odd, start.sends),
         )
         return f"phase {opened.phase} of chunk {x.chunk}", self._context(node, f, slot, opened)
 
@@ -498,7 +525,7 @@ class _Run:
                     return
                 packet = packet._replace(packet=packet.packet._replace(context=remote))
             if m.planted == "sent before it is read":
-                x = x._replace(sends_left=x.sends_left - 1)
+                x = self._sent(x, self._instruction(rank, f, packet.at))
                 free = free._replace(contexts=_put(free.contexts, packet.slot, x))
         new = node._replace(own=_put(node.own, port, (*queue, packet)))
         yield f"queue {packet} on port {port}", self._with(new, f, free)
@@ -517,14 +544,29 @@ class _Run:
         if i.op.value & RECEIVE and not i.op.value & STORE:
             x = x._replace(cells=_put_run(x.cells, run, (0,) * len(run)))
         if self.m.planted != "sent before it is read":
-            x = x._replace(sends_left=x.sends_left - 1)
+            x = self._sent(x, i)
         queue = (*node.own[port][:-1], packet._replace(ranks=ranks))
         new = node._replace(own=_put(node.own, port, queue))
-        yield f"read {packet}", self._context(new, f, slot, self._counted(rank, x))
+        yield f"read {packet}", self._context(new, f, slot, self._counted(rank, f, x))
 
-    def _counted(self, rank: int, x: Context) -> Context:
-        if x.receives_left < 0 or x.sends_left < 0:
-            raise Violation(f"node {rank} counts a packet of chunk {x.chunk} in another phase")
+    def _odd(self, x: Context, i: Instruction) -> int:
+        """Parity of the phase in which a packet for an instruction is counted."""
+        as_open = self.m.planted.startswith(("one count", "phase waits"))
+        return x.phase % 2 if as_open else i.odd
+
+    def _sent(self, x: Context, i: Instruction) -> Context:
+        return x._replace(sends_left=_add(x.sends_left, self._odd(x, i), -1))
+
+    def _counted(self, rank: int, f: int, x: Context) -> Context:
+        """Counts of the phase, and of the one ahead, whose packets are still to be added."""
+        phases = self.programs[rank][f].phases
+        told = phases[x.phase].ahead and phases[x.phase + 1]
+        for left, most in (
+            (x.receives_left, told.receives if told else 0),
+            (x.sends_left, told.sends if told else 0),
+        ):
+            if left[x.phase % 2] < 0 or not -most <= left[(x.phase + 1) % 2] <= 0:
+                raise Violation(f"node {rank} counts a packet of chunk {x.chunk} in another phase")
         return x
 
     def _check_complete(self, rank: int, x: Context) -> None:
@@ -611,27 +653,31 @@ class _Run:
             ranks = tuple(new | old for new, old in zip(ranks, own))
         if any(each.bit_count() != i.contributions for each in ranks):
             raise Violation(f"{packet} makes the wrong ranks {ranks} at node {rank}")
-        if not m.planted and step not in self._steps(rank, f, x.phase):
+        ahead = self.programs[rank][f].phases[x.phase].ahead > 0
+        if not m.planted and not any(
+            step in self._steps(rank, f, phase) for phase in range(x.phase, x.phase + ahead + 1)
+        ):
             raise Violation(f"{packet} arrives at node {rank} in phase {x.phase}")
-        x = x._replace(received=x.received | 1 << step, receives_left=x.receives_left - 1)
+        left = _add(x.receives_left, self._odd(x, i), -1)
+        x = x._replace(received=x.received | 1 << step, receives_left=left)
         kept = x._replace(cells=_put_run(x.cells, run, ranks))
         if op & STORE:
             self._check_left(rank, node, f, slot, x, run)
             x = kept
         if not op & SEND:
-            yield "store", self._context(node, f, slot, self._counted(rank, x))
+            yield "store", self._context(node, f, slot, self._counted(rank, f, x))
             return
         remote = self._granted(x, i)
         if remote is not None and len(node.forward[i.port]) < m.tx_packets:
             onward = Packet(f, remote, x.chunk, i.peer_step, i.contributions, ranks)
             forward = _put(node.forward, i.port, (*node.forward[i.port], onward))
-            sent = x._replace(sends_left=x.sends_left - 1)
+            sent = self._sent(x, i)
             if not op & STORE:
                 sent = sent._replace(cells=_put_run(x.cells, run, (0,) * len(run)))
             yield (
                 "forward",
                 self._context(
-                    node._replace(forward=forward), f, slot, self._counted(rank, sent)
+                    node._replace(forward=forward), f, slot, self._counted(rank, f, sent)
                 ),
             )
         # Also with room and grant: the lookup may have been answered before the READY came, and
@@ -639,7 +685,7 @@ class _Run:
         if m.planted != "packet waits for output":
             self._check_left(rank, node, f, slot, x, run)
             parked = kept._replace(parked=x.parked | {step})
-            yield "park", self._context(node, f, slot, self._counted(rank, parked))
+            yield "park", self._context(node, f, slot, self._counted(rank, f, parked))
 
     def _check_left(self, rank: int, node: Node, f: int, slot: int, x: Context, run: range) -> None:
         """Blocks that are written anew have left, if they had to in this phase."""
@@ -711,6 +757,10 @@ class _Run:
 
 def _ports(phase: PhaseStart) -> tuple[int, ...]:
     return tuple(sorted(phase.ready_ports))
+
+
+def _add(counts: tuple[int, ...], at: int, more: int) -> tuple[int, ...]:
+    return _put(counts, at, counts[at] + more)
 
 
 def _put_run(items: tuple, run: range, values: tuple) -> tuple:

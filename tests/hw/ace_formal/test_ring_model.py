@@ -64,6 +64,8 @@ NEEDED = [
     (HALVES, "READYs are not counted", "counts a packet .* in another phase"),
     (replace(HALVES, contexts=2), "generator waits for phase", "deadlock"),
     (HALVES, "phase waits for no packet", "replaces block .* which has not left"),
+    (replace(SQUARE, style="enhanced"), "operands may come ahead", "adds .* to"),
+    (replace(SQUARE, style="enhanced"), "one count for all phases", "XX"),
     (HALVES, "phase forgets sends", "counts a packet .* in another phase"),
     (HALVES, "slot free before store", "loads .* over a result that is not stored"),
     (HALVES, "sent before it is read", "reads .* from a slot that was given back"),

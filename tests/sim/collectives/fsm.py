@@ -28,7 +28,8 @@ class Rank:
         self.program, self.data, self.add = program, data, add
         self.at = 0
         self.executed: set[int] = set()
-        self.receives_left, self.sends_left = program.first.receives, program.first.sends
+        # By parity of the phase.
+        self.receives_left, self.sends_left = [program.first.receives, 0], [program.first.sends, 0]
         self.readies: Counter[int] = Counter()  # of the peers, by port
         self.parked: list[int] = []  # steps
 
@@ -49,16 +50,44 @@ class Rank:
         return range(instruction.block, instruction.block + self.program.run_of(step))
 
     @property
+    def phase(self) -> int:
+        """Number of the phase that it is in."""
+        return self.program.phase_of[self.at]
+
+    @property
+    def settled(self) -> bool:
+        """Every packet of the phase has come and gone."""
+        return self.receives_left[self.phase % 2] == self.sends_left[self.phase % 2] == 0
+
+    def count(self, left: list[int], step: int) -> None:
+        """Count a packet: one of its phase, or of the next one if that was told ahead."""
+        odd = self.program.instructions[step].odd
+        left[odd] -= 1
+        phases = self.program.phases
+        if odd == self.phase % 2:
+            assert left[odd] >= 0
+        else:
+            following = phases[self.phase + 1]
+            assert phases[self.phase].ahead * phases[self.phase].run == following.run
+            most = following.receives if left is self.receives_left else following.sends
+            assert -most <= left[odd] < 0
+
+    def open(self, start: PhaseStart) -> None:
+        """Begin the next phase."""
+        self.at += 1
+        self.receives_left[self.phase % 2] += start.receives
+        self.sends_left[self.phase % 2] += start.sends
+
+    @property
     def able(self) -> bool:
         """The next instruction can be done."""
         if isinstance(self.here, PhaseStart):
-            return self.receives_left == self.sends_left == 0
+            return self.settled
         return self.here.op is Opcode.SEND and self.granted(self.at)
 
     def send(self, step: int) -> tuple[Any, ...]:
         """The packet of an instruction: port, step, blocks, contributions, values."""
-        self.sends_left -= 1
-        assert self.sends_left >= 0
+        self.count(self.sends_left, step)
         instruction = self.program.instructions[step]
         assert isinstance(instruction, Instruction)
         run = self.run(step)
@@ -73,8 +102,7 @@ class Rank:
         """Do the receive instruction *step*; the packet that it sends, if *now* it can."""
         assert step not in self.executed
         self.executed.add(step)
-        self.receives_left -= 1
-        assert self.receives_left >= 0
+        self.count(self.receives_left, step)
         instruction = self.program.instructions[step]
         assert isinstance(instruction, Instruction)
         reduces, stores, sends, receives = (instruction.op.value >> bit & 1 for bit in range(4))
@@ -142,8 +170,7 @@ def run_programs(ranks: Sequence[Rank], rng: Random, link: Link | None = None) -
             port, *packet = rank.send(where[1])
             put(number, port, packet)
         elif isinstance(here := rank.here, PhaseStart):
-            rank.at += 1
-            rank.receives_left, rank.sends_left = here.receives, here.sends
+            rank.open(here)
             for port in here.ready_ports:
                 put(number, port, None)
         else:
@@ -152,5 +179,5 @@ def run_programs(ranks: Sequence[Rank], rng: Random, link: Link | None = None) -
             put(number, port, packet)
     for rank in ranks:
         assert rank.here.op is Opcode.END
-        assert rank.receives_left == rank.sends_left == 0
+        assert rank.settled
         assert not rank.parked
