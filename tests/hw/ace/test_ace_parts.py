@@ -45,15 +45,16 @@ async def cycles_until(ctx, condition, limit=60):
 
 
 async def set_up_lookup(ctx, dut):
-    """A program of SEND and RECV_REDUCE_SEND in context 1, runs of two blocks of 16 elements, 64
-    bytes."""
+    """A program of SEND, RECV_REDUCE_SEND and, in the phase ahead, RECV in context 1; runs of two
+    blocks of 16 elements, 64 bytes, and of one there."""
     words = {
-        0: entry(entry=2, last=1),
+        0: entry(entry=2, last=2),
         8: instruction(Opcode.SEND, block=0, contributions=1),
         9: instruction(
             Opcode.RECV_REDUCE_SEND, block=2, contributions=3, arriving=2, peer_step=4, port=1,
             readies=1,
         ),
+        10: instruction(Opcode.RECV, arriving=4, odd=1),
     }
     for address, word in words.items():
         ctx.set(dut.program.p, {"address": address, "word": word})
@@ -69,9 +70,10 @@ async def set_up_lookup(ctx, dut):
     ctx.set(dut.admit.valid, 0)
     ctx.set(dut.contexts.live, 0b10)
     ctx.set(dut.contexts.key[1], PACKET["key"])
-    ctx.set(dut.contexts.entry[1], {"entry": 2, "last": 1})
-    ctx.set(dut.contexts.span[1], 8)
-    ctx.set(dut.contexts.packets[1], 2)
+    ctx.set(dut.contexts.entry[1], {"entry": 2, "last": 2})
+    for parity, packets in enumerate((2, 1)):
+        ctx.set(dut.contexts.span[1][parity], 4 * packets)
+        ctx.set(dut.contexts.packets[1][parity], packets)
     ctx.set(dut.grants.readies[1][1], 2)
     ctx.set(dut.grants.remote[1][1], 3)
 
@@ -100,7 +102,8 @@ def test_lookup_answers_after_its_latency_what_the_program_says():
     "wrong",
     [
         {"context": 0}, {"context": 9}, {"key": {"collective": 9, "chunk": 4}}, {"op": 1},
-        {"step": 0}, {"step": 2}, {"offset": 2}, {"length": 60}, {"contributions": 3},
+        {"step": 0}, {"step": 3}, {"offset": 2}, {"length": 60}, {"contributions": 3},
+        {"step": 2, "offset": 1, "contributions": 4},
     ],
     ids=str,
 )  # fmt: skip
@@ -121,6 +124,22 @@ def test_lookup_refuses_what_the_program_does_not_expect(wrong):
     simulate(dut, bench)
 
 
+def test_lookup_knows_the_runs_of_the_phase_ahead_and_says_that_it_is_that_one():
+    dut = LookupPipeline(CONFIG)
+
+    async def bench(ctx):
+        await set_up_lookup(ctx, dut)
+        ctx.set(dut.request[0].p, PACKET | {"step": 2, "contributions": 4})
+        ctx.set(dut.request[0].valid, 1)
+        await ctx.tick()
+        ctx.set(dut.request[0].valid, 0)
+        await cycles_until(ctx, dut.response[0].valid)
+        got = ctx.get(dut.response[0].p)
+        assert (got.valid, got.odd, got.length, got.row) == (1, 1, 64, 100)
+
+    simulate(dut, bench)
+
+
 def test_lookups_of_all_requesters_take_turns_without_a_gap():
     dut = LookupPipeline(CONFIG)
     seen = []
@@ -136,7 +155,7 @@ def test_lookups_of_all_requesters_take_turns_without_a_gap():
             await ctx.tick()
             answers = (*dut.response, dut.own_response)
             seen.append([ctx.get(answer.valid) for answer in answers])
-        assert ctx.get(dut.own_response.p.word) == entry(entry=2, last=1)
+        assert ctx.get(dut.own_response.p.word) == entry(entry=2, last=2)
 
     simulate(dut, bench)
     steady = seen[LOOKUP_LATENCY:]
@@ -182,7 +201,7 @@ def test_generator_takes_the_lookup_and_three_cycles_for_a_packet(granted, cycle
         ctx.set(dut.response.p.resolved.granted, granted)
         ctx.set(dut.request.ready, 1)
         ctx.set(dut.send.ready, 1)
-        ctx.set(dut.contexts.packets[0], 8)
+        ctx.set(dut.contexts.packets[0][0], 8)
         ctx.set(dut.start, 1)
         for cycle in range(200):
             ctx.set(dut.response.valid, waiting.pop(0))

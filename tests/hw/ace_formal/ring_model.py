@@ -200,10 +200,10 @@ def _all_ahead(program: FsmProgram) -> FsmProgram:
     starts = list(program.phases)
     for n in range(1, len(starts)):
         before, start = starts[n - 1], starts[n]
-        if start.ready_ports and not before.from_ports & start.from_ports:
-            told = before.ready_ports | start.ready_ports
+        if not before.from_ports & start.from_ports:
+            told = before.ready_ports | start.from_ports
             starts[n - 1] = replace(before, ready_ports=told, ahead=max(1, start.run // before.run))
-            starts[n] = replace(start, ready_ports=frozenset())
+            starts[n] = replace(start, ready_ports=start.ready_ports - start.from_ports)
     first, *later = starts
     following = iter(later)
     code = (next(following) if isinstance(i, PhaseStart) else i for i in program.instructions)

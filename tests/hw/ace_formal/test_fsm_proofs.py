@@ -291,7 +291,7 @@ class SendHarness(wiring.Component):
             mine = answered.context == n
             m.d.comb += [
                 generator.contexts.entry[n].ready_ports.eq(self.ports),
-                generator.contexts.packets[n].eq(1),
+                *(each.eq(1) for each in generator.contexts.packets[n]),
             ]
             with m.If(started[n]):
                 m.d.sync += [pending[n].eq(1), due[n].eq(self.ports)]
@@ -415,16 +415,19 @@ GENERATOR_BUGS = {
 
 class ContextHarness(wiring.Component):
     """Two contexts, chunks of one or two packets per block and up to 3 runs of one or two blocks
-    that arrive and leave in each of any number of phases; a run has two packets at most.
+    that arrive and leave in each of any number of phases, some of their packets before the phase
+    begins; a run has two packets at most.
 
     Rules: a chunk is admitted when there is room, to where the table says, after an abort when all
     is quiet; units report no more than the program has; the generator opens a phase of a live
     context that is settled and has instructions left (``sending``), keeps these for the four
-    cycles that counts take, and has neither another phase nor a table entry within three cycles,
-    nor a phase within two of an entry; the DMA stores each job once.
+    cycles that counts take, and has neither another phase within three cycles nor a table entry
+    within four, nor a phase within two of an entry; packets come ahead only of a phase that is to
+    come, and no more than it has; the DMA stores each job once.
 
     `bad`: a chunk leaves its context with something left to arrive, to leave or to send; a live
-    context is said to be settled when packets of its phase are left, or not to be when none are; or
+    context is said to be settled when packets of its phase are left, or not to be when none are;
+    runs of a phase, or of the one ahead, have another length; or
     a context is vacant whose chunk is not yet stored.
     """
 
@@ -444,6 +447,8 @@ class ContextHarness(wiring.Component):
                 "event_context": In(1),
                 "received": In(1),
                 "sent": In(1),
+                "early": In(1),
+                "ahead": In(1),
                 "phase": In(1),
                 "phase_context": In(1),
                 "phase_receives": In(2),
@@ -454,6 +459,7 @@ class ContextHarness(wiring.Component):
                 "abort": In(1),
                 "bad": Out(1), "cover_third_chunk_is_stored_after_an_abort": Out(1),
                 "cover_chunk_of_three_phases_is_stored_beside_an_admission": Out(1),
+                "cover_chunk_is_stored_whose_packets_came_ahead": Out(1),
             }
         )
 
@@ -475,11 +481,20 @@ class ContextHarness(wiring.Component):
         held = Signal(1)  # that context
         opens = Signal()
         sending = Signal(2)
+        # Packets of the next phase that have come and gone, for each context.
+        early = [
+            [Signal(3, name=f"early_{n}_{what}") for what in ("received", "sent")] for n in range(2)
+        ]
+        is_early = Signal()
+        enough = Signal(2)  # the phase has as many as have come ahead
         m.d.comb += [
-            sending.eq(self.sending | Mux(since != 4, 1 << held, 0)),
+            sending.eq(
+                self.sending | Mux(since != 4, 1 << held, 0)
+                | Cat((Cat(*each) != 0) for each in early)
+            ),
             opens.eq(
                 self.phase & (since >= 3) & (since_entry == 2)
-                & (state.live & state.settled & self.sending & ~self.abort.replicate(2))
+                & (state.live & state.settled & self.sending & enough & ~self.abort.replicate(2))
                 .bit_select(self.phase_context, 1)
                 & ~((since != 4) & (held == self.phase_context)) & ~table.entry.valid
             ),
@@ -488,6 +503,7 @@ class ContextHarness(wiring.Component):
             table.phase.p.receives.eq(self.phase_receives),
             table.phase.p.sends.eq(self.phase_sends),
             table.phase.p.run.eq(1 + (self.long & ~two.bit_select(self.phase_context, 1))),
+            table.phase.p.ahead.eq(self.ahead),
         ]
         with m.If(opens):
             m.d.sync += [since.eq(0), held.eq(self.phase_context)]
@@ -504,7 +520,7 @@ class ContextHarness(wiring.Component):
             table.admit.p.beats.eq(1 + self.two),
             table.job.slot.eq(table.vacant_context),
             table.entry_request.ready.eq(~asked),
-            table.entry.valid.eq(asked & self.answer & (since >= 3)),
+            table.entry.valid.eq(asked & self.answer & (since >= 4)),
             table.entry.p.context.eq(state.newest.context),
             table.entry.p.entry.receives.eq(self.receives),
             table.entry.p.entry.sends.eq(self.sends),
@@ -545,17 +561,28 @@ class ContextHarness(wiring.Component):
             doubled = two[n] | self.long
             with m.If((table.entry.valid & (newest == n)) | (opens & (self.phase_context == n))):
                 m.d.sync += twos[n].eq(doubled)
+            came = self.phase_receives << doubled, self.phase_sends << doubled
+            opened = opens & (self.phase_context == n)
+            hers = table.event.valid & (self.event_context == n)
+            # A packet that comes in the cycle in which its phase begins is still said to be early.
+            events = [
+                hers & is_early & each for each in (table.event.p.received, table.event.p.sent)
+            ]
+            ahead_of = [got + event for got, event in zip(early[n], events)]
+            m.d.comb += enough[n].eq((came[0] >= ahead_of[0]) & (came[1] >= ahead_of[1]))
+            for got, event in zip(early[n], (table.event.p.received, table.event.p.sent)):
+                with m.If((admit & (table.vacant_context == n)) | opened):
+                    m.d.sync += got.eq(0)
+                with m.Elif(hers & is_early):
+                    m.d.sync += got.eq(got + event)
             mine = table.entry.valid & (state.newest.context == n)
             with m.If(mine):
                 m.d.sync += [
                     receives.eq(self.receives << doubled), sends.eq(self.sends << doubled),
                 ]
-            with m.Elif(opens & (self.phase_context == n)):
-                m.d.sync += [
-                    receives.eq(self.phase_receives << doubled),
-                    sends.eq(self.phase_sends << doubled),
-                ]
-            with m.Elif(table.event.valid & (self.event_context == n)):
+            with m.Elif(opened):
+                m.d.sync += [receives.eq(came[0] - ahead_of[0]), sends.eq(came[1] - ahead_of[1])]
+            with m.Elif(hers & ~is_early):
                 m.d.sync += [
                     receives.eq(receives - table.event.p.received),
                     sends.eq(sends - table.event.p.sent),
@@ -566,16 +593,29 @@ class ContextHarness(wiring.Component):
             m.d.sync += [before.eq(state.live[n] & ~self.abort), idle.eq(~left)]
             known = state.live[n] & ~((since != 4) & (held == n))
             bad += [before & ~state.live[n] & ~idle, known & (state.settled[n] != settled)]
-        busy = (since != 4) & (held == self.event_context)
+            # Beats of runs: of this phase, and of the one ahead.
+            span, beyond = Signal(3, name=f"span_{n}"), Signal(3, name=f"beyond_{n}")
+            with m.If(mine):
+                m.d.sync += [span.eq(1 + doubled), beyond.eq(1 + doubled)]
+            with m.Elif(opened):
+                m.d.sync += [span.eq(1 + doubled), beyond.eq(Mux(self.ahead, 1 + doubled, 0))]
+            for odd in range(2):
+                of_phase = state.odd[n] == odd
+                said = state.span[n][odd]
+                bad.append(known & of_phase & (said != span))
+                bad.append(known & (since == 4) & ~of_phase & (said != beyond))
         receives = Mux(self.event_context, counts[1][0], counts[0][0])
         sends = Mux(self.event_context, counts[1][1], counts[0][1])
+        # No more than the largest phase has.
+        gone = [Mux(self.event_context, *both) for both in zip(*early[::-1])]
+        left = [Mux(is_early, came != 6, rest != 0) for came, rest in zip(gone, (receives, sends))]
         m.d.comb += [
-            table.event.valid.eq(
-                self.event & state.live.bit_select(self.event_context, 1) & ~busy
-            ),
+            is_early.eq(self.early & self.sending.bit_select(self.event_context, 1)),
+            table.event.valid.eq(self.event & state.live.bit_select(self.event_context, 1)),
             table.event.p.context.eq(self.event_context),
-            table.event.p.received.eq(self.received & (receives != 0)),
-            table.event.p.sent.eq(self.sent & (sends != 0)),
+            table.event.p.odd.eq(state.odd.bit_select(self.event_context, 1) ^ is_early),
+            table.event.p.received.eq(self.received & left[0]),
+            table.event.p.sent.eq(self.sent & left[1]),
         ]
         jobs = table.store.valid & table.store.ready
         for n in range(2):
@@ -598,6 +638,11 @@ class ContextHarness(wiring.Component):
         m.d.comb += self.cover_chunk_of_three_phases_is_stored_beside_an_admission.eq(
             beside & Cat(one_store[n] & (phases[n] >= 2) & twos[n] for n in range(2)).any()
         )
+        ahead = Signal(2)  # a chunk of which packets came ahead
+        for n in range(2):
+            with m.If(Cat(*early[n]) != 0):
+                m.d.sync += ahead[n].eq(1)
+        m.d.comb += self.cover_chunk_is_stored_whose_packets_came_ahead.eq((ahead & one_store).any())
         return m
 
 
@@ -619,11 +664,18 @@ CONTEXT_BUGS = {
     "blocks of a phase are as long as those of the newest context": (
         "length.eq(Array(beats)[phase.context])", "length.eq(state.newest.beats)"),
     "runs of a phase are as long as those of the first one": (
-        "(self.entry.valid | opening[0]) & (context == n)", "self.entry.valid & (context == n)"),
+        "(self.entry.valid & mine) | (opening[0] & its)", "(self.entry.valid & mine)"),
     "a phase has the counts of the first one": (
-        "m.d.sync += receives.eq(product)", "m.d.sync += receives.eq(receives_due)"),
+        "Mux(its & its_turn, product, 0)", "Mux(its & its_turn, due, 0)"),
     "sends of a phase are those that arrive": (
-        "Mux(opening[1], phase.receives, phase.sends)", "phase.receives"),
+        "count.eq(phase.sends)", "count.eq(phase.receives)"),
+    "packets that come ahead are forgotten when their phase begins": (
+        "left.eq(left + added - (event & happens))",
+        "left.eq(Mux(its & its_turn, product, left) - (event & happens))"),
+    "packets that come ahead count for the phase that is open": (
+        "self.event.p.odd == parity", "state.odd[n] == parity"),
+    "a run of the phase ahead is as long as one of this phase": (
+        "count.eq(phase.ahead)", "count.eq(1)"),
     "a slot is free when its job is handed over": (
         "with m.If(self.stored.valid):\n            m.d.sync += occupied.bit_select(self.stored.p",
         ("with m.If(self.store.valid & self.store.ready):\n"
