@@ -35,6 +35,10 @@ class AceConfig(EngineConfig):
         Size of the whole SRAM, all banks.
     banks : int
         SRAM banks, a power of two; consecutive beats lie in consecutive banks.
+    interleave : int
+        Banks that consecutive beats take turns in, a power of two; 0: all. Fewer than ``banks``
+        make groups, each with its own part of the SRAM in one piece. Slots are a power of two of
+        beats then, so that none lies in two groups.
     bank_ports : str
         ``"1r1w"``: a bank reads and writes in the same cycle; ``"1rw"``: it does one of both.
     alus : int
@@ -73,6 +77,7 @@ class AceConfig(EngineConfig):
     packet_bytes: int = 256
     sram_bytes: int = 4 << 20
     banks: int = 4
+    interleave: int = 0
     bank_ports: str = "1r1w"
     alus: int = 4
     alu_stages: int = 3
@@ -95,6 +100,8 @@ class AceConfig(EngineConfig):
             "packet_bytes", self.packet_bytes, [beats * self.bus_bytes for beats in packet_beats]
         )
         number("banks", 1, 64, power_of_two=True)
+        shares = [1 << bit for bit in range(self.banks.bit_length())]
+        require_choice("interleave", self.interleave, [0, *shares])
         require_choice("bank_ports", self.bank_ports, ("1r1w", "1rw"))
         number("alus", 1, 8)
         require(self.alus <= self.ports, "alus", f"from 1 to the {self.ports} ports", self.alus)
@@ -128,6 +135,11 @@ class AceConfig(EngineConfig):
             self.sram_bytes <= _MOST_SRAM, "sram_bytes", f"at most {_MOST_SRAM} bytes",
             self.sram_bytes,
         )
+        require(
+            self.sram_beats >= 2 * self.banks, "sram_bytes",
+            f"at least {2 * self.banks * self.bus_bytes} bytes, two beats for each bank",
+            self.sram_bytes,
+        )
         least = 2 * self.slots * self.packet_bytes
         require(
             self.slot_beats >= 2 * self.packet_beats,
@@ -135,6 +147,26 @@ class AceConfig(EngineConfig):
             f"at least {least} bytes, two packets for each of "
             f"{self.fsms} x {self.contexts} slots",
             self.sram_bytes,
+        )
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        """Groups of banks share the rows evenly, and a slot lies in one of them."""
+        if self.groups == 1:
+            return
+        require(
+            self.sram_beats & (self.sram_beats - 1) == 0,
+            "interleave",
+            f"0 or all {self.banks} banks for an SRAM of {self.sram_beats} beats, which are no "
+            "power of two",
+            self.interleave,
+        )
+        require(
+            self.slot_beats <= self.group_beats,
+            "interleave",
+            f"a power of two from {self.banks * self.slot_beats // self.sram_beats} to "
+            f"{self.banks}, so that each of the {self.slots} slots lies in one group of banks",
+            self.interleave,
         )
 
     @cached_property
@@ -187,6 +219,26 @@ class AceConfig(EngineConfig):
         return self.sram_bytes // self.bus_bytes
 
     @property
+    def group_banks(self) -> int:
+        """Banks of a group: consecutive beats take turns in them."""
+        return self.interleave or self.banks
+
+    @property
+    def groups(self) -> int:
+        """Groups of banks."""
+        return self.banks // self.group_banks
+
+    @property
+    def group_beats(self) -> int:
+        """Beats of a group of banks, which are consecutive."""
+        return self.sram_beats // self.groups
+
+    @property
+    def slot_banks(self) -> int:
+        """Banks that slots lie in: all but those of groups without slots."""
+        return self.group_banks * -(-self.slots * self.slot_beats // self.group_beats)
+
+    @property
     def slots(self) -> int:
         """Slots of the SRAM: every context of every FSM owns one."""
         return self.fsms * self.contexts
@@ -195,6 +247,8 @@ class AceConfig(EngineConfig):
     def slot_beats(self) -> int:
         """Beats of one slot; all are equal, and packets start at its multiples."""
         beats = self.sram_beats // self.slots
+        if self.groups > 1:
+            return 1 << beats.bit_length() >> 1
         return beats - beats % self.packet_beats
 
     @property

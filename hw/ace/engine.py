@@ -86,6 +86,7 @@ class AceEngine(Engine):
             depth=c.sram_beats,
             width=8 * c.bus_bytes,
             banks=c.banks,
+            interleave=c.group_banks,
             bank_ports=c.bank_ports,
             readers=2 * c.ports + c.memory_ports,
             writers=c.ports + c.memory_ports,

@@ -3,6 +3,7 @@
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.signature import ParametricSignature
@@ -62,9 +63,13 @@ class BankedSRAM(wiring.Component):
     """SRAM of several banks behind a full crossbar.
 
     Row ``r`` lies in bank ``r % banks``, so streams that walk through rows fall into step and stop
-    colliding. Each bank serves one reader and one writer per cycle (``1r1w``) or one of either
-    (``1rw``), round robin. A read that is granted in the same cycle as a write to the same row
-    returns the old data.
+    colliding. With an *interleave* below *banks* these are ``banks / interleave`` groups, each with
+    as many rows in one piece: the top bits of a row are its group, the lowest ones the bank in that
+    group, those between the address in the bank.
+
+    Each bank serves one reader and one writer per cycle (``1r1w``) or one of either (``1rw``),
+    round robin. A read that is granted in the same cycle as a write to the same row returns the old
+    data.
 
     Timing: a grant answers in the same cycle, data follows a granted read ``READ_LATENCY`` cycles
     later. A request waits for at most one of each rival for its bank.
@@ -75,6 +80,9 @@ class BankedSRAM(wiring.Component):
         Rows in all banks together, bits per row.
     banks : int
         A power of two.
+    interleave : int or None
+        Banks of a group, a power of two up to *banks*; *depth* is one, too, if they are fewer.
+        None: *banks*.
     bank_ports : str
         ``"1r1w"`` or ``"1rw"``.
     readers, writers : int
@@ -92,11 +100,13 @@ class BankedSRAM(wiring.Component):
     write: list
 
     def __init__(
-        self, *, depth: int, width: int, banks: int, bank_ports: str, readers: int, writers: int
+        self, *, depth: int, width: int, banks: int, interleave: int | None = None,
+        bank_ports: str, readers: int, writers: int,
     ) -> None:
         self._depth = depth
         self._width = width
         self._banks = banks
+        self._interleave = banks if interleave is None else interleave
         self._bank_ports = bank_ports
         super().__init__(
             {
@@ -107,7 +117,6 @@ class BankedSRAM(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        select_bits = (self._banks - 1).bit_length()
         shared = self._bank_ports == "1rw"
         read_grants: list[list[Value]] = [[] for _ in self.read]
         write_grants: list[list[Value]] = [[] for _ in self.write]
@@ -117,8 +126,8 @@ class BankedSRAM(wiring.Component):
                 depth=self._depth // self._banks, width=self._width, ports=self._bank_ports
             )
             m.submodules[f"bank_{index}"] = bank
-            reads = Cat(p.enable & (p.row[:select_bits] == index) for p in self.read)
-            writes = Cat(p.enable & (p.row[:select_bits] == index) for p in self.write)
+            reads = Cat(p.enable & (self._bank(p.row) == index) for p in self.read)
+            writes = Cat(p.enable & (self._bank(p.row) == index) for p in self.write)
             if shared:
                 arbiter = RoundRobinArbiter(len(self.read) + len(self.write))
                 m.submodules[f"arbiter_{index}"] = arbiter
@@ -142,11 +151,11 @@ class BankedSRAM(wiring.Component):
             for n, port in enumerate(self.read):
                 read_grants[n].append(read_grant[n])
                 with m.If(read_grant[n]):
-                    m.d.comb += (bank.addr if shared else bank.r_addr).eq(port.row[select_bits:])
+                    m.d.comb += (bank.addr if shared else bank.r_addr).eq(self._address(port.row))
             for n, port in enumerate(self.write):
                 write_grants[n].append(write_grant[n])
                 with m.If(write_grant[n]):
-                    m.d.comb += (bank.addr if shared else bank.w_addr).eq(port.row[select_bits:])
+                    m.d.comb += (bank.addr if shared else bank.w_addr).eq(self._address(port.row))
                     m.d.comb += bank.w_data.eq(port.data)
             outputs.append(bank.r_data)
 
@@ -156,9 +165,23 @@ class BankedSRAM(wiring.Component):
             bank_of = Signal(range(max(2, self._banks)), name=f"bank_of_{n}")
             m.d.sync += granted.eq(port.grant)
             with m.If(port.grant):
-                m.d.sync += bank_of.eq(Mux(self._banks > 1, port.row[: max(1, select_bits)], 0))
+                place = self._bank(port.row) if self._banks > 1 else port.row[:1]
+                m.d.sync += bank_of.eq(Mux(self._banks > 1, place, 0))
             with m.If(granted):
                 m.d.sync += port.data.eq(Array(outputs)[bank_of])
         for n, port in enumerate(self.write):
             m.d.comb += port.grant.eq(Cat(write_grants[n]).any())
         return m
+
+    def _bank(self, row: Signal) -> Value:
+        within, group = self._cuts(row)
+        return Cat(row[:within], row[group:])
+
+    def _address(self, row: Signal) -> Value:
+        within, group = self._cuts(row)
+        return row[within:group]
+
+    def _cuts(self, row: Signal) -> tuple[int, int]:
+        """First bits of the address and of the group."""
+        groups = self._banks // self._interleave
+        return exact_log2(self._interleave), len(row) - exact_log2(groups)

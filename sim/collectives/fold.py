@@ -9,8 +9,9 @@ number of a block. `check_alike` refuses what does:
 * **parts**: an all-reduce behind another one must have runs of whole ones of that, or sums are made
   in another order at another rank;
 * **SRAM bank**: block *b* lies *b* times its beats behind the start of a slot, and ranks differ by
-  whole runs of blocks, so a run must be a multiple of all banks, or the same packet meets other
-  accesses at another rank. The last chunk of shards has blocks of its own size.
+  whole runs of blocks, so a run must be a multiple of the banks that consecutive beats take turns
+  in, or the same packet meets other accesses at another rank. The last chunk of shards has blocks
+  of its own size. A slot lies in one group of banks (`hw.ace.config`).
 
 Memory needs no rule: all ranks have the same addresses, and an own shard lies alone at the start of
 its buffer.
@@ -21,9 +22,11 @@ rank 0 with shards moved on by *r* in a circle (`AceProgram.images`); `AceProgra
 it must hold.
 """
 
+from dataclasses import replace
+
 from hw.ace.config import ELEMENT_BYTES
 from sim.collectives.ace_program import AceProgram
-from sim.fields import FoldError
+from sim.fields import FieldError, FoldError
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["check_alike"]
@@ -52,6 +55,8 @@ def check_alike(
         ways += [f"a block of {each}" for each in _near_block(program, elements, collective)]
     if field != "elements":
         ways.append("fewer banks")
+        for each in _near_interleave(program, elements, block, collective):
+            ways.append(f"an interleave of {each} of the {program.config.banks} banks")
     what = f"cannot be {value} where one engine stands for all {program.nodes} ranks: {why}"
     raise FoldError(field, f"{what}; it works with {', or '.join(ways)}")
 
@@ -83,7 +88,7 @@ def _unlike(
 ) -> tuple[str, int, str] | None:
     """A part of a vector's cut with which ranks differ, its size and the reason."""
     cut = program.cut(elements, block=block, collective=collective)
-    lanes, banks = program.config.lanes, program.config.banks
+    lanes, banks = program.config.lanes, program.config.group_banks
     if cut.elements != cut.rounded:
         what = "chunks" if cut.contiguous else "shards"
         why = f"{what} of whole beats of {lanes} would be unequal"
@@ -109,11 +114,27 @@ def _near_block(
     return []
 
 
+def _near_interleave(
+    program: AceProgram, elements: int, block: int | None, collective: CollectiveKind
+) -> list[int]:
+    """The most banks that beats may take turns in, if ranks are alike with fewer of them."""
+    banks = program.config.group_banks // 2
+    while banks:
+        try:
+            grouped = replace(program, config=replace(program.config, interleave=banks))
+            if _unlike(grouped, elements, block, collective) is None:
+                return [banks]
+        except FieldError:  # not of this SRAM, or a block that its slots do not hold
+            return []
+        banks //= 2
+    return []
+
+
 def _near(
     program: AceProgram, elements: int, block: int | None, collective: CollectiveKind
 ) -> list[int]:
     """The nearest shorter and longer vectors that are alike at all ranks."""
-    step = program.nodes * program.config.lanes * program.config.banks
+    step = program.nodes * program.config.lanes * program.config.group_banks
     found = []
     for first, way in ((elements // step, -1), (elements // step + 1, 1)):
         for count in range(first, first + way * _NEAR, way):

@@ -36,7 +36,7 @@ def ace_endpoint(
         memory_bytes_per_s=bus,
         bus=Bus(bytes_per_s=math.inf),
         sram_bytes=config.sram_bytes,
-        sram_accesses=config.banks * (2 if config.bank_ports == "1r1w" else 1),
+        sram_accesses=config.slot_banks * (2 if config.bank_ports == "1r1w" else 1),
         bus_bytes=config.bus_bytes,
         fsms=config.fsms,
         contexts=config.contexts,

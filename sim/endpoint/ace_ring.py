@@ -88,7 +88,7 @@ class AceRingTimes(HardwareRing):
         c, known = self.config, self.latencies
         cycle = 1 / self.clock_hz
         beat = cycle / c.bus_bytes  # seconds per byte
-        banks = c.banks * (1 if c.bank_ports == "1r1w" else 0.5)
+        banks = c.slot_banks * (1 if c.bank_ports == "1r1w" else 0.5)
         credits = self._credits()
         made_s = known.ace_generate * cycle
         make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s)

@@ -86,7 +86,7 @@ class AceTorusTimes(AceRingTimes):
         assert self.plan is not None and self.torus is not None
         cycle = 1 / self.clock_hz
         beat = cycle / c.bus_bytes  # seconds per byte
-        banks = c.banks * (1 if c.bank_ports == "1r1w" else 0.5)
+        banks = c.slot_banks * (1 if c.bank_ports == "1r1w" else 0.5)
         made_s = known.ace_generate * cycle
         make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s)
         traffic = _traffic(self.plan.variants[0], self.torus.shape)

@@ -38,6 +38,9 @@ PARTS = {
     "BankedSRAM": lambda: sram.BankedSRAM(
         depth=8, width=8, banks=2, bank_ports="1r1w", readers=2, writers=2
     ),
+    "BankedSRAM, groups": lambda: sram.BankedSRAM(
+        depth=16, width=8, banks=4, interleave=2, bank_ports="1rw", readers=2, writers=1
+    ),
     "SendUnit": lambda: send_unit.SendUnit(_ACE),
     "BlockWalker": lambda: dma.BlockWalker(_ACE),
     "ForwardGate": lambda: forward_gate.ForwardGate(_ACE),

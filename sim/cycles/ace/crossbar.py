@@ -7,7 +7,7 @@ from sim.cycles.ace.receive import collected, issued
 from sim.cycles.ace.send import carried
 from sim.cycles.ace.state import REQUESTS
 from sim.cycles.queues import NEVER
-from sim.native.mark import compiled
+from sim.native.mark import compiled, inlined
 
 __all__ = ["serve"]
 
@@ -46,7 +46,7 @@ def serve(s, node, now):
         row = q.row[q.head]
         if row >= 0:
             writes = 0 if n < readers or c.shared_banks else 1
-            bank = row & (c.banks - 1)
+            bank = _bank(c, row)
             if asking == 0 or d.choice[writes, bank] != n:
                 continue
             d.turn[writes, bank] = n
@@ -90,4 +90,10 @@ def _wanted(s, node, n, now):
         return -1
     if n < c.ports and not _may_issue(s, node, n):
         return -1
-    return q.row[q.head] & (c.banks - 1)
+    return _bank(c, q.row[q.head])
+
+
+@inlined
+def _bank(c, row):
+    """The bank of a row; its highest bits are the group."""
+    return row & c.bank_mask | row >> c.group_shift & c.group_mask

@@ -191,7 +191,10 @@ class EngineModel(RingCycles):
         settings = {
             "nodes": ring.nodes, "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts,
             "memory_ports": c.memory_ports, "banks": c.banks,
-            "shared_banks": int(c.bank_ports == "1rw"), "flits": c.flits, "lanes": c.lanes,
+            "shared_banks": int(c.bank_ports == "1rw"),
+            "bank_mask": c.group_banks - 1, "group_mask": c.banks - c.group_banks,
+            "group_shift": (c.group_beats // c.group_banks).bit_length() - 1,
+            "flits": c.flits, "lanes": c.lanes,
             "beats": c.packet_beats, "elements": c.packet_elements, "slot_beats": c.slot_beats,
             "slots": c.slots, "alus": c.alus, "alu_latency": c.alu_latency,
             "rx_packets": c.rx_packets, "tx_packets": c.tx_packets, "commands": c.commands,

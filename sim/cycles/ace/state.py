@@ -34,7 +34,9 @@ UNDER_WAY = 16  # bursts and runs of segments without beats
 _SETTINGS = np.dtype(
     integers(
         # Sizes of the engine (AceConfig) and of the group.
-        "nodes", "ports", "fsms", "contexts", "memory_ports", "banks", "shared_banks", "flits",
+        "nodes", "ports", "fsms", "contexts", "memory_ports", "banks", "shared_banks",
+        "bank_mask", "group_shift", "group_mask",  # of a row
+        "flits",
         "lanes", "beats", "elements", "slot_beats", "slots", "alus", "alu_latency",
         "rx_packets", "tx_packets", "commands", "scan", "queues",
         # Memory.

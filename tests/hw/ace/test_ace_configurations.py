@@ -2,14 +2,14 @@
 """Every configuration that is accepted can be built, and nothing in it is too narrow."""
 
 import random
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from amaranth.hdl import Fragment
 
 from gen.verilator import find_verilator, has_verilator
-from gen.verilog import emit
+from gen.verilog import WAIVERS, WAIVERS_SV, emit
 from hw.ace.config import PRESETS, AceConfig, preset
 from hw.ace.dma import RxDMA, TxDMA
 from hw.ace.engine import AceEngine
@@ -18,7 +18,6 @@ from sim.collectives.ace_program import AceProgram
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
 
-WAIVERS = Path(__file__).parents[3] / "gen" / "waivers.vlt"
 SMALLEST = {
     "ports": 1, "bus_bytes": 16, "packet_bytes": 16, "sram_bytes": 64, "banks": 1, "alus": 1,
     "alu_stages": 1, "fsms": 1, "contexts": 1, "program_words": 64, "memory_ports": 1,
@@ -32,6 +31,10 @@ CORNERS = {
     "widest": {"bus_bytes": 128, "packet_bytes": 2048, "sram_bytes": 1 << 14, "address_bits": 64},
     "deepest": {"rx_packets": 4096, "tx_packets": 256, "banks": 64, "bank_ports": "1rw",
                 "sram_bytes": 1 << 12},
+    "groups_of_one_bank": {"fsms": 16, "contexts": 4, "banks": 64, "interleave": 1,
+                           "sram_bytes": 1 << 12},
+    "groups": {"contexts": 3, "banks": 8, "interleave": 2, "bank_ports": "1rw",
+               "sram_bytes": 1 << 12},
 }
 
 
@@ -45,6 +48,7 @@ def _drawn(seed):
             "ports": ports, "fsms": fsms, "bus_bytes": bus,
             "packet_bytes": bus * rng.choice([1, 2, 4, 8, 16]),
             "sram_bytes": 1 << rng.randint(8, 22), "banks": rng.choice([1, 2, 8]),
+            "interleave": rng.choice([0, 0, 1, 2, 4]),
             "bank_ports": rng.choice(["1r1w", "1rw"]), "alus": rng.randint(1, ports),
             "alu_stages": rng.randint(1, 5), "contexts": rng.choice([1, 2, 3, 5]),
             "program_words": rng.choice([64, 1024, 8192]), "memory_ports": rng.randint(1, fsms),
@@ -98,23 +102,30 @@ def test_a_ring_of_1024_nodes_has_its_programs():
         assert max(words) < config.program_words
 
 
-def _lint(name, tmp_path):
+def _lint(config, tmp_path, style="plain"):
     if not has_verilator():
         pytest.skip("needs Verilator")
-    path = tmp_path / "ace.v"
-    path.write_text(emit(AceEngine(preset(name)), name="ace", style="plain").text)
-    assert not find_verilator().lint([WAIVERS, path], top="ace")
+    path = tmp_path / f"ace.{'sv' if style == 'sv' else 'v'}"
+    path.write_text(emit(AceEngine(config), name="ace", style=style).text)
+    waivers = WAIVERS_SV if style == "sv" else WAIVERS
+    assert not find_verilator().lint([waivers, path], top="ace")
 
 
 @pytest.mark.parametrize("name", ["test"])
 def test_verilator_finds_nothing_in_the_smallest_preset(name, tmp_path):
-    _lint(name, tmp_path)
+    _lint(preset(name), tmp_path)
+
+
+@pytest.mark.parametrize("style", ["plain", "sv"])
+@pytest.mark.parametrize("interleave", [1, 2])
+def test_verilator_finds_nothing_in_groups_of_banks(interleave, style, tmp_path):
+    _lint(replace(preset("duo"), banks=8, interleave=interleave), tmp_path, style)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", sorted(set(PRESETS) - {"test"}))
 def test_verilator_finds_nothing_in_any_preset(name, tmp_path):
-    _lint(name, tmp_path)
+    _lint(preset(name), tmp_path)
 
 
 @pytest.mark.full

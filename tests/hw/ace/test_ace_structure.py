@@ -39,6 +39,8 @@ def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
         ("packet_bytes", 512, "one of 16, 32, 64, 128, 256"),
         ("banks", 3, "power of two from 1 to 64"),
         ("banks", 128, "power of two from 1 to 64"),
+        ("interleave", 2, "one of 0, 1"),
+        ("interleave", -1, "one of 0, 1"),
         ("bank_ports", "2rw", "one of '1r1w', '1rw'"),
         ("alus", 0, "from 1 to 8"),
         ("alus", 3, "from 1 to the 2 ports"),
@@ -70,11 +72,53 @@ def test_bad_parameter_is_named_with_its_value_and_what_is_allowed(name, value, 
 
 
 @pytest.mark.parametrize(
-    "name, value", [("ports", 2.0), ("ports", True), ("bus_bytes", "16"), ("bank_ports", 1)]
+    "name, value", [("ports", 2.0), ("ports", True), ("bus_bytes", "16"), ("bank_ports", 1),
+                    ("interleave", True), ("interleave", "1")]
 )
 def test_parameter_of_the_wrong_type_is_a_type_error(name, value):
     with pytest.raises(TypeError, match=f"^{name} must be .*, not {value!r}$"):
         replace(preset("test"), **{name: value})
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"interleave": 3}, "interleave must be one of 0, 1, 2, 4, 8, not 3"),
+        ({"interleave": 16}, "interleave must be one of 0, 1, 2, 4, 8, not 16"),
+        ({"interleave": 2, "sram_bytes": 3 << 12},
+         ("interleave must be 0 or all 8 banks for an SRAM of 768 beats, which are no power of "
+          "two, not 2")),
+        ({"interleave": 1},
+         ("interleave must be a power of two from 2 to 8, so that each of the 4 slots lies in one "
+          "group of banks, not 1")),
+        ({"banks": 64, "packet_bytes": 16, "contexts": 1, "sram_bytes": 1 << 10},
+         "sram_bytes must be at least 2048 bytes, two beats for each bank, not 1024"),
+    ],
+)
+def test_groups_of_banks_that_cannot_be_are_refused_in_one_line(changes, text):
+    with pytest.raises(ValueError) as error:
+        replace(preset("test"), **{"banks": 8, **changes})
+    assert str(error.value) == text
+
+
+@pytest.mark.parametrize("fsms, contexts", [(1, 1), (1, 3), (2, 2), (3, 2), (6, 4), (5, 7)])
+@pytest.mark.parametrize("interleave", [1, 2, 4])
+def test_a_slot_lies_in_one_group_of_banks(fsms, contexts, interleave):
+    slots = fsms * contexts
+    whole = replace(
+        preset("test"), fsms=fsms, contexts=contexts, sram_bytes=1 << 14, banks=8
+    )
+    if slots <= 4 // interleave:  # places for slots are fewer than groups
+        with pytest.raises(ValueError, match=r"^interleave must be a power of two from"):
+            replace(whole, interleave=interleave)
+        return
+    config = replace(whole, interleave=interleave)
+    places = [range(n * config.slot_beats, (n + 1) * config.slot_beats) for n in range(slots)]
+    groups = [{row // config.group_beats for row in place} for place in places]
+    assert all(len(each) == 1 for each in groups)
+    assert config.slot_banks == interleave * len(set.union(*groups))
+    assert whole.slot_beats / 2 < config.slot_beats <= whole.slot_beats
+    assert config.group_beats * 8 == 1024 * interleave
 
 
 def test_unknown_preset_is_named_with_those_that_exist():

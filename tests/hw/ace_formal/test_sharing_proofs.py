@@ -196,9 +196,10 @@ class BankHarness(wiring.Component):
     ask is granted, or one waits for longer than the others of its kind need for one turn each.
     """
 
-    def __init__(self, sram, *, readers, writers, shared):
+    def __init__(self, sram, *, readers, writers, shared, bit=0):
         self.sram = sram
         self.shared = shared
+        self.bit = bit  # of a row: its bank
         self.count = readers, writers
         ports = readers + writers
         super().__init__({"ask": In(ports), "rows": In(2 * ports), "bad": Out(1),
@@ -227,7 +228,7 @@ class BankHarness(wiring.Component):
                 m.d.sync += age.eq(age + 1)
             faults += [age == rivals, port.grant & ~port.enable]
             patient.append(port.grant & (age != 0))
-            banks.append(port.row[0])
+            banks.append(port.row[self.bit])
         kinds = [range(len(ports))] if self.shared else [range(readers), range(readers, len(ports))]
         for kind in kinds:
             for bank in (0, 1):
@@ -279,11 +280,12 @@ def test_shared_alu_is_refuted(tmp_path):
     assert not holds(PoolHarness(SharedALU(config), config), tmp_path)
 
 
-def _sram(shared, readers=3, writers=2):
+def _sram(shared, readers=3, writers=2, **options):
     return BankedSRAM(
         depth=4,
         width=1,
         banks=2,
+        **options,
         bank_ports="1rw" if shared else "1r1w",
         readers=readers,
         writers=writers,
@@ -293,6 +295,18 @@ def _sram(shared, readers=3, writers=2):
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_bank_serves_one_and_starves_nobody(shared, tmp_path):
     assert holds(BankHarness(_sram(shared), readers=3, writers=2, shared=shared), tmp_path)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_bank_of_a_group_serves_one_and_starves_nobody(shared, tmp_path):
+    """Each of two banks is a group."""
+    sram = _sram(shared, interleave=1)
+    assert holds(BankHarness(sram, readers=3, writers=2, shared=shared, bit=1), tmp_path)
+
+
+def test_a_bank_of_another_group_is_refuted(tmp_path):
+    sram = _sram(False, interleave=1)
+    assert not holds(BankHarness(sram, readers=3, writers=2, shared=False), tmp_path)
 
 
 @pytest.mark.parametrize("planted", [StuckArbiter, GreedyArbiter])

@@ -256,9 +256,11 @@ def rank_cycles(config, settings, kind, elements, *, block=None):
          r"shards of whole beats of 4 would be unequal; it works with 8000 or 8032 elements of")),
         ("test", 8, 3, "elements cannot be 3 .*; it works with 32 elements of 4 B"),
         ("duo", 6, 3000, (r"last block cannot be 20 .*: its 5 beats are no multiple of 2 banks, so "
-         r".*; it works with 2976 or 3024 elements of 4 B, or fewer banks")),
+         r".*; it works with 2976 or 3024 elements of 4 B, or fewer banks, or an interleave of "
+         r"1 of the 2 banks$")),
         ("ring", 5, 6400, (r"block cannot be 320 .*: its 20 beats are no multiple of 8 banks, so .*"
-         r"; it works with 5120 or 7040 elements of 4 B, or fewer banks")),
+         r"; it works with 5120 or 7040 elements of 4 B, or fewer banks, or an interleave of "
+         r"4 of the 8 banks$")),
     ],
 )
 def test_vectors_that_make_ranks_differ_are_refused_with_one_that_does_not(
@@ -342,28 +344,34 @@ def test_tori_of_models_are_equal_in_everything(shape, style, options, kind):
     wiring, nodes = torus(shape, style, config, **options), int(np.prod(shape))
     around = Surroundings(nodes=nodes, wiring=wiring)
     command = Command(collective=kind, elements=nodes * 128, destination=1 << 20)
-    seen = []
-    for each in (around, replace(around, folded=True)):
-        scripts = [[Issue(command=0), Interrupt()]] * each.engines
-        model = EngineModel(config, each, [command], scripts)
-        model.run()
-        state = model.state
-        seen.append([
-            (model.steps(rank).tolist(), model.completions()[rank].tolist(),
-             state.port[rank][["beats", "flits", "packets", "stalled", "parked"]].tolist(),
-             state.node[rank][["bank_conflicts", "alu_conflicts"]].tolist())
-            for rank in range(each.engines)
-        ])
-    whole, folded = seen
-    assert folded == whole[:1] and all(each == folded[0] for each in whole)
+    folded = modelled(config, replace(around, folded=True), command)
+    assert modelled(config, around, command) == folded * nodes
+
+
+def modelled(config, around, command):
+    """All that is known of each engine of a model."""
+    scripts = [[Issue(command=0), Interrupt()]] * around.engines
+    model = EngineModel(config, around, [command], scripts)
+    model.run()
+    state = model.state
+    return [
+        (model.steps(rank).tolist(), model.completions()[rank].tolist(),
+         state.port[rank][["beats", "flits", "packets", "stalled", "parked"]].tolist(),
+         state.node[rank][["bank_conflicts", "alu_conflicts"]].tolist())
+        for rank in range(around.engines)
+    ]
 
 
 @pytest.mark.parametrize(("shape", "style", "options"), [TORI[0], TORI[3], TORI[6]], ids=str)
 def test_tori_in_rtl_are_equal_and_their_sums_compared(shape, style, options):
     config, nodes = config_of(shape), int(np.prod(shape))
     wiring = torus(shape, style, config, **options)
-    around = Surroundings(nodes=nodes, wiring=wiring)
-    own = np.random.default_rng(0).standard_normal(nodes * 128).astype(np.float32)
+    folds_in_rtl(config, Surroundings(nodes=nodes, wiring=wiring), nodes * 128)
+
+
+def folds_in_rtl(config, around, elements):
+    """Compare all engines in RTL with the one that stands for them."""
+    own = np.random.default_rng(0).standard_normal(elements).astype(np.float32)
     data = AceRing(config, around).program.images(own)
     assert data[0].tobytes() == own.tobytes() != data[1].tobytes()
     seen = []
@@ -381,6 +389,39 @@ def test_tori_in_rtl_are_equal_and_their_sums_compared(shape, style, options):
         }
         seen.append((done.end_cycle, {*done.last_host_cycle}, ports, results[0].tobytes()))
     assert seen[0] == seen[1] and len(seen[0][1]) == len(seen[0][2]) == 1
+
+
+@pytest.mark.parametrize(("shape", "elements"), [((2, 2), 2304), ((2, 2, 2), 4608)], ids=str)
+def test_tori_with_groups_of_banks_fold_with_blocks_that_do_not_lie_in_all(shape, elements):
+    """Runs are a multiple of the interleave alone, and ranks differ without groups."""
+    whole, nodes = replace(config_of(shape), banks=16), int(np.prod(shape))
+    config = replace(whole, interleave=4)
+    around = Surroundings(nodes=nodes, wiring=torus(shape, "multi_colour", config))
+    folded = replace(around, folded=True)
+    command = Command(elements=elements, destination=1 << 20)
+
+    assert len({*map(str, modelled(whole, around, command))}) > 1
+    with pytest.raises(FoldError, match=r"or an interleave of [48] of the 16 banks$"):
+        modelled(whole, folded, command)
+
+    (one,) = modelled(config, folded, command)
+    assert modelled(config, around, command) == [one] * nodes
+    folds_in_rtl(config, around, elements)
+
+
+def test_a_block_that_is_no_multiple_of_the_interleave_is_refused_with_one_that_works():
+    config = replace(config_of((2, 2)), banks=16, interleave=4)
+    around = Surroundings(nodes=4, wiring=torus((2, 2), "multi_colour", config), folded=True)
+    text = (
+        r"^block cannot be 40 where .*: its 10 beats are no multiple of 4 banks, so .* rank; it "
+        r"works with .* elements of 4 B, or fewer banks, or an interleave of 2 of the 16 banks$"
+    )
+    command = Command(elements=640, destination=1 << 20)
+    with pytest.raises(FoldError, match=text):
+        modelled(config, around, command)
+    found = replace(config, interleave=2)
+    (one,) = modelled(found, around, command)
+    assert modelled(found, replace(around, folded=False), command) == [one] * 4
 
 
 @pytest.mark.parametrize("folded", [1, "yes", None])
