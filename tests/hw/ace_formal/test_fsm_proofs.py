@@ -642,7 +642,8 @@ class ContextHarness(wiring.Component):
         for n in range(2):
             with m.If(Cat(*early[n]) != 0):
                 m.d.sync += ahead[n].eq(1)
-        m.d.comb += self.cover_chunk_is_stored_whose_packets_came_ahead.eq((ahead & one_store).any())
+        covered = (ahead & one_store).any()
+        m.d.comb += self.cover_chunk_is_stored_whose_packets_came_ahead.eq(covered)
         return m
 
 
