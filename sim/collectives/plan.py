@@ -280,6 +280,8 @@ def _reduction(
         )
         made.append(phase)
         data, prior = phase.data_out, phase.leaves
+        if prior is Source.HELD and then not in gathers:
+            prior = Source.AGAIN
     return tuple(made)
 
 

@@ -35,6 +35,7 @@ class Source(IntEnum):
     SUM = 3  # a sum made when its last operand arrived; as FORWARD unless stated otherwise
     PART = 4  # of a sum made on arrival (SPLIT), what goes on at once; as SUM, likewise
     HELD = 5  # data of an earlier phase, or of several messages; as FORWARD, likewise
+    AGAIN = 6  # the same, for a phase that reduces them; as HELD, likewise
 
 
 class Receipt(IntEnum):

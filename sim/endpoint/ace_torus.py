@@ -2,7 +2,7 @@
 
 What holds on a ring (`sim.endpoint.ace_ring`) holds for each phase. A phase begins when everything
 of the one before has arrived and left; then the previous node of the next ring is told (READY), and
-may send.
+may send. That of a gather has been told a phase before.
 """
 
 from collections.abc import Sequence
@@ -100,6 +100,7 @@ class AceTorusTimes(AceRingTimes):
         )
         own = (make, Stage(unit=None, s_per_byte=beat))
         opened = (Stage(unit=None, latency_s=self._ready_s), *own)
+        turned = (Stage(unit=None, latency_s=known.ace_turn * cycle), *own)
         slots = c.slots
         chunk = float(c.slot_elements * ELEMENT_BYTES)
         phases = max(len(each.phases) for each in self.plan.variants)
@@ -110,7 +111,8 @@ class AceTorusTimes(AceRingTimes):
                 *(Unit(name=name, servers=c.memory_ports) for name in names),
             ),
             before={
-                Source.FRESH: own, Source.SUM: opened, Source.HELD: opened, Source.REDUCED: (),
+                Source.FRESH: own, Source.SUM: opened, Source.AGAIN: opened, Source.HELD: turned,
+                Source.REDUCED: (),
                 Source.FORWARD: (),
             },
             after={Receipt.KEEP: passes, Receipt.REDUCE: passes},

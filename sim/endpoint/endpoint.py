@@ -109,6 +109,7 @@ class Tables:
 
 _SOURCE_AS = {
     Source.PART: Source.SUM, Source.SUM: Source.FORWARD, Source.HELD: Source.FORWARD,
+    Source.AGAIN: Source.HELD,
 }
 _RECEIPT_AS = {
     Receipt.PASS: Receipt.KEEP, Receipt.RESULT: Receipt.KEEP,

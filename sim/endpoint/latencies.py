@@ -29,6 +29,9 @@ class EventLatencies(StoredTable):
         last beat waits for flits to fill it.
     ace_generate : int
         FSM time for a packet of a node's own data.
+    ace_turn : int
+        From the last packet of a phase to the next one's first send, beside that of a packet that
+        is passed on; its peer is ready.
     ace_store : int
         From the last packet of a chunk to memory.
     ace_fetch : int
@@ -73,6 +76,7 @@ class EventLatencies(StoredTable):
     ace_hop: int
     ace_patience: int
     ace_generate: int
+    ace_turn: int
     ace_store: int
     ace_fetch: int
     ace_receive: int

@@ -1,6 +1,7 @@
 """Latencies of ACE's event endpoint, on its cycle model."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hw.ace.config import AceConfig, preset
@@ -8,6 +9,8 @@ from sim.cycles.ace.model import EngineModel
 from sim.cycles.ace.state import BURST, OUTSTANDING
 from sim.cycles.measure import LINK, POLL, READ, SCRIPT, WRITE, measured_ring
 from sim.hosts.command import Command
+from sim.hosts.wiring import EngineWiring
+from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["MEASURES"]
@@ -84,9 +87,33 @@ def _burst() -> int:
     return round((cycles(40) - cycles(20)) / 20) - latency - BURST
 
 
+def _turn(hop: int) -> int:
+    """Cycles of the end of a phase: one packet for each block of three times three nodes, whose
+    last phase gathers along the first dimension."""
+    config = replace(preset("test"), ports=4, max_nodes=9)
+    network = Network.torus((3, 3), bandwidth_bytes_per_s=16e9, latency_s=LINK * 1e-9)
+    wiring = EngineWiring.by_dimension(
+        network, style="dimension_ordered", fsms=1, clock_hz=1e9, bus_bytes=config.bus_bytes,
+        bidirectional=False,
+    )
+    ring = measured_ring(nodes=9, fsms=1, wiring=wiring)
+    command = Command(elements=9 * config.packet_elements, destination=1 << 20)
+    model = EngineModel(config, ring, [command], [SCRIPT] * 9, trace=True)
+    model.run()
+    first, second = (
+        sent.beat_cycles[sent.beat_header_flits > 0]
+        for sent in (model.link_activity(0, port) for port in (0, 2))
+    )
+    gathered = int(first[first > second[-1]][0])
+    packet = config.packet_beats
+    on_link = packet + 1 / config.flits
+    return round(gathered - int(second[-1]) - on_link - LINK - hop - 2 * packet)
+
+
 def _ways() -> dict[str, int]:
     narrow, wide = _way("test"), _way("ring")
     return {
+        "ace_turn": _turn(narrow["hop"]),
         "ace_start": narrow["start"],
         "ace_ready": narrow["ready"],
         "ace_hop": narrow["hop"],
