@@ -9,6 +9,7 @@ from hw.ace.command_table import CommandTable
 from hw.ace.completions import ended_layout, ticket_range
 from hw.ace.config import ELEMENT_BYTES, RANK_BITS, AceConfig
 from hw.ace.layouts import (
+    AGE_BITS,
     admit_layout,
     load_job_layout,
     loaded_layout,
@@ -72,6 +73,7 @@ def _chunk_layout(c: AceConfig) -> data.StructLayout:
         {
             "offset": _COUNT_BITS,  # first element within each shard, or of the vector
             "number": c.format.chunk,
+            "age": AGE_BITS,
             **places(c, "fsm", "context"),
             "block": range(c.slot_elements + 1),  # elements of a block of this chunk
             "tail_elements": range(c.slot_elements + 1),  # of its last block, or of it all
@@ -333,6 +335,7 @@ class Dispatcher(wiring.Component):
                 m.d.sync += [
                     chunk.offset.eq(end),
                     chunk.number.eq(chunk.number + 1),
+                    chunk.age.eq(chunk.age + 1),
                     chunk.fsm.eq(Mux(chunk.fsm + 1 == job.fsms, 0, chunk.fsm + 1)),
                 ]
                 m.next = "CHUNK"

@@ -5,11 +5,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.alu_pool import ALUPool
+from hw.ace.command_arbiter import CommandArbiter
 from hw.ace.config import AceConfig
 from hw.ace.control import EngineControl
 from hw.ace.dispatcher import Dispatcher
 from hw.ace.dma import RxDMA, TxDMA
-from hw.ace.layouts import loaded_layout, send_command_layout, store_job_layout, stored_layout
+from hw.ace.layouts import loaded_layout, store_job_layout, stored_layout
 from hw.ace.phase_fsm import PhaseFSM
 from hw.ace.port import LinkSignature, Port
 from hw.ace.sram import BankedSRAM
@@ -206,19 +207,11 @@ class AceEngine(Engine):
 
     def _join_commands(self, m, fsms, ports):
         """Send commands of FSMs to ports: each names its port."""
-        for p, port in enumerate(ports):
-            m.submodules[f"send_arbiter_{p}"] = arbiter = StreamArbiter(
-                send_command_layout(self.config), len(fsms)
-            )
-            wiring.connect(m, arbiter.o, port.command)
-            for f, fsm in enumerate(fsms):
-                m.d.comb += [
-                    arbiter.i[f].p.eq(fsm.send.p),
-                    arbiter.i[f].p.fsm.eq(f),
-                    arbiter.i[f].valid.eq(fsm.send.valid & (fsm.send.p.port == p)),
-                ]
-                with m.If(fsm.send.p.port == p):
-                    m.d.comb += fsm.send.ready.eq(arbiter.i[f].ready)
+        m.submodules.send_arbiter = arbiter = CommandArbiter(self.config)
+        for command, fsm in zip(arbiter.i, fsms, strict=True):
+            wiring.connect(m, fsm.send, command)
+        for command, port in zip(arbiter.o, ports, strict=True):
+            wiring.connect(m, command, port.command)
 
     def _join_memory(self, m, dispatcher, fsms, loaders, storers, sram):
         """DMAs to memory, SRAM and their jobs; the streams of their reports."""

@@ -11,6 +11,7 @@ from hw.ace.isa import PHASE_FIELDS, opcode_layout
 from hw.fp.ops import ReduceOp
 
 __all__ = [
+    "AGE_BITS",
     "admit_layout",
     "context_key_layout",
     "event_layout",
@@ -26,6 +27,10 @@ __all__ = [
     "store_job_layout",
     "stored_layout",
 ]
+
+
+AGE_BITS = 10
+"""Chunks are numbered in the order of their admission, modulo this power of two."""
 
 
 def places(c: AceConfig, *names: str) -> dict[str, Any]:
@@ -101,13 +106,14 @@ def stored_layout(c: AceConfig) -> data.StructLayout:
 
 def admit_layout(c: AceConfig) -> data.StructLayout:
     """A chunk enters an FSM: its context. The first ``elements`` of its blocks, which are ``beats``
-    beats each, hold data."""
+    beats each, hold data. ``age``: its number, see `AGE_BITS`."""
     return data.StructLayout(
         {
             **places(c, "context"),
             "key": context_key_layout(c),
             "op": ReduceOp,
             "digest": DIGEST_BITS,
+            "age": AGE_BITS,
             "program": range(16),
             "beats": range(c.slot_beats + 1),
             "elements": range(c.slot_elements + 1),
@@ -139,7 +145,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
     contribution count differ from what the program expects. ``row`` is the first row of its data,
     of the operand and of the outcome. ``granted`` tells that the peer on ``port`` is ready, with
     its context in ``remote_context``; ``poisoned`` that what the context sends is not valid.
-    ``odd`` is that of the instruction's phase.
+    ``odd`` is that of the instruction's phase, ``age`` that of the chunk.
     """
     return data.StructLayout(
         {
@@ -149,6 +155,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
             "granted": 1,
             "poisoned": 1,
             "odd": 1,
+            "age": AGE_BITS,
             **places(c, "port"),
             "remote_context": c.format.context,
             "peer_step": c.format.step,
@@ -198,6 +205,7 @@ def send_command_layout(c: AceConfig) -> data.StructLayout:
             "ready": 1,
             "poisoned": 1,
             "odd": 1,  # phase of the packet
+            "age": AGE_BITS,  # of the chunk; not of a READY
             **places(c, "fsm", "context"),
             "remote_context": c.format.context,
             "key": context_key_layout(c),

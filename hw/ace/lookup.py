@@ -292,6 +292,7 @@ class LookupPipeline(wiring.Component):
             response.poisoned.eq(self.contexts.poisoned.bit_select(query.context, 1)),
             response.remote_context.eq(remote),
             response.odd.eq(instruction.odd),
+            response.age.eq(row.age),
             response.peer_step.eq(instruction.peer_step),
             response.length.eq(length),
             response.contributions.eq(instruction.contributions),

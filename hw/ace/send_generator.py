@@ -14,8 +14,9 @@ from hw.ace.contexts import (
 from hw.ace.isa import MOST_RUNS, instruction_layout, phase_layout
 from hw.ace.layouts import admit_layout, event_layout, send_command_layout
 from hw.ace.lookup import own_request_layout, own_response_layout
-from hw.common.arbiter import RoundRobinArbiter
+from hw.common.arbiter import AgeArbiter, RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
+from hw.common.select import index_of
 
 __all__ = ["SendGenerator", "Source"]
 
@@ -33,10 +34,11 @@ class SendGenerator(wiring.Component):
 
     Work is taken in this order: table entries that contexts ask for; READY packets; then parked
     packets (that a receive unit could not forward) and fresh ones (of instructions that start by
-    themselves, in order up to END) in turn. Contexts take turns. A packet whose peer is not ready
+    themselves, in order up to END) in turn. READY packets of all contexts take turns. Of fresh
+    packets those of the context that was admitted first are next. A packet whose peer is not ready
     is passed over, never waited for: a parked one goes to the back of its queue, a fresh one is
-    tried again when its context is next. So is the end of a phase; its context has its turns again
-    once it is settled.
+    looked at again when another one has been sent, or all contexts have been passed over. So is the
+    end of a phase; its context is looked at again once it is settled.
 
     Timing: a READY takes 2 cycles; a packet takes ``LOOKUP_LATENCY + 3`` cycles, one that is passed
     over ``LOOKUP_LATENCY + 2`` (one more if parked), a table entry and the end of a phase
@@ -206,15 +208,34 @@ class SendGenerator(wiring.Component):
         ]
         return parking.o, parked_now
 
-    def _turns(self, m, name, requests):
-        """Round robin over contexts. Returns the one granted, and the signal that advances it."""
-        m.submodules[name] = arbiter = RoundRobinArbiter(len(requests))
-        chosen = Signal(range(max(2, len(requests))), name=f"{name}_context")
-        m.d.comb += arbiter.requests.eq(requests)
-        for n in range(len(requests)):
-            with m.If(arbiter.grant[n]):
-                m.d.comb += chosen.eq(n)
-        return chosen, arbiter.advance
+    def _next_ready(self, m, pending):
+        """The context whose READY is next, of all in turn, and the signal that takes its turn."""
+        m.submodules.ready_arbiter = turns = RoundRobinArbiter(len(pending))
+        context = Signal(range(max(2, len(pending))), name="ready_context")
+        m.d.comb += [turns.requests.eq(pending), context.eq(index_of(turns.grant))]
+        return context, turns.advance
+
+    def _next_fresh(self, m, fresh):
+        """The context whose instruction is next: the oldest one that has not been passed over since
+        a packet was sent. Returns it, and the signal that takes it."""
+        contexts = self._config.contexts
+        m.submodules.fresh_arbiter = ages = AgeArbiter(contexts)
+        passed = Signal(contexts)  # taken since the last packet was sent
+        left = Signal(contexts)
+        take = Signal(name="take_fresh")
+        context = Signal(range(max(2, contexts)), name="fresh_context")
+        m.d.comb += [
+            ages.renew.eq(self.admit.valid << self.admit.p.context),
+            left.eq(fresh & ~passed),
+            ages.requests.eq(Mux(left.any(), left, fresh)),
+            context.eq(index_of(ages.grant)),
+        ]
+        sent = self.send.valid & self.send.ready & (self._source == Source.FRESH)
+        with m.If(take):
+            m.d.sync += passed.eq(Mux(left.any(), passed, 0) | ages.grant)
+        with m.Elif(sent):
+            m.d.sync += passed.eq(0)
+        return context, take
 
     def _key_of(self, context):
         return Array(key.as_value() for key in self.contexts.key)[context]
@@ -222,10 +243,13 @@ class SendGenerator(wiring.Component):
     def _states(self, m, fresh, waiting, ready_ports, positions, parked, parked_now, repark):
         """One piece of work at a time; the returned value is high while there is none."""
         command = self.send.p
+        pending = Cat(ports.any() for ports in ready_ports)
+        able = Signal(self._config.contexts)
+        m.d.comb += able.eq(fresh & (~waiting | self.contexts.settled))
+        next_ready, next_fresh = self._next_ready(m, pending), self._next_fresh(m, able)
         with m.FSM(init="PICK") as states:
             with m.State("PICK"):
-                able = fresh & (~waiting | self.contexts.settled)
-                self._pick(m, able, ready_ports, positions, parked)
+                self._pick(m, able, ready_ports, positions, parked, next_ready, next_fresh)
             with m.State("ASK_ENTRY"):
                 m.d.comb += [self.request.valid.eq(1), self.request.p.table.eq(1)]
                 with m.If(self.request.ready):
@@ -251,11 +275,11 @@ class SendGenerator(wiring.Component):
                     m.next = "PICK"
         return states.ongoing("PICK")
 
-    def _pick(self, m, fresh, ready_ports, positions, parked):
+    def _pick(self, m, fresh, ready_ports, positions, parked, next_ready, next_fresh):
         """Choose the next piece of work: table entry, READY, parked packet or fresh packet."""
         pending = Cat(ports.any() for ports in ready_ports)
-        ready_context, send_ready = self._turns(m, "send_ready_arbiter", pending)
-        fresh_context, send_fresh = self._turns(m, "fresh_arbiter", fresh)
+        ready_context, send_ready = next_ready
+        fresh_context, send_fresh = next_fresh
         prefer_fresh = Signal()
         port = Signal(range(max(2, self._config.ports)), name="ready_port")
         mask = Signal(self._config.ports)
@@ -329,6 +353,7 @@ class SendGenerator(wiring.Component):
             command.ready.eq(0),
             command.poisoned.eq(resolved.poisoned),
             command.odd.eq(resolved.odd),
+            command.age.eq(resolved.age),
             command.port.eq(resolved.port),
             command.context.eq(self._context),
             command.remote_context.eq(resolved.remote_context),

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require, require_int
 
-__all__ = ["RoundRobinArbiter", "StreamArbiter"]
+__all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter"]
 
 
 class RoundRobinArbiter(wiring.Component):
@@ -56,6 +56,54 @@ class RoundRobinArbiter(wiring.Component):
         ]
         with m.If(self.advance & self.requests.any()):
             m.d.sync += preferred.eq(~(self.grant ^ (self.grant - 1)))
+        return m
+
+
+class AgeArbiter(wiring.Component):
+    """Grants the one of *n* requesters that was renewed longest ago.
+
+    ``grant`` is combinational: one-hot when there is a request, else zero. Before any is renewed,
+    lower numbers are older.
+
+    Parameters
+    ----------
+    n : int
+        Number of requesters, at least 1.
+
+    Members
+    -------
+    requests : ``In(n)``
+        Who wants to be granted.
+    grant : ``Out(n)``
+        Who is.
+    renew : ``In(n)``
+        One-hot or zero: this one is the youngest from the next cycle on.
+    """
+
+    requests: Signal
+    grant: Signal
+    renew: Signal
+
+    def __init__(self, n: int) -> None:
+        self._n = require_int("AgeArbiter n", n)
+        super().__init__({"requests": In(self._n), "grant": Out(self._n), "renew": In(self._n)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        older = {}  # of each pair, whether the first one is older
+        for i in range(self._n):
+            for j in range(i + 1, self._n):
+                older[i, j] = Signal(name=f"older_{i}_{j}", init=1)
+                with m.If(self.renew[i]):
+                    m.d.sync += older[i, j].eq(0)
+                with m.Elif(self.renew[j]):
+                    m.d.sync += older[i, j].eq(1)
+        for i in range(self._n):
+            before = [
+                self.requests[j] & (older[j, i] if j < i else ~older[i, j])
+                for j in range(self._n) if j != i
+            ]
+            m.d.comb += self.grant[i].eq(self.requests[i] & ~Cat(before).any())
         return m
 
 

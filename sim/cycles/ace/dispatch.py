@@ -65,6 +65,8 @@ def _admit_chunk(s, node, now):
     x.elements = command.tail_block * size + tail
     x.program = c.program_of[f, command.program]
     x.key = (d.current & 127) << CHUNK_BITS | d.chunk
+    x.age = d.admitted
+    d.admitted += 1
     row = (f * c.contexts + d.slot) * c.slot_beats
 
     loader = s.loader[node, m]

@@ -99,12 +99,18 @@ def _able(x):
 def _next_fresh(s, node, f):
     c = s.c[0]
     k = s.fsm[node, f]
-    for n in range(1, c.contexts + 1):
-        slot = (k.turn + n) % c.contexts
-        if _able(s.context[node, f, slot]):
-            k.turn = slot
+    oldest = -1
+    for _ in range(2):
+        for slot in range(c.contexts):
+            x = s.context[node, f, slot]
+            if _able(x) and not k.passed >> slot & 1:
+                if oldest < 0 or x.age < s.context[node, f, oldest].age:
+                    oldest = slot
+        if oldest >= 0:
             break
-    k.target = k.turn
+        k.passed = 0
+    k.target = oldest
+    k.passed |= 1 << oldest
     k.source = _FRESH
     k.prefer_fresh = 0
     k.step = s.context[node, f, k.target].step
@@ -122,10 +128,14 @@ def resume(s, node, f, cycle):
     k.pick_at += polls * period
     if polls:
         k.asker = c.ports
-    waiting = 0
+    waiting = able = 0
     for slot in range(c.contexts):
-        waiting += _able(s.context[node, f, slot])
+        if _able(s.context[node, f, slot]):
+            waiting += 1
+            able |= 1 << slot
     if waiting:
+        if polls >= waiting:
+            k.passed &= able  # it has begun anew
         for _ in range(polls % waiting):
             _next_fresh(s, node, f)
     if waiting and cycle > k.pick_at + c.lookup:
@@ -314,6 +324,7 @@ def sent(s, node, f, now):
     k = s.fsm[node, f]
     k.send_valid = NEVER
     if k.source == _FRESH:
+        k.passed = 0
         x = s.context[node, f, k.target]
         x.packet += 1
         if x.packet == x.packets[x.odd]:

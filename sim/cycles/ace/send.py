@@ -26,20 +26,30 @@ def unit(s, node, p, now):
             _carry_out(s, node, p, now)
             q.held = 0
     if not q.held:
-        for n in range(1, c.fsms + 1):
-            f = (q.sender + n) % c.fsms
+        f = _oldest(s, node, p, now)
+        if f >= 0:
             k = s.fsm[node, f]
-            if k.send_valid <= now and k.send_port == p:
-                q.sender = f
-                q.held = f + 1
-                q.held_at = now + 1
-                q.held_word = k.send_word
-                q.held_row = k.send_row
-                q.held_context = k.target
-                q.held_odd = k.send_odd
-                sent(s, node, f, now)
-                post(s, now + 1, UNIT, node, p)
-                break
+            q.held = f + 1
+            q.held_at = now + 1
+            q.held_word = k.send_word
+            q.held_row = k.send_row
+            q.held_context = k.target
+            q.held_odd = k.send_odd
+            sent(s, node, f, now)
+            post(s, now + 1, UNIT, node, p)
+
+
+@compiled
+def _oldest(s, node, p, now):
+    """The FSM whose command for a port is next, or -1: READYs first, then the oldest chunk."""
+    found, age = -1, 0
+    for f in range(s.c[0].fsms):
+        k = s.fsm[node, f]
+        if k.send_valid <= now and k.send_port == p:
+            mine = s.context[node, f, k.target].age if k.send_word & 1 else -1
+            if found < 0 or mine < age:
+                found, age = f, mine
+    return found
 
 
 @compiled

@@ -52,7 +52,7 @@ _SETTINGS = np.dtype(
 _CONTEXT = np.dtype(
     integers(
         "assigned", "live", "loaded", "odd", "announce", "fresh", "step",
-        "packet", "beats", "elements", "program", "key", "waiting",
+        "packet", "beats", "elements", "program", "key", "age", "waiting",
     )
     # By parity of the phase: packets that have yet to arrive and to leave, and runs of blocks.
     + arrays(2, "receives", "sends", "packets", "span")
@@ -76,7 +76,7 @@ _FSM = np.dtype(
         "greet_free",
         # Send generator: what it works on, and when it looks for work again.
         "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
-        "turn", "announcer", "prefer_fresh", "park_head", "park_count",
+        "passed", "announcer", "prefer_fresh", "park_head", "park_count",
         "send_valid", "send_port", "send_word", "send_row", "send_odd",
         # Completion.
         "closer", "occupied", "store", "store_at",
@@ -108,7 +108,7 @@ _PORT = np.dtype(
         "gate_owner", "gate_until", "gate_flights",
         # Send unit and its arbiter.
         "unit_free", "held", "held_at", "held_word", "held_row", "held_context",
-        "held_odd", "sender",
+        "held_odd",
         "carried_word", "carried_fsm", "carried_context", "carried_odd", "carried_left",
         # Receive buffer and unit, ALU.
         "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
@@ -163,7 +163,7 @@ _CLIENT = np.dtype(
 _NODE = np.dtype(
     integers(
         "rank", "phase", "ready_at", "issued", "accepted", "running", "current",
-        "offset", "chunk", "fsm", "slot", "pulse_free",
+        "offset", "chunk", "fsm", "slot", "admitted", "pulse_free",
         "irq_at", "irq", "op", "op_at", "op_end",
         "banks_at", "banks_next", "bank_conflicts", "alu_conflicts",
     )
@@ -256,9 +256,9 @@ def allocate(
     s.fsm["early"] = -1
     s.fsm["send_valid"] = s.fsm["own_at"] = NEVER
     s.fsm["opened_at"] = -NEVER
-    s.fsm["closer"] = s.fsm["turn"] = s.fsm["announcer"] = s.fsm["reporter"] = -1
+    s.fsm["closer"] = s.fsm["announcer"] = s.fsm["reporter"] = -1
     s.context["grant"] = NEVER
-    s.port["sender"] = s.storer["sender"] = -1
+    s.storer["sender"] = -1
     s.port["credits"] = c.rx_packets
     s.port["flush_at"] = s.port["alu_user"] = -1
     s.progress["done"] = -1
