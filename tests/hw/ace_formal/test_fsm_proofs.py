@@ -200,8 +200,10 @@ class SendHarness(wiring.Component):
     phase that counts collide (see `ContextTable`); the generator denies that a context has
     instructions or READYs left. Or, while nobody stalls, READYs that are due are not all sent
     within the time of one packet; or the watched context is not looked at while it has instructions
-    left and waits for no phase, though others are four times or nothing is done for the time of a
-    packet, whatever is answered.
+    left and waits for no phase, though others are six times (if it is the younger one: without
+    sending a packet) or nothing is done for the time of a packet, whatever is answered. Or an
+    instruction is looked at that is not of the oldest context, of those that can go on and have not
+    been looked at since a packet was sent, or since all had been.
     """
 
     def __init__(self, generator):
@@ -277,6 +279,8 @@ class SendHarness(wiring.Component):
         m.d.comb += [
             started.eq((wanted & quiet & begun) << self.start_context),
             generator.start.eq(started),
+            generator.admit.valid.eq(started.any()),
+            generator.admit.p.context.eq(self.start_context),
             generator.contexts.live.eq(self.live),
             generator.contexts.settled.eq(self.settled),
             generator.request.ready.eq(~self.stall[0]),
@@ -319,18 +323,40 @@ class SendHarness(wiring.Component):
         mine_sent = sent & ~send.ready & (send.context == watched)
         # While the watched context has a turn to come: lookups of others, cycles without any.
         turns, still = Signal(3), Signal(4)
-        waits = Signal()  # the watched context, for the end of its phase
-        with m.If(opens & (answered.context == watched)):
-            m.d.sync += waits.eq(~settles)
-        with m.Elif(started.bit_select(watched, 1)):
-            m.d.sync += waits.eq(0)
-        able = ~waits | self.settled.bit_select(watched, 1)
-        owed = pending.bit_select(watched, 1) & able & ~self.ask_entry
+        waits = Signal(2)  # contexts, for the end of their phases
+        for n in range(2):
+            with m.If(opens & (answered.context == n)):
+                m.d.sync += waits[n].eq(~settles)
+            with m.Elif(started[n]):
+                m.d.sync += waits[n].eq(0)
+        able = pending & (~waits | self.settled)
+        owed = able.bit_select(watched, 1) & ~self.ask_entry
         is_fresh = generator._source == Source.FRESH
-        with m.If(~owed | (asked.valid & is_fresh & (asked.context == watched))):
+        sends_fresh = sent & ~send.ready & is_fresh
+        youngest = Signal(1)
+        with m.If(started.any()):
+            m.d.sync += youngest.eq(self.start_context)
+        elder_sends = sends_fresh & (youngest == watched) & (send.context != watched)
+        with m.If(~owed | (asked.valid & is_fresh & (asked.context == watched)) | elder_sends):
             m.d.sync += turns.eq(0)
         with m.Elif(asked.valid & ~asked.table & (turns != 7)):
             m.d.sync += turns.eq(turns + 1)
+        # The cycle before a lookup is asked for is that in which it was chosen.
+        able_before, asking = Signal(2), Signal()
+        looked = Signal(2)
+        request = generator.request
+        chosen = request.valid & ~asking & ~request.p.table & is_fresh
+        left = able_before & ~looked
+        candidates = Mux(left.any(), left, able_before)
+        elder = Signal(1)
+        first = Mux(candidates.bit_select(elder, 1), elder, ~elder)
+        m.d.sync += [
+            able_before.eq(able), elder.eq(~youngest), asking.eq(request.valid & ~request.ready),
+        ]
+        with m.If(chosen):
+            m.d.sync += looked.eq(Mux(left.any(), looked, 0) | (1 << request.p.context))
+        with m.Elif(sends_fresh):
+            m.d.sync += looked.eq(0)
         at_rest = owed & ~self.stall.any() & ~park & (Cat(due) == 0)
         with m.If(~at_rest | asked.valid | sent):
             m.d.sync += still.eq(0)
@@ -358,8 +384,9 @@ class SendHarness(wiring.Component):
                 (opened | generator.entry.valid) & (since != 3),
                 opened & (generator.entry.valid | (since_entry != 2)),
                 *denied,
+                chosen & (request.p.context != first),
                 late == LOOKUP_LATENCY + 14,
-                turns == 4,
+                turns == 6,
                 still == LOOKUP_LATENCY + 6,
             ).any()
         )
@@ -406,7 +433,13 @@ GENERATOR_BUGS = {
     "it announces a phase to the ports of the first": (
         "ports.eq(phase.ready_ports)", "ports.eq(self.contexts.entry[n].ready_ports)"),
     "it forgets that a context waits for its phase when this is settled": (
-        "able = fresh & (~waiting | self.contexts.settled)", "able = fresh & ~waiting"),
+        "able.eq(fresh & (~waiting | self.contexts.settled))", "able.eq(fresh & ~waiting)"),
+    "the youngest context goes first": (
+        "context.eq(index_of(ages.grant))", "context.eq(index_of(ages.requests & ~ages.grant))"),
+    "a context that was passed over waits for all others": (
+        "with m.Elif(sent):\n            m.d.sync += passed.eq(0)", "with m.Elif(0): pass"),
+    "a context that was passed over is the first again": (
+        "Mux(left.any(), passed, 0) | ages.grant", "0"),
     "the context is over when it waits for its phase": (
         "self.sending.eq(fresh |", "self.sending.eq((fresh & ~waiting) |"),
 }
