@@ -54,6 +54,7 @@ LIBRARY: dict[str, Make] = {
     "StreamFIFO, block memory": lambda: fifo.StreamFIFO(5, 4, memory=True),
     "RoundRobinArbiter": lambda: arbiter.RoundRobinArbiter(3),
     "RoundRobinArbiter, one": lambda: arbiter.RoundRobinArbiter(1),
+    "AgeArbiter": lambda: arbiter.AgeArbiter(3),
     "StreamArbiter": lambda: arbiter.StreamArbiter(4, 3),
     "StreamArbiter, packets": lambda: arbiter.StreamArbiter(_PACKET, 2, last="last"),
     "IdleDetector": lambda: idle.IdleDetector(3),

@@ -76,6 +76,7 @@ def _retry() -> Components:
 
 def _arbiter() -> Components:
     yield arbiter.RoundRobinArbiter(3)
+    yield arbiter.AgeArbiter(3)
     beat = data.StructLayout({"data": 4, "last": unsigned(1)})
     yield arbiter.StreamArbiter(beat, 3)
     yield arbiter.StreamArbiter(beat, 3, last="last")

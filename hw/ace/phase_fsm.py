@@ -43,8 +43,9 @@ class PhaseFSM(wiring.Component):
     4. *Sends*: the instructions that start by themselves are turned into send commands in order,
        one packet at a time; so are packets that a receive unit had to park. A packet whose peer is
        not ready is passed over, never waited for: the FSM turns to its next context. READY goes
-       first, then parked and fresh packets in turn. An instruction that ends a phase is passed
-       over until every block of the phase has arrived and left; then it opens the next one.
+       first, then parked and fresh packets in turn, of fresh ones those of the chunk that was
+       admitted first. An instruction that ends a phase is passed over until every block of the
+       phase has arrived and left; then it opens the next one.
     5. *Complete*: every block of the last phase has arrived and left. The slot goes to the RX DMA,
        and is free for the next chunk, as the context is, when it is stored.
 

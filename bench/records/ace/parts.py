@@ -2,6 +2,7 @@
 
 from hw.ace import (
     alu_pool,
+    command_arbiter,
     command_table,
     completions,
     config,
@@ -31,6 +32,7 @@ from hw.link.retry_frame import RetryConfig
 __all__ = ["PARTS", "WHOLE"]
 
 _ACE = config.preset("test")
+_DUO = config.preset("duo")
 _RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2, keepalive_cycles=16)
 
 PARTS = {
@@ -47,6 +49,7 @@ PARTS = {
     "PacketOutcome": lambda: packet_outcome.PacketOutcome(_ACE),
     "CompletionQueue": lambda: completions.CompletionQueue(_ACE),
     "EngineControl": lambda: control.EngineControl(_ACE),
+    "CommandArbiter": lambda: command_arbiter.CommandArbiter(_DUO),
     "CommandTable": lambda: command_table.CommandTable(_ACE),
     "PacketLookup": lambda: packet_lookup.PacketLookup(_ACE),
     "LookupPipeline": lambda: lookup.LookupPipeline(_ACE),

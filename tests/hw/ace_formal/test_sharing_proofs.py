@@ -1,16 +1,23 @@
 # amaranth: UnusedElaboratable=no
-"""Unbounded proofs about what is shared: forward queues, ALUs and SRAM banks."""
+"""Unbounded proofs about what is shared: ports, forward queues, ALUs and SRAM banks."""
+
+from functools import reduce
+from operator import or_
 
 import pytest
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.ace import command_arbiter
 from hw.ace.alu_pool import ALUPool
+from hw.ace.command_arbiter import CommandArbiter
 from hw.ace.config import AceConfig
 from hw.ace.forward_gate import ForwardGate
+from hw.ace.layouts import AGE_BITS, send_command_layout
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import RoundRobinArbiter
+from tests.hw.ace_formal.test_fsm_proofs import planted as with_a_change
 from tests.hw.common.prover import ever, holds, nth
 
 SMALL = {
@@ -32,6 +39,122 @@ SMALL = {
 
 def several(bits):
     return (bits & (bits - 1)) != 0
+
+
+class CommandHarness(wiring.Component):
+    """FSMs that offer any commands, and ports that take them when they like.
+
+    `bad`: a port has no command or another one than the one that was taken for it, and takes one
+    although it has one, or none although it has none and an FSM asks; two commands are taken for a
+    port at once, or one of an FSM that does not offer any, or for no port; it is not a READY though
+    one asks, or not that of the lowest FSM; or it is not of the oldest chunk, from which less than
+    half of all ages lead to each of the others that ask (not if there is no such chunk), or not
+    that of the lowest FSM of those with this age.
+    """
+
+    def __init__(self, arbiter, config):
+        self.arbiter = arbiter
+        self.config = config
+        self.shape = shape = send_command_layout(config)
+        super().__init__(
+            {
+                "offer": In(config.fsms),
+                "commands": In(shape).array(config.fsms),
+                "ready": In(config.ports),
+                "bad": Out(1),
+                "cover_each_port_has_had_a_command_of_each_fsm_that_was_passed_over": Out(1),
+                "cover_one_is_the_oldest_though_its_number_is_the_highest": Out(1),
+                "cover_none_is_the_oldest": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.arbiter = arbiter = self.arbiter
+        fsms = range(self.config.fsms)
+        taken, offered = Signal(len(fsms)), Signal(len(fsms))
+        for f, port in enumerate(arbiter.i):
+            m.d.comb += [
+                port.valid.eq(self.offer[f]), port.p.eq(self.commands[f]),
+                offered[f].eq(port.valid), taken[f].eq(port.valid & port.ready),
+            ]
+        faults, late, wrapped, unordered = [], [], [], []
+        whose = [Signal(len(fsms), name=f"whose_{p}") for p in range(len(arbiter.o))]
+        faults.append(taken != reduce(or_, whose))
+        for p, port in enumerate(arbiter.o):
+            asks = Signal(len(fsms), name=f"asks_{p}")
+            mine = whose[p]
+            held, command = Signal(name=f"held_{p}"), Signal(self.shape, name=f"command_{p}")
+            m.d.comb += [
+                port.ready.eq(self.ready[p]),
+                asks.eq(Cat(offered[f] & (self.commands[f].port == p) for f in fsms)),
+                mine.eq(taken & asks),
+            ]
+            with m.If(mine.any()):
+                m.d.sync += held.eq(1)
+            with m.Elif(self.ready[p]):
+                m.d.sync += held.eq(0)
+            for f in fsms:
+                with m.If(mine[f]):
+                    m.d.sync += [command.eq(self.commands[f]), command.fsm.eq(f)]
+            readies = asks & Cat(each.ready for each in self.commands)
+            ages = [each.age for each in self.commands]
+            oldest = Signal(len(fsms), name=f"oldest_{p}")
+            m.d.comb += oldest.eq(Cat(
+                asks[f] & Cat(
+                    ~asks[g] | ((ages[g] - ages[f])[:AGE_BITS] < 1 << AGE_BITS - 1) for g in fsms
+                ).all()
+                for f in fsms
+            ))
+            best = Mux(readies.any(), readies, oldest)
+            faults += [
+                port.valid != held,
+                held & (Value.cast(port.p) != Value.cast(command)),
+                mine.any() & held & ~self.ready[p],
+                asks.any() & (~held | self.ready[p]) & ~mine.any(),
+                several(mine),
+                mine.any() & best.any() & (mine != (best & -best)),
+            ]
+            passed = Signal(len(fsms), name=f"passed_{p}")
+            with m.If(mine.any()):
+                m.d.sync += passed.eq(passed | (asks & ~mine))
+            late += [ever(m, mine[f] & passed[f]) for f in fsms]
+            alone = mine.any() & ~readies.any()
+            wrapped.append(alone & asks.all() & Cat(
+                mine[f] & Cat(ages[f] > ages[g] for g in fsms if g != f).all() for f in fsms
+            ).any())
+            unordered.append(alone & ~oldest.any())
+        m.d.comb += [
+            self.bad.eq(Cat(faults).any()),
+            self.cover_each_port_has_had_a_command_of_each_fsm_that_was_passed_over.eq(
+                Cat(late).all()
+            ),
+            self.cover_one_is_the_oldest_though_its_number_is_the_highest.eq(Cat(wrapped).any()),
+            self.cover_none_is_the_oldest.eq(Cat(unordered).any()),
+        ]
+        return m
+
+
+COMMAND_BUGS = {
+    "none goes where none is the oldest": (
+        "Mux(oldest.any(), oldest, asks & -asks)", "oldest"),
+    "the youngest chunk goes first": (
+        "(mine.age - other.age)", "(other.age - mine.age)"),
+    "ages do not wrap": (
+        "(mine.age == other.age) | younger", "mine.age <= other.age"),
+    "a READY has the age of a chunk": (
+        "Mux(mine.ready | other.ready, mine.ready, older)", "older"),
+    "a command is taken while the port is stalled": (
+        "free.eq(~port.valid | port.ready)", "free.eq(1)"),
+    "a port waits for a cycle between two commands": (
+        "free.eq(~port.valid | port.ready)", "free.eq(~port.valid)"),
+    "a command of another port is taken, too": (
+        "with m.If(each.p.port == p):", "with m.If(1):"),
+    "all that ask are taken": (
+        "free & chosen[f]", "free & asks[f]"),
+    "the command keeps the FSM that came with it": (
+        "Mux(chosen[f], f, 0)", "Mux(chosen[f], self.i[f].p.fsm, 0)"),
+}
 
 
 class GateHarness(wiring.Component):
@@ -256,6 +379,20 @@ class GreedyArbiter(RoundRobinArbiter):
         m = super().elaborate(platform)
         m.d.comb += self.grant.eq(self.requests)
         return m
+
+
+def _commands():
+    return AceConfig(ports=2, **SMALL | {"fsms": 3})
+
+
+def test_no_port_waits_while_a_command_is_there_and_the_oldest_goes_first(tmp_path):
+    assert holds(CommandHarness(CommandArbiter(_commands()), _commands()), tmp_path)
+
+
+@pytest.mark.parametrize("bug", COMMAND_BUGS)
+def test_broken_command_arbiter_is_refuted(bug, tmp_path):
+    changed = with_a_change(command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug])
+    assert not holds(CommandHarness(changed(_commands()), _commands()), tmp_path)
 
 
 @pytest.mark.parametrize("ports", [2, 3])

@@ -1,13 +1,14 @@
 # amaranth: UnusedElaboratable=no
-"""Arbiters grant one requester at a time, each in its turn, and lose no beat."""
+"""Arbiters grant one requester at a time, each in its turn or by age, and lose no beat."""
 
 import random
 from itertools import pairwise
 
 import pytest
+from amaranth.hdl import ClockDomain, Module
 from amaranth.lib import data
 
-from hw.common.arbiter import RoundRobinArbiter, StreamArbiter
+from hw.common.arbiter import AgeArbiter, RoundRobinArbiter, StreamArbiter
 from hw.common.testing import check_stream, random_stalls, simulate, source
 
 BEAT = data.StructLayout({"origin": 3, "serial": 8, "last": 1})
@@ -32,6 +33,30 @@ def test_grant_follows_the_rotating_order_of_a_model(n):
             await ctx.tick()
 
     simulate(dut, bench)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
+def test_the_one_that_was_renewed_longest_ago_is_granted(n):
+    dut = AgeArbiter(n)
+    rng = random.Random(n)
+
+    async def bench(ctx):
+        renewed = [(-1, k) for k in range(n)]  # when, and before the first time by number
+        for cycle in range(300):
+            requests = [k for k in range(n) if rng.random() < 0.6]
+            renew = rng.randrange(n) if rng.random() < 0.5 else None
+            ctx.set(dut.requests, sum(1 << k for k in requests))
+            ctx.set(dut.renew, 0 if renew is None else 1 << renew)
+            granted = min(requests, key=renewed.__getitem__, default=None)
+            assert ctx.get(dut.grant) == (0 if granted is None else 1 << granted)
+            if renew is not None:
+                renewed[renew] = (cycle, renew)
+            await ctx.tick()
+
+    top = Module()
+    top.domains.sync = ClockDomain()  # one requester alone has no register
+    top.submodules.dut = dut
+    simulate(top, bench)
 
 
 def collect(streams, stalls, count, into):
@@ -115,10 +140,11 @@ def test_packets_are_not_interleaved(gaps):
 
 
 def test_arbiters_refuse_to_have_no_requester():
-    with pytest.raises(
-        ValueError, match=r"^RoundRobinArbiter n must be an integer at least 1, not 0$"
-    ):
-        RoundRobinArbiter(0)
+    for arbiter in (RoundRobinArbiter, AgeArbiter):
+        with pytest.raises(
+            ValueError, match=rf"^{arbiter.__name__} n must be an integer at least 1, not 0$"
+        ):
+            arbiter(0)
     with pytest.raises(ValueError, match=r"^StreamArbiter n must be an integer at least 1, not 0$"):
         StreamArbiter(8, 0)
 
