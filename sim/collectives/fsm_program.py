@@ -145,7 +145,7 @@ class PhaseStart:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What the table has of a first phase, as the fields of a word have it."""
+        """Counts and ports of a first phase, as the table has them."""
         return {
             "receives": self.receives,
             "sends": self.sends,
