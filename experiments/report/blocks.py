@@ -71,7 +71,7 @@ CLAIMS = {
     "{ratio_vs_icarus:.0f} times as fast as Icarus",
     "torus_rate": "ACE in RTL on tori, bits exact: {hamiltonian_pct:.0f} % of the bound on 4x4 "
     "(Hamiltonian cycles), {phases_pct:.0f} % on 4x4x4 over links of 90 cycles (phases), "
-    "{long_links_pct:.0f} % of 500; links are busy in {middle_pct:.0f} % of the middle at least",
+    "{long_links_pct:.0f} % of 500; links are busy in {middle_pct:.1f} % of the middle at least",
     "codegen": "compiled RTL equals CXXRTL in {designs:.0f} designs on random and recorded inputs",
     "folded": "one ACE for a ring or torus equals all of them in {cases:.0f} cases but "
     "{differing:.0f}; 4 096 engines in RTL all-reduce 4 MiB in {cpu_s_16:.0f} CPU seconds, 97 336 "
