@@ -78,7 +78,8 @@ def test_single_links_of_two_nodes_serve_all_phases():
         for style in ("multi_colour",) for level in ("cycles", "rtl")
     )
     assert rtl.data.exact and len(rtl.record.links) == 6 * 3
-    assert cycles.time_s == pytest.approx(rtl.time_s, rel=0.03)
+    # All FSMs meet at one port, where a cycle more or less changes who is first.
+    assert cycles.time_s == pytest.approx(rtl.time_s, rel=0.06)
 
 
 @pytest.mark.parametrize(
