@@ -209,15 +209,16 @@ class SendGenerator(wiring.Component):
         return parking.o, parked_now
 
     def _next_ready(self, m, pending):
-        """The context whose READY is next, of all in turn, and the signal that takes its turn."""
+        """The *pending* contexts, the one whose READY is next, of all in turn, and the signal that
+        takes its turn."""
         m.submodules.ready_arbiter = turns = RoundRobinArbiter(len(pending))
         context = Signal(range(max(2, len(pending))), name="ready_context")
         m.d.comb += [turns.requests.eq(pending), context.eq(index_of(turns.grant))]
-        return context, turns.advance
+        return pending, context, turns.advance
 
     def _next_fresh(self, m, fresh):
         """The context whose instruction is next: the oldest one that has not been passed over since
-        a packet was sent. Returns it, and the signal that takes it."""
+        a packet was sent. Returns the *fresh* ones, it, and the signal that takes it."""
         contexts = self._config.contexts
         m.submodules.fresh_arbiter = ages = AgeArbiter(contexts)
         passed = Signal(contexts)  # taken since the last packet was sent
@@ -235,7 +236,7 @@ class SendGenerator(wiring.Component):
             m.d.sync += passed.eq(Mux(left.any(), passed, 0) | ages.grant)
         with m.Elif(sent):
             m.d.sync += passed.eq(0)
-        return context, take
+        return fresh, context, take
 
     def _key_of(self, context):
         return Array(key.as_value() for key in self.contexts.key)[context]
@@ -249,7 +250,7 @@ class SendGenerator(wiring.Component):
         next_ready, next_fresh = self._next_ready(m, pending), self._next_fresh(m, able)
         with m.FSM(init="PICK") as states:
             with m.State("PICK"):
-                self._pick(m, able, ready_ports, positions, parked, next_ready, next_fresh)
+                self._pick(m, ready_ports, positions, parked, next_ready, next_fresh)
             with m.State("ASK_ENTRY"):
                 m.d.comb += [self.request.valid.eq(1), self.request.p.table.eq(1)]
                 with m.If(self.request.ready):
@@ -275,11 +276,10 @@ class SendGenerator(wiring.Component):
                     m.next = "PICK"
         return states.ongoing("PICK")
 
-    def _pick(self, m, fresh, ready_ports, positions, parked, next_ready, next_fresh):
+    def _pick(self, m, ready_ports, positions, parked, next_ready, next_fresh):
         """Choose the next piece of work: table entry, READY, parked packet or fresh packet."""
-        pending = Cat(ports.any() for ports in ready_ports)
-        ready_context, send_ready = next_ready
-        fresh_context, send_fresh = next_fresh
+        pending, ready_context, send_ready = next_ready
+        fresh, fresh_context, send_fresh = next_fresh
         prefer_fresh = Signal()
         port = Signal(range(max(2, self._config.ports)), name="ready_port")
         mask = Signal(self._config.ports)

@@ -103,7 +103,9 @@ def test_lookup_answers_after_its_latency_what_the_program_says():
     [
         {"context": 0}, {"context": 9}, {"key": {"collective": 9, "chunk": 4}}, {"op": 1},
         {"step": 0}, {"step": 3}, {"offset": 2}, {"length": 60}, {"contributions": 3},
+        {"offset": 2, "length": 0},
         {"step": 2, "offset": 1, "contributions": 4},
+        {"step": 2, "offset": 1, "contributions": 4, "length": 0},
     ],
     ids=str,
 )  # fmt: skip

@@ -2,7 +2,6 @@
 """Proofs about the parts of an FSM: no READY is lost, no peer or phase waited for, no chunk and no
 phase ends early."""
 
-import inspect
 
 import pytest
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
@@ -16,7 +15,7 @@ from hw.ace.isa import instruction_layout, phase_layout
 from hw.ace.lookup import LOOKUP_LATENCY
 from hw.ace.ready_table import ReadyTable
 from hw.ace.send_generator import SendGenerator, Source
-from tests.hw.common.prover import ever, holds, nth
+from tests.hw.common.prover import ever, holds, nth, with_change
 
 
 def small(contexts):
@@ -406,15 +405,6 @@ class SendHarness(wiring.Component):
         return m
 
 
-def planted(module, name, old, new):
-    """The component with a change of its text."""
-    text = inspect.getsource(getattr(module, name))
-    assert text.count(old) == 1, old
-    names = dict(vars(module))
-    exec(text.replace(old, new), names)
-    return names[name]
-
-
 GENERATOR_BUGS = {
     "it asks about a fresh packet until its peer is ready": (
         "        with m.Else():\n            m.next = \"PICK\"",
@@ -736,7 +726,7 @@ def test_generator_sends_what_is_granted_and_waits_for_no_peer_and_no_phase(tmp_
 
 @pytest.mark.parametrize("bug", GENERATOR_BUGS)
 def test_broken_generator_is_refuted(bug, tmp_path):
-    changed = planted(send_generator, "SendGenerator", *GENERATOR_BUGS[bug])
+    changed = with_change(send_generator, "SendGenerator", *GENERATOR_BUGS[bug])
     assert not holds(SendHarness(changed(small(2))), tmp_path)
 
 
@@ -746,5 +736,5 @@ def test_chunks_and_phases_end_when_nothing_is_left_and_slots_when_they_are_stor
 
 @pytest.mark.parametrize("bug", CONTEXT_BUGS)
 def test_broken_context_table_is_refuted(bug, tmp_path):
-    changed = planted(contexts, "ContextTable", *CONTEXT_BUGS[bug])
+    changed = with_change(contexts, "ContextTable", *CONTEXT_BUGS[bug])
     assert not holds(ContextHarness(changed(small(2))), tmp_path)

@@ -17,8 +17,7 @@ from hw.ace.forward_gate import ForwardGate
 from hw.ace.layouts import AGE_BITS, send_command_layout
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import RoundRobinArbiter
-from tests.hw.ace_formal.test_fsm_proofs import planted as with_a_change
-from tests.hw.common.prover import ever, holds, nth
+from tests.hw.common.prover import ever, holds, nth, with_change
 
 SMALL = {
     "bus_bytes": 16,
@@ -391,7 +390,7 @@ def test_no_port_waits_while_a_command_is_there_and_the_oldest_goes_first(tmp_pa
 
 @pytest.mark.parametrize("bug", COMMAND_BUGS)
 def test_broken_command_arbiter_is_refuted(bug, tmp_path):
-    changed = with_a_change(command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug])
+    changed = with_change(command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug])
     assert not holds(CommandHarness(changed(_commands()), _commands()), tmp_path)
 
 

@@ -10,6 +10,7 @@ proof to mean something (the third packet is delivered, an entry is used again).
 covers cannot all be reached within its bound fails.
 """
 
+import inspect
 import json
 import os
 import re
@@ -18,6 +19,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
@@ -35,6 +38,7 @@ __all__ = [
     "holds",
     "note",
     "nth",
+    "with_change",
 ]
 
 COVER_CYCLES = 40
@@ -232,3 +236,12 @@ def assert_moore(component: wiring.Component, folder: Path, *, but: str = "") ->
         ],
         cwd=folder,
     )
+
+
+def with_change(module: ModuleType, name: str, old: str, new: str) -> Any:
+    """The component *name* of a module whose text *old*, which is there once, is *new*."""
+    text = inspect.getsource(getattr(module, name))
+    assert text.count(old) == 1, old
+    names = dict(vars(module))
+    exec(text.replace(old, new), names)
+    return names[name]

@@ -75,6 +75,22 @@ def test_every_link_is_at_work():
     assert len(beats) == 64 and min(beats) > 0.7 * max(beats)
 
 
+def test_fsms_that_share_ports_serve_the_oldest_chunk_first_in_rtl_too():
+    """Two FSMs for each path, and more chunks than contexts: by numbers of FSMs it takes other
+    cycles."""
+    config = replace(ACE, fsms=8, contexts=2, memory_ports=4)
+    network = Network.torus((2, 2), bandwidth_bytes_per_s=16 * GHZ, latency_s=16 / GHZ)
+    wiring = EngineWiring.by_dimension(
+        network, style="baseline", fsms=8, clock_hz=GHZ, bus_bytes=16
+    )
+    around = Surroundings(nodes=4, wiring=wiring, memory_bytes=1 << 18)
+    rtl, model = both(
+        config, around, [Command(elements=16384, source=0, destination=1 << 17)]
+    )
+    assert rtl.checked == 4 and rtl.wrong == 0
+    assert rtl.cycles == pytest.approx(model.cycles, rel=0.005)
+
+
 @pytest.mark.parametrize("rtl", [(0,), (1, 4, 7), (0, 1, 2, 3, 4, 5, 6, 7)], ids=str)
 def test_rtl_among_models_sends_golden_packets_over_links_of_any_latency(rtl):
     commands = [apart(kind, 900, n) for n, kind in enumerate(PROGRAM_ENTRY)]

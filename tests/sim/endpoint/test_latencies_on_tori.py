@@ -13,6 +13,7 @@ from sim.endpoint.latencies import EventLatencies
 from sim.hosts.command import Command
 from sim.hosts.wiring import EngineWiring
 from sim.network.network import Network
+from sim.run import run
 
 CLOCK = 1e9
 SEARCH = 3
@@ -60,3 +61,30 @@ def test_hops_of_a_torus_take_what_is_stored_and_their_own_links(shape, cycles):
     ]
     late = found - found[0] - expected
     assert np.abs(late).max() <= SEARCH
+
+
+@pytest.mark.parametrize("shape, style", [
+    ((2, 2), "baseline"), ((3, 2, 2), "baseline"), ((2, 2, 2), "enhanced"),
+    ((2, 2, 2), "dimension_ordered"), ((2, 4), "dimension_ordered"), ((3, 2), "halves"),
+], ids=str)
+def test_a_small_all_reduce_crosses_as_many_links_as_in_the_cycle_model(shape, style):
+    """READYs are hops, too: of each phase but those of gathers, which are told a phase ahead."""
+    hops = {}
+    for level in ("events", "cycles"):
+        times = [
+            run({
+                "topology": {"kind": "torus", "shape": list(shape), "latency_s": latency_s,
+                             "bandwidth_bytes_per_s": 16 * CLOCK},
+                "algorithm": {"style": style},
+                "endpoint": {
+                    "kind": "ace", "level": level, "preset": "duo", "ports": 2 * len(shape),
+                    "fsms": 2 * len(shape), "max_nodes": 16, "program_words": 256,
+                    "sram_bytes": 128 << 10, "npu": {"clock_hz": CLOCK},
+                },
+                "workload": {"collective": "all_reduce", "size_bytes": 4},
+                "run": {"passes": 1},
+            }).time_s
+            for latency_s in (1e-7, 1.1e-6)
+        ]
+        hops[level] = (times[1] - times[0]) / 1e-6
+    assert hops["events"] == pytest.approx(hops["cycles"], abs=0.1)
