@@ -7,8 +7,8 @@ Instructions that start by themselves come first and are executed in order up to
 sends a run, ``PHASE`` waits until every run of the phase so far has arrived and left, and opens the
 next one: it says how long its runs are, how many arrive and leave in it, and which peers are told
 (READY) that they may send theirs. The first phase is described by the entry of the program table.
-Packets of the phase *ahead* may come before it is opened, if they are told so: instructions are
-marked with the parity of their phase (``odd``), so they are counted for the right one.
+READY may be for the next phase as well (``ahead``), whose packets then come before it is opened:
+instructions carry the parity of their phase (``odd``), so each packet is counted for the right one.
 The other instructions are *receive* instructions: they have no order. A packet names the receive
 instruction that it is for (its ``step`` field), and that instruction is executed for this packet
 whenever it arrives. The names are those that collective libraries use for these primitives; what a
@@ -103,7 +103,7 @@ PHASE_FIELDS = {
     "sends": (12, "Runs that are sent in it, forwarded ones included."),
     "ready_ports": (8, "Links whose peers may send from now on."),
     "run": (RANK_BITS, "Blocks of each of its runs."),
-    "ahead": (11, "Its runs that are one of the next phase, if peers may send those; else 0."),
+    "ahead": (11, "Runs of this phase in one of the next, if READY is for that one, too; else 0."),
 }
 """Fields of the instruction ``PHASE``."""
 
