@@ -17,7 +17,7 @@ __all__ = ["PHASES", "TorusCase"]
 CLOCK_HZ = 1e9
 PHASES = AceConfig(
     ports=6, bus_bytes=16, packet_bytes=64, sram_bytes=1536 << 10, banks=16, alus=6, fsms=12,
-    contexts=8, program_words=512, memory_ports=6, rx_packets=128, tx_packets=128, max_nodes=64,
+    contexts=8, program_words=512, memory_ports=6, rx_packets=128, tx_packets=16, max_nodes=64,
     address_bits=32,
 )
 """FSMs for both directions of three orders of dimensions, twice; blocks of four packets; a receive

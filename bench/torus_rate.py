@@ -38,7 +38,7 @@ ENGINE = AceConfig(
 """Memory moves with 8 ports what 4 links need; a chunk's blocks begin at the same bank."""
 LONG_LINKS = replace(
     PHASES, alu_stages=2, bus_bytes=64, packet_bytes=256, sram_bytes=4 << 20, contexts=10,
-    rx_packets=256, tx_packets=96, banks=32, interleave=4,
+    rx_packets=256, tx_packets=16, banks=32, interleave=4,
 )
 """As many chunks at a time as 4 MB hold, with blocks of two packets: a packet lies in the four
 banks of one group, so ranks are alike in every cycle."""

@@ -208,8 +208,9 @@ class AceEngine(Engine):
     def _join_commands(self, m, fsms, ports):
         """Send commands of FSMs to ports: each names its port."""
         m.submodules.send_arbiter = arbiter = CommandArbiter(self.config)
-        for command, fsm in zip(arbiter.i, fsms, strict=True):
+        for command, room, fsm in zip(arbiter.i, arbiter.room, fsms, strict=True):
             wiring.connect(m, fsm.send, command)
+            m.d.comb += fsm.room.eq(room)
         for command, port in zip(arbiter.o, ports, strict=True):
             wiring.connect(m, command, port.command)
 

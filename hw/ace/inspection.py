@@ -23,8 +23,7 @@ def inspected_layout(c: AceConfig) -> data.StructLayout:
             "live": 1,
             "storing": 1,
             "instructions": 1,
-            "held": 1,
-            "held_port": 4,
+            "held_ports": c.ports,
             "ready_ports": c.ports,
             "step": c.format.step,
             "entry": 13,
@@ -41,7 +40,7 @@ def look_at(
     """The context *number* of an FSM, by the names of `inspected_layout`, from the FSM's
     `ContextTable`, `SendGenerator` and `GrantSignature`: multiplexers, and nothing that any of them
     would see."""
-    state, command = contexts.state, generator.send
+    state = contexts.state
 
     def of(each: Any) -> Value:
         return select(number, [Value.cast(each[n]) for n in range(c.contexts)])
@@ -53,8 +52,7 @@ def look_at(
         "live": of(state.live),
         "storing": of(contexts.occupied & ~state.assigned),
         "instructions": of(generator.fresh),
-        "held": command.valid & (command.p.context == number),
-        "held_port": command.p.port,
+        "held_ports": ~generator.room & Cat(each == number for each in generator.held),
         "ready_ports": of(generator.ready_ports),
         "step": of(generator.steps),
         "entry": of([entry.entry for entry in state.entry]) * ENTRY_WORDS,

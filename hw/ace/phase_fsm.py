@@ -68,8 +68,8 @@ class PhaseFSM(wiring.Component):
         Answers follow ``LOOKUP_LATENCY`` cycles after the question is taken.
     event : ``In(stream).array(2 * ports)``, ready : ``In(stream).array(ports)``
         From the receive and send units.
-    send : ``Out(stream)``
-        Send commands, for any port.
+    send : ``Out(stream)``, room : ``In(ports)``
+        Send commands, for the ports that have room.
     forget : ``In(1)``
         Forget all chunks and READY packets. Packets in flight are refused from now on. Nothing new
         may be admitted before the engine is idle.
@@ -92,6 +92,7 @@ class PhaseFSM(wiring.Component):
     stored: stream.Interface
     store: stream.Interface
     send: stream.Interface
+    room: Signal
     forget: Signal
     disagrees: Signal
     busy: Signal
@@ -122,7 +123,8 @@ class PhaseFSM(wiring.Component):
                 "resolved": Out(stream.Signature(resolved_layout(c), **always)).array(c.ports),
                 "event": In(stream.Signature(event_layout(c))).array(2 * c.ports),
                 "ready": In(stream.Signature(ready_layout(c))).array(c.ports),
-                "send": Out(stream.Signature(send_command_layout(c))),
+                "send": Out(stream.Signature(send_command_layout(c), **always)),
+                "room": In(c.ports),
                 "forget": In(1),
                 "disagrees": Out(1),
                 "busy": Out(1),
@@ -177,6 +179,7 @@ class PhaseFSM(wiring.Component):
             self.read_word.eq(lookups.read_word),
             contexts.searched.eq(ready_table.searched),
             contexts.sending.eq(generator.sending),
+            generator.room.eq(self.room),
             generator.start.eq(contexts.start),
             self.vacant.eq(contexts.vacant),
             self.vacant_context.eq(contexts.vacant_context),

@@ -81,8 +81,7 @@ INSPECTED = {
         "live": (1, "Packets may come and go: it is loaded and its program has been looked up."),
         "storing": (1, "Its program is over; the result goes to memory."),
         "instructions": (1, "Its program has not come to END."),
-        "held": (1, "A packet of it, or its READY, waits for link `held_port` to take it."),
-        "held_port": (4, "That link."),
+        "held_ports": (8, "Links that have yet to take a packet of it, or its READY."),
         "ready_ports": (8, "Links whose peers it has still to tell READY."),
     },
     "inspected_step": {

@@ -1,5 +1,8 @@
 """Turns the instructions that start by themselves, and parked packets, into send commands."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -21,12 +24,11 @@ from hw.common.select import index_of
 __all__ = ["SendGenerator", "Source"]
 
 
-class Source(enum.Enum, shape=2):
+class Source(enum.Enum, shape=1):
     """Kind of packet that the generator is working on."""
 
-    READY = 0
-    PARKED = 1
-    FRESH = 2
+    PARKED = 0
+    FRESH = 1
 
 
 class SendGenerator(wiring.Component):
@@ -38,12 +40,13 @@ class SendGenerator(wiring.Component):
     packets those of the context that was admitted first are next. A packet whose peer is not ready
     is passed over, never waited for: a parked one goes to the back of its queue, a fresh one is
     looked at again when another one has been sent, or all contexts have been passed over. So is the
-    end of a phase; its context is looked at again once it is settled.
+    end of a phase; its context is looked at again once it is settled and has no READY left. A
+    packet whose port has no room for a command, or a READY to send first, is passed over, too; its
+    context is looked at again when there is room.
 
-    Timing: a READY takes 2 cycles; a packet takes ``LOOKUP_LATENCY + 3`` cycles, one that is passed
-    over ``LOOKUP_LATENCY + 2`` (one more if parked), a table entry and the end of a phase
-    ``LOOKUP_LATENCY + 2``; each longer by the cycles in which lookup or ``send`` stall. While a
-    command waits for its port nothing else is looked at.
+    Timing: a READY takes 1 cycle; a packet, a table entry and the end of a phase take
+    ``LOOKUP_LATENCY + 2`` cycles, a parked packet that is passed over one more; each longer by the
+    cycles in which the lookup stalls.
 
     Members
     -------
@@ -67,8 +70,10 @@ class SendGenerator(wiring.Component):
         Its answers.
     event : ``In(stream.Signature(event_layout(config), always_ready=True))``
         Packets that were parked are queued; there is room for all that can be.
-    send : ``Out(stream.Signature(send_command_layout(config)))``
-        Commands for any port; ``fsm`` is left to the engine.
+    send : ``Out(stream.Signature(send_command_layout(config), always_ready=True))``
+        Commands for ports that have room; ``fsm`` is left to the engine.
+    room : ``In(ports)``
+        Ports that have room for a command of this FSM.
     forget : ``In(1)``
         Forget what contexts have left. Parked packets of contexts that are not live are discarded
         when their turn comes.
@@ -77,6 +82,8 @@ class SendGenerator(wiring.Component):
     fresh : ``Out(contexts)``, ready_ports, steps : ``Out(...).array(contexts)``
         For software: contexts with instructions left, the ports on which each has still to say
         READY, and the step that each is at.
+    held : ``Out(range(contexts)).array(ports)``
+        For software: the context of the last command for each port.
     """
 
     admit: stream.Interface
@@ -89,11 +96,13 @@ class SendGenerator(wiring.Component):
     response: stream.Interface
     event: stream.Interface
     send: stream.Interface
+    room: Signal
     forget: Signal
     busy: Signal
     fresh: Signal
     ready_ports: list
     steps: list
+    held: list
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
@@ -110,12 +119,14 @@ class SendGenerator(wiring.Component):
                 "request": Out(stream.Signature(own_request_layout(c))),
                 "response": In(stream.Signature(own_response_layout(c), **always)),
                 "event": In(stream.Signature(event_layout(c), **always)),
-                "send": Out(stream.Signature(send_command_layout(c))),
+                "send": Out(stream.Signature(send_command_layout(c), **always)),
+                "room": In(c.ports),
                 "forget": In(1),
                 "busy": Out(1),
                 "fresh": Out(c.contexts),
                 "ready_ports": Out(c.ports).array(c.contexts),
                 "steps": Out(c.format.step).array(c.contexts),
+                "held": Out(range(max(2, c.contexts))).array(c.ports),
             }
         )
         # The packet in progress.
@@ -123,6 +134,8 @@ class SendGenerator(wiring.Component):
         self._context = Signal(range(max(2, c.contexts)), name="context")
         self._step = Signal(c.format.step, name="step")
         self._offset = Signal(c.format.offset, name="offset")
+        self._crowded = Signal(name="crowded")  # its port has no room
+        self._free = Signal(c.ports, name="free")  # ports that have room, and no READY wants it
 
     def elaborate(self, platform):
         m = Module()
@@ -137,16 +150,20 @@ class SendGenerator(wiring.Component):
         waiting = Signal(c.contexts)  # the end of a phase has been passed over
         with m.If(self.start.any()):
             m.d.sync += [fresh.eq(fresh | self.start), waiting.eq(waiting & ~self.start)]
+        m.d.comb += self._free.eq(self.room & ~reduce(or_, ready_ports))
+        crowded_out = self._crowded_out(m)
         positions = self._positions(m)
         repark = Signal()
         parked, parked_now = self._parking(m, repark)
-        idle = self._states(m, fresh, waiting, ready_ports, positions, parked, parked_now, repark)
+        idle = self._states(
+            m, fresh, waiting, crowded_out, ready_ports, positions, parked, parked_now, repark
+        )
         with m.If(self.forget):
             m.d.sync += fresh.eq(0)
             m.d.sync += [ports.eq(0) for ports in ready_ports]
         m.d.comb += [
             self.sending.eq(fresh | Cat(ports.any() for ports in ready_ports)),
-            self.busy.eq(~idle | (m.submodules.parking.level != 0)),
+            self.busy.eq(~idle | (m.submodules.parking.level != 0) | ~self.room.all()),
             self.fresh.eq(fresh),
             *(shown.eq(ports) for shown, ports in zip(self.ready_ports, ready_ports, strict=True)),
             *(shown.eq(step) for shown, step in zip(self.steps, positions[0], strict=True)),
@@ -164,6 +181,26 @@ class SendGenerator(wiring.Component):
                 m.d.sync += ports.eq(self.contexts.entry[n].ready_ports)
         return ready_ports
 
+    def _sends_fresh(self):
+        return self.send.valid & ~self.send.p.ready & (self._source == Source.FRESH)
+
+    def _crowded_out(self, m):
+        """The contexts that have been passed over for want of room at their port, where there still
+        is none."""
+        c = self._config
+        crowded_out = Signal(c.contexts)
+        for n in range(c.contexts):
+            wanted = Signal(c.ports, name=f"wanted_port_{n}")
+            m.d.comb += crowded_out[n].eq((wanted & ~self._free).any())
+            with m.If(self.start[n] | (self._sends_fresh() & (self._context == n))):
+                m.d.sync += wanted.eq(0)
+            with m.Elif(self._crowded & (self._source == Source.FRESH) & (self._context == n)):
+                m.d.sync += wanted.eq(1 << self.response.p.resolved.port)
+        for p, held in enumerate(self.held):
+            with m.If(self.send.valid & (self.send.p.port == p)):
+                m.d.sync += held.eq(self.send.p.context)
+        return crowded_out
+
     def _positions(self, m):
         """For each context the step and the packet that are next."""
         c = self._config
@@ -172,8 +209,7 @@ class SendGenerator(wiring.Component):
         for n, (step, offset) in enumerate(zip(steps, offsets, strict=True)):
             with m.If(self.entry.valid & (self._context == n)):
                 m.d.sync += [step.eq(0), offset.eq(0)]
-            taken = self.send.valid & self.send.ready & (self._source == Source.FRESH)
-            with m.If(taken & (self._context == n)):
+            with m.If(self._sends_fresh() & (self._context == n)):
                 packets = Mux(self.contexts.odd[n], *reversed(self.contexts.packets[n]))
                 with m.If(self._offset + 1 == packets):
                     m.d.sync += [offset.eq(0), step.eq(self._step + 1)]
@@ -218,7 +254,8 @@ class SendGenerator(wiring.Component):
 
     def _next_fresh(self, m, fresh):
         """The context whose instruction is next: the oldest one that has not been passed over since
-        a packet was sent. Returns the *fresh* ones, it, and the signal that takes it."""
+        a packet was sent, but for want of room. Returns the *fresh* ones, it, and the signal that
+        takes it."""
         contexts = self._config.contexts
         m.submodules.fresh_arbiter = ages = AgeArbiter(contexts)
         passed = Signal(contexts)  # taken since the last packet was sent
@@ -231,22 +268,28 @@ class SendGenerator(wiring.Component):
             ages.requests.eq(Mux(left.any(), left, fresh)),
             context.eq(index_of(ages.grant)),
         ]
-        sent = self.send.valid & self.send.ready & (self._source == Source.FRESH)
         with m.If(take):
             m.d.sync += passed.eq(Mux(left.any(), passed, 0) | ages.grant)
-        with m.Elif(sent):
+        with m.Elif(self._sends_fresh()):
             m.d.sync += passed.eq(0)
+        with m.Elif(self._crowded & (self._source == Source.FRESH)):
+            m.d.sync += passed.bit_select(self._context, 1).eq(0)
         return fresh, context, take
 
     def _key_of(self, context):
         return Array(key.as_value() for key in self.contexts.key)[context]
 
-    def _states(self, m, fresh, waiting, ready_ports, positions, parked, parked_now, repark):
+    def _states(
+        self, m, fresh, waiting, crowded_out, ready_ports, positions, parked, parked_now, repark
+    ):
         """One piece of work at a time; the returned value is high while there is none."""
-        command = self.send.p
-        pending = Cat(ports.any() for ports in ready_ports)
-        able = Signal(self._config.contexts)
-        m.d.comb += able.eq(fresh & (~waiting | self.contexts.settled))
+        pending = Cat((ports & self.room).any() for ports in ready_ports)
+        able, over = (Signal(self._config.contexts, name=name) for name in ("able", "over"))
+        m.d.comb += [
+            # READYs may be for the phase that follows.
+            over.eq(self.contexts.settled & Cat(~ports.any() for ports in ready_ports)),
+            able.eq(fresh & (~waiting | over) & ~crowded_out),
+        ]
         next_ready, next_fresh = self._next_ready(m, pending), self._next_fresh(m, able)
         with m.FSM(init="PICK") as states:
             with m.State("PICK"):
@@ -265,14 +308,10 @@ class SendGenerator(wiring.Component):
                     m.next = "ANSWER"
             with m.State("ANSWER"):
                 with m.If(self.response.valid):
-                    self._answered(m, command, fresh, waiting, ready_ports)
+                    self._answered(m, fresh, waiting, over, ready_ports)
             with m.State("REPARK"):
                 with m.If(~parked_now):
                     m.d.comb += repark.eq(1)
-                    m.next = "PICK"
-            with m.State("SEND"):
-                with m.If(self.send.ready):
-                    m.d.sync += self.send.valid.eq(0)
                     m.next = "PICK"
         return states.ongoing("PICK")
 
@@ -283,7 +322,7 @@ class SendGenerator(wiring.Component):
         prefer_fresh = Signal()
         port = Signal(range(max(2, self._config.ports)), name="ready_port")
         mask = Signal(self._config.ports)
-        m.d.comb += mask.eq(Array(ready_ports)[ready_context])
+        m.d.comb += mask.eq(Array(ready_ports)[ready_context] & self.room)
         for p in reversed(range(self._config.ports)):
             with m.If(mask[p]):
                 m.d.comb += port.eq(p)
@@ -294,10 +333,9 @@ class SendGenerator(wiring.Component):
             m.d.sync += [self._step.eq(entry.p.program), self._context.eq(entry.p.context)]
             m.next = "ASK_ENTRY"
         with m.Elif(pending.any()):
-            m.d.comb += send_ready.eq(1)
-            m.d.sync += [
-                self._source.eq(Source.READY),
-                command.eq(0),
+            m.d.comb += [
+                send_ready.eq(1),
+                self.send.valid.eq(1),
                 command.ready.eq(1),
                 command.port.eq(port),
                 command.context.eq(ready_context),
@@ -306,12 +344,10 @@ class SendGenerator(wiring.Component):
                 # What peers must agree on lies where a DATA packet has step and offset.
                 command.operator.eq(Array(self.contexts.operator)[ready_context]),
                 Cat(command.step, command.offset).eq(Array(self.contexts.digest)[ready_context]),
-                self.send.valid.eq(1),
             ]
             for n, ports in enumerate(ready_ports):
                 with m.If(ready_context == n):
                     m.d.sync += ports.bit_select(port, 1).eq(0)
-            m.next = "SEND"
         with m.Elif(parked.valid & ~(prefer_fresh & fresh.any())):
             m.d.comb += parked.ready.eq(1)
             m.d.sync += [
@@ -335,13 +371,16 @@ class SendGenerator(wiring.Component):
             ]
             m.next = "ASK"
 
-    def _answered(self, m, command, fresh, waiting, ready_ports):
+    def _answered(self, m, fresh, waiting, over, ready_ports):
         """Act on a lookup: send the packet, pass it over, open the next phase, or end the program
         of the context."""
-        resolved = self.response.p.resolved
+        command, resolved = self.send.p, self.response.p.resolved
         operation = data.View(instruction_layout, self.response.p.word).op
         phase = data.View(phase_layout, self.response.p.word)
         ends = ~operation.send | operation.receive
+        room = self._free.bit_select(resolved.port, 1)
+        runs = (self._source == Source.PARKED) | ~ends
+        m.d.comb += self._crowded.eq(runs & resolved.granted & ~room)
         m.d.comb += [
             self.phase.p.context.eq(self._context),
             self.phase.p.receives.eq(phase.receives),
@@ -349,8 +388,7 @@ class SendGenerator(wiring.Component):
             self.phase.p.run.eq(phase.run),
             self.phase.p.ahead.eq(phase.ahead),
         ]
-        m.d.sync += [
-            command.ready.eq(0),
+        m.d.comb += [
             command.poisoned.eq(resolved.poisoned),
             command.odd.eq(resolved.odd),
             command.age.eq(resolved.age),
@@ -366,10 +404,10 @@ class SendGenerator(wiring.Component):
             command.row.eq(resolved.row),
         ]
         with m.If((self._source == Source.FRESH) & ends & operation.reduce & ~operation.receive):
-            settled = self.contexts.settled.bit_select(self._context, 1)
+            is_over = over.bit_select(self._context, 1)
             # Not of a context that an abort has just taken away.
-            m.d.comb += self.phase.valid.eq(settled & ~self.forget)
-            m.d.sync += waiting.bit_select(self._context, 1).eq(~settled)
+            m.d.comb += self.phase.valid.eq(is_over & ~self.forget)
+            m.d.sync += waiting.bit_select(self._context, 1).eq(~is_over)
             for n, ports in enumerate(ready_ports):
                 with m.If(self.phase.valid & (self._context == n)):
                     m.d.sync += ports.eq(phase.ready_ports)
@@ -378,9 +416,9 @@ class SendGenerator(wiring.Component):
             # END: what is left of the program is up to the packets that arrive.
             m.d.sync += fresh.bit_select(self._context, 1).eq(0)
             m.next = "PICK"
-        with m.Elif(resolved.granted):
-            m.d.sync += self.send.valid.eq(1)
-            m.next = "SEND"
+        with m.Elif(resolved.granted & room):
+            m.d.comb += self.send.valid.eq(1)
+            m.next = "PICK"
         with m.Elif(self._source == Source.PARKED):
             m.next = "REPARK"
         with m.Else():

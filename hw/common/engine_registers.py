@@ -32,7 +32,7 @@ __all__ = [
 CSR_SIGNATURE = AXI4LiteSignature(addr_width=12)
 """The register bus of every engine, seen from software."""
 
-VERSION = 4
+VERSION = 5
 """Of the register maps of all engines: one more with every release that changes one of them in
 name, place, width, access or meaning, so that a driver can tell."""
 

@@ -41,7 +41,7 @@ def admit(s, node, f, slot, now):
     x = s.context[node, f, slot]
     x.assigned = 1
     x.live = x.loaded = x.fresh = x.announce = 0
-    x.step = x.packet = 0
+    x.step = x.packet = x.wants = 0
     k.setup = slot + 1
     k.asked = 0
     k.setup_end = now + 2 + c.scan

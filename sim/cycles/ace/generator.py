@@ -1,7 +1,7 @@
 """The programmable FSM: questions, and the generator of sends."""
 
 from hw.ace.isa import Opcode
-from sim.cycles.ace.events import ANSWER, ASK, CLOSE, OPEN, PICK, SETUP, UNIT, post
+from sim.cycles.ace.events import ANSWER, ASK, CLOSE, HAND_OVER, PICK, SETUP, UNIT, post
 from sim.cycles.ace.words import block_of, data_word, ready_word
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
@@ -11,9 +11,9 @@ __all__ = [
     "answer",
     "answer_grant",
     "ask",
+    "hand_over",
     "may_ask",
     "measure_runs",
-    "open_phase",
     "park",
     "pick",
     "resume",
@@ -92,7 +92,23 @@ def wake(s, node, f, cycle):
 @compiled
 def _able(x):
     """True if the program of a context may go on, as far as the generator knows without a look."""
-    return x.fresh and not (x.waiting and (x.receives[x.odd] or x.sends[x.odd]))
+    return x.fresh and not (x.waiting and (x.receives[x.odd] or x.sends[x.odd] or x.announce))
+
+
+@compiled
+def _has_room(s, node, f, port):
+    """True if a packet may have a command at a port: there is none, and no READY goes first."""
+    for slot in range(s.c[0].contexts):
+        if s.context[node, f, slot].announce >> port & 1:
+            return False
+    return s.command[node, f, port].valid == NEVER
+
+
+@compiled
+def _may_look(s, node, f, slot):
+    """True for a context that is `_able`, unless its packet waits for room at its port."""
+    x = s.context[node, f, slot]
+    return _able(x) and (not x.wants or _has_room(s, node, f, x.wants - 1))
 
 
 @compiled
@@ -103,7 +119,7 @@ def _next_fresh(s, node, f):
     for _ in range(2):
         for slot in range(c.contexts):
             x = s.context[node, f, slot]
-            if _able(x) and not k.passed >> slot & 1:
+            if _may_look(s, node, f, slot) and not k.passed >> slot & 1:
                 if oldest < 0 or x.age < s.context[node, f, oldest].age:
                     oldest = slot
         if oldest >= 0:
@@ -130,7 +146,7 @@ def resume(s, node, f, cycle):
         k.asker = c.ports
     waiting = able = 0
     for slot in range(c.contexts):
-        if _able(s.context[node, f, slot]):
+        if _may_look(s, node, f, slot):
             waiting += 1
             able |= 1 << slot
     if waiting:
@@ -181,17 +197,16 @@ def pick(s, node, f, now):
     for n in range(1, c.contexts + 1):
         slot = (k.announcer + n) % c.contexts
         x = s.context[node, f, slot]
-        fresh += _able(x)
-        if x.announce:
-            k.announcer = slot
-            port = 0
-            while not x.announce >> port & 1:
-                port += 1
-            x.announce &= ~(1 << port)
-            k.source = _READY
-            k.target = slot
-            _send(s, node, f, port, ready_word(f, slot, x.key), 0, now + 1)
-            return
+        fresh += _may_look(s, node, f, slot)
+        for port in range(c.ports):
+            if x.announce >> port & 1 and s.command[node, f, port].valid == NEVER:
+                k.announcer = slot
+                x.announce &= ~(1 << port)
+                _send(s, node, f, port, ready_word(f, slot, x.key), 0, slot, now + 1)
+                k.busy_until = now + 1
+                post(s, now + 1, PICK, node, f)
+                post(s, now, CLOSE, node, f)
+                return
     if k.park_count:
         entry = s.parking[node, f, k.park_head]
         if entry.ready <= now and not (k.prefer_fresh and fresh):
@@ -212,7 +227,6 @@ def pick(s, node, f, now):
 @compiled
 def answer(s, node, f, now):
     """The answer is formed: send, pass over, or come to the end of the sends."""
-    c = s.c[0]
     k = s.fsm[node, f]
     if now != k.answer_at:
         return
@@ -224,28 +238,49 @@ def answer(s, node, f, now):
         return
     x = s.context[node, f, k.target]
     code = s.code[x.program, k.step]
+    k.busy_until = then
     if k.source == _FRESH and code.op == PHASE:
-        k.busy_until = then
-        post(s, now + 1, OPEN, node, f)
+        post(s, now + 1, HAND_OVER, node, f)
         post(s, then, PICK, node, f)
         return
     if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
         x.fresh = 0
-        k.busy_until = then
         post(s, then, PICK, node, f)
         post(s, then, CLOSE, node, f)
         return
     out = s.way[node, f].port[code.port]
-    if not answer_grant(s, node, f, k.target, out, code.readies, now):
-        k.busy_until = then
+    if answer_grant(s, node, f, k.target, out, code.readies, now):
+        post(s, now + 1, HAND_OVER, node, f)
+        post(s, then, PICK, node, f)
+        return
+    if k.source == _PARKED:
+        k.busy_until = then + 1
+        park(s, node, f, k.target, k.step, k.offset, then + 2)
+    elif _nothing_else(s, node, f):
+        k.sleeping = 1
+        k.pick_at = then
+        return
+    post(s, k.busy_until, PICK, node, f)
+
+
+@compiled
+def hand_over(s, node, f, now):
+    """Act on an answer: open the next phase, or give a packet to its port, if that is free."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    x = s.context[node, f, k.target]
+    code = s.code[x.program, k.step]
+    if k.source == _FRESH and code.op == PHASE:
+        _open_phase(s, node, f, now)
+        return
+    out = s.way[node, f].port[code.port]
+    if not _has_room(s, node, f, out):
         if k.source == _PARKED:
-            k.busy_until = then + 1
-            park(s, node, f, k.target, k.step, k.offset, then + 2)
-        elif _nothing_else(s, node, f):
-            k.sleeping = 1
-            k.pick_at = then
-            return
-        post(s, k.busy_until, PICK, node, f)
+            k.busy_until = now + 2
+            park(s, node, f, k.target, k.step, k.offset, now + 3)
+        else:
+            x.wants = out + 1
+            k.passed &= ~(1 << k.target)
         return
     row = block_of(s, node, f, code) * x.beats + k.offset * c.beats
     elements = min(c.elements, (x.span[code.odd] - k.offset * c.beats) * c.lanes)
@@ -253,8 +288,15 @@ def answer(s, node, f, now):
     row += (f * c.contexts + k.target) * c.slot_beats
     remote = s.context[node, f, k.target].remote[out]
     word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
-    k.send_odd = code.odd
-    _send(s, node, f, out, word, row, then)
+    s.command[node, f, out].odd = code.odd
+    _send(s, node, f, out, word, row, k.target, now + 1)
+    if k.source == _FRESH:
+        k.passed = 0
+        x.wants = 0
+        x.packet += 1
+        if x.packet == x.packets[x.odd]:
+            x.packet = 0
+            x.step += 1
 
 
 @compiled
@@ -266,11 +308,11 @@ def measure_runs(s, node, f, slot, odd, run):
 
 
 @compiled
-def open_phase(s, node, f, now):
+def _open_phase(s, node, f, now):
     """The end of a phase: open the next one if all packets of it have arrived and left."""
     k = s.fsm[node, f]
     x = s.context[node, f, k.target]
-    if x.receives[x.odd] or x.sends[x.odd]:
+    if x.receives[x.odd] or x.sends[x.odd] or x.announce:
         x.waiting = 1
         return
     code = s.code[x.program, x.step]
@@ -296,7 +338,7 @@ def _nothing_else(s, node, f):
         x = s.context[node, f, slot]
         if x.announce:
             return False
-        if _able(x):
+        if _may_look(s, node, f, slot):
             code = s.code[x.program, x.step]
             if not code.op >> 2 & 1 or code.op >> 3 & 1:
                 return False
@@ -307,33 +349,23 @@ def _nothing_else(s, node, f):
 
 
 @compiled
-def _send(s, node, f, port, word, row, valid):
+def _send(s, node, f, port, word, row, slot, valid):
     """A send command waits for its port from cycle *valid* on."""
-    k = s.fsm[node, f]
-    k.busy_until = NEVER
-    k.send_valid = valid
-    k.send_port = port
-    k.send_word = word
-    k.send_row = row
+    command = s.command[node, f, port]
+    command.valid = valid
+    command.word = word
+    command.row = row
+    command.context = slot
     post(s, valid, UNIT, node, port)
 
 
 @compiled
-def sent(s, node, f, now):
-    """The command has been taken; the generator goes on."""
-    k = s.fsm[node, f]
-    k.send_valid = NEVER
-    if k.source == _FRESH:
-        k.passed = 0
-        x = s.context[node, f, k.target]
-        x.packet += 1
-        if x.packet == x.packets[x.odd]:
-            x.packet = 0
-            x.step += 1
-    k.busy_until = now + 1
-    post(s, now + 1, PICK, node, f)
-    if k.source == _READY:
-        post(s, now, CLOSE, node, f)
+def sent(s, node, f, port, now):
+    """A command has been taken; there is room for the next one of its port."""
+    if s.fsm[node, f].sleeping:
+        resume(s, node, f, now + 1)
+    s.command[node, f, port].valid = NEVER
+    wake(s, node, f, now + 1)
 
 
 @compiled

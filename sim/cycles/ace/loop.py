@@ -5,7 +5,7 @@ from sim.cycles.ace.crossbar import serve
 from sim.cycles.ace.dispatch import dispatch, host, stored
 from sim.cycles.ace.dma import address, data, store, walk
 from sim.cycles.ace.fsm import close, count, live, loaded, set_up, take_report
-from sim.cycles.ace.generator import answer, ask, open_phase, pick
+from sim.cycles.ace.generator import answer, ask, hand_over, pick
 from sim.cycles.ace.link import flush, transmit
 from sim.cycles.ace.receive import arrive, look, start
 from sim.cycles.ace.send import unit
@@ -75,8 +75,8 @@ def run_until(s, end):
             start(s, node, where, now)
         elif kind == e.ANSWER:
             answer(s, node, where, now)
-        elif kind == e.OPEN:
-            open_phase(s, node, where, now)
+        elif kind == e.HAND_OVER:
+            hand_over(s, node, where, now)
         elif kind == e.PICK:
             pick(s, node, where, now)
         elif kind == e.UNIT:

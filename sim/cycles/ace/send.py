@@ -28,14 +28,14 @@ def unit(s, node, p, now):
     if not q.held:
         f = _oldest(s, node, p, now)
         if f >= 0:
-            k = s.fsm[node, f]
+            command = s.command[node, f, p]
             q.held = f + 1
             q.held_at = now + 1
-            q.held_word = k.send_word
-            q.held_row = k.send_row
-            q.held_context = k.target
-            q.held_odd = k.send_odd
-            sent(s, node, f, now)
+            q.held_word = command.word
+            q.held_row = command.row
+            q.held_context = command.context
+            q.held_odd = command.odd
+            sent(s, node, f, p, now)
             post(s, now + 1, UNIT, node, p)
 
 
@@ -44,9 +44,9 @@ def _oldest(s, node, p, now):
     """The FSM whose command for a port is next, or -1: READYs first, then the oldest chunk."""
     found, age = -1, 0
     for f in range(s.c[0].fsms):
-        k = s.fsm[node, f]
-        if k.send_valid <= now and k.send_port == p:
-            mine = s.context[node, f, k.target].age if k.send_word & 1 else -1
+        command = s.command[node, f, p]
+        if command.valid <= now:
+            mine = s.context[node, f, command.context].age if command.word & 1 else -1
             if found < 0 or mine < age:
                 found, age = f, mine
     return found

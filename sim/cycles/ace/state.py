@@ -53,6 +53,7 @@ _CONTEXT = np.dtype(
     integers(
         "assigned", "live", "loaded", "odd", "announce", "fresh", "step",
         "packet", "beats", "elements", "program", "key", "age", "waiting",
+        "wants",  # port, from 1, whose command has to leave before the next packet can
     )
     # By parity of the phase: packets that have yet to arrive and to leave, and runs of blocks.
     + arrays(2, "receives", "sends", "packets", "span")
@@ -67,6 +68,8 @@ _JOB = np.dtype(
 )
 
 _REPORT = np.dtype(integers("visible", "event"))
+_SEND = np.dtype(integers("valid", "word", "row", "context", "odd"))
+"""A send command of an FSM for a port; ``valid``: cycle from which it waits there."""
 _PARKED = np.dtype(integers("ready", "context", "step", "offset"))
 
 _FSM = np.dtype(
@@ -77,7 +80,6 @@ _FSM = np.dtype(
         # Send generator: what it works on, and when it looks for work again.
         "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
         "passed", "announcer", "prefer_fresh", "park_head", "park_count",
-        "send_valid", "send_port", "send_word", "send_row", "send_odd",
         # Completion.
         "closer", "occupied", "store", "store_at",
         "opened_at",  # a phase, last
@@ -201,6 +203,7 @@ class AceState(NamedTuple):
     node: NDArray[Any]
     fsm: NDArray[Any]  # nodes, fsms
     context: NDArray[Any]  # nodes, fsms, contexts
+    command: NDArray[Any]  # nodes, fsms, ports
     parking: NDArray[Any]  # nodes, fsms, room
     port: NDArray[Any]  # nodes, ports
     arriving: NDArray[Any]  # nodes, ports, room
@@ -235,6 +238,7 @@ def allocate(
         node=np.zeros(nodes, _NODE),
         fsm=np.zeros((nodes, fsms), _FSM),
         context=np.zeros((nodes, fsms, contexts), _CONTEXT),
+        command=np.zeros((nodes, fsms, ports), _SEND),
         parking=np.zeros((nodes, fsms, parked), _PARKED),
         port=np.zeros((nodes, ports), _PORT),
         arriving=np.zeros((nodes, ports, c.rx_packets + 2), _ARRIVING),
@@ -254,7 +258,7 @@ def allocate(
     )
     s.node["turn"] = -1
     s.fsm["early"] = -1
-    s.fsm["send_valid"] = s.fsm["own_at"] = NEVER
+    s.command["valid"] = s.fsm["own_at"] = NEVER
     s.fsm["opened_at"] = -NEVER
     s.fsm["closer"] = s.fsm["announcer"] = s.fsm["reporter"] = -1
     s.context["grant"] = NEVER

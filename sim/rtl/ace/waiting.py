@@ -170,14 +170,14 @@ def _awaited(
     program: FsmProgram | None,
 ) -> Iterator[str]:
     """Name what a live context waits for, as far as *program*, what it was loaded with, tells."""
-    if seen["held"]:
-        yield f"the link of port {seen['held_port']} to take its packet"
+    if held := [port for port in range(8) if seen["held_ports"] >> port & 1]:
+        yield f"the link of {_ports(held)} to take its packet"
     if isinstance(instruction, Instruction) and instruction.op is Opcode.SEND:
         # Packets that go on have no READY of their own: they go where SENDs of the phase went.
         if seen.get(f"port_{instruction.port}", 0) <= instruction.readies:
             number = f" {instruction.readies + 1}" if instruction.readies else ""
             yield f"READY{number} of the peer on port {instruction.port}"
-        elif not seen["held"]:
+        elif not held:
             yield _TURN
     if untold := [port for port in range(8) if seen["ready_ports"] >> port & 1]:
         yield f"its own READY to leave through {_ports(untold)}"

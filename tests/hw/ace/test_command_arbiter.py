@@ -3,6 +3,7 @@
 
 import random
 from dataclasses import replace
+from functools import reduce
 from itertools import permutations
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ def changed(layout, bits, **fields):
 
 
 class Model:
-    """A register for each port, and for each FSM the command that waits. *first* chooses an FSM of
+    """A register for each port, and one in front of it for each FSM. *first* chooses an FSM of
     those whose commands wait for a port."""
 
     def __init__(self, dut, layout, first):
@@ -59,34 +60,39 @@ class Model:
         self.layout = layout
         self.first = first
         self.held = [None] * len(dut.o)
-        self.waiting = [None] * len(dut.i)
+        self.waiting = [[None] * len(dut.o) for _ in dut.i]
         self.passed = 0
 
-    async def cycle(self, ctx, ready):
-        """What waits is offered; the outputs are those of the model, and so are commands taken."""
+    def has_room(self, fsm, port):
+        return self.waiting[fsm][port] is None
+
+    async def cycle(self, ctx, offers, ready):
+        """Offer a command of each FSM (or None) for a port with room; check room and outputs."""
         dut = self.dut
-        for port, each in zip(dut.i, self.waiting, strict=True):
+        for port, each in zip(dut.i, offers, strict=True):
             ctx.set(port.valid, each is not None)
             if each is not None:
                 ctx.set(Value.cast(port.payload), each.bits)
         for port, each in zip(dut.o, ready, strict=True):
             ctx.set(port.ready, each)
-        held, waiting = list(self.held), list(self.waiting)
+        for f, waiting in enumerate(self.waiting):
+            room = sum(1 << p for p, each in enumerate(waiting) if each is None)
+            assert ctx.get(dut.room[f]) == room, f"FSM {f}"
         for p, port in enumerate(dut.o):
-            assert ctx.get(port.valid) == (held[p] is not None), f"port {p}"
-            if held[p] is not None:
-                assert ctx.get(Value.cast(port.payload)) == held[p], f"port {p}"
-            if held[p] is None or ready[p]:
-                asks = {f: each for f, each in enumerate(waiting) if each and each.port == p}
+            assert ctx.get(port.valid) == (self.held[p] is not None), f"port {p}"
+            if self.held[p] is not None:
+                assert ctx.get(Value.cast(port.payload)) == self.held[p], f"port {p}"
+            if self.held[p] is None or ready[p]:
+                asks = {f: each[p] for f, each in enumerate(self.waiting) if each[p]}
                 self.held[p] = None
                 if asks:
                     f = self.first(asks)
-                    self.held[p] = changed(self.layout, waiting[f].bits, fsm=f)
-                    self.waiting[f] = None
+                    self.held[p] = changed(self.layout, asks[f].bits, fsm=f)
+                    self.waiting[f][p] = None
                     self.passed += 1
-        for f, port in enumerate(dut.i):
-            if waiting[f] is not None:
-                assert ctx.get(port.ready) == (self.waiting[f] is None), f"FSM {f}"
+        for f, each in enumerate(offers):
+            if each is not None:
+                self.waiting[f][each.port] = each
         await ctx.tick()
 
 
@@ -109,15 +115,20 @@ def test_ready_goes_first_then_the_oldest_chunk(ports, fsms, gaps, stalls):
         newest = AGES
         for _ in range(800):
             # What waits and what comes is less than half of the ages apart.
-            if all(not each or each.ready or each.chunk > newest - 500 for each in model.waiting):
+            if all(
+                not each or each.ready or each.chunk > newest - 500
+                for waiting in model.waiting for each in waiting
+            ):
                 newest += rng.randrange(12)
+            offers = [None] * fsms
             for f in range(fsms):
-                if model.waiting[f] is None and rng.random() >= gaps:
-                    model.waiting[f] = command_of(
-                        layout, rng, port=rng.randrange(ports), ready=rng.random() < 0.2,
+                port = rng.randrange(ports)
+                if model.has_room(f, port) and rng.random() >= gaps:
+                    offers[f] = command_of(
+                        layout, rng, port=port, ready=rng.random() < 0.2,
                         chunk=newest - rng.randrange(400),
                     )
-            await model.cycle(ctx, [rng.random() >= stalls for _ in range(ports)])
+            await model.cycle(ctx, offers, [rng.random() >= stalls for _ in range(ports)])
         assert newest > 3 * AGES and model.passed > 100
 
     checks = [check_stream(port, f"port {p}") for p, port in enumerate(dut.o)]
@@ -127,18 +138,43 @@ def test_ready_goes_first_then_the_oldest_chunk(ports, fsms, gaps, stalls):
 @pytest.mark.parametrize("offset", [0, 300, 1000])
 @pytest.mark.parametrize("ages", [*permutations([0, 400, 800])])
 def test_ages_that_are_no_order_do_not_hang(ages, offset):
-    """Each of the three is older than another one: the FSM with the lowest number goes first, and
-    of the two that are left the older one."""
+    """Each of the three is older than another one: the older one of the first two FSMs is compared
+    with the third."""
     dut, layout = arbiter_of(2, 3)
     ages = [(age + offset) % AGES for age in ages]
-    turns = iter([0, 1, 2] if (ages[2] - ages[1]) % AGES < AGES // 2 else [0, 2, 1])
-    model = Model(dut, layout, lambda asks: next(turns))
+
+    def older(f, g):
+        return f if (ages[g] - ages[f]) % AGES < AGES // 2 else g
+
+    model = Model(dut, layout, lambda asks: reduce(older, sorted(asks)))
 
     async def bench(ctx):
         rng = random.Random(offset)
-        model.waiting = [command_of(layout, rng, port=1, chunk=age) for age in ages]
+        offers = [command_of(layout, rng, port=1, chunk=age) for age in ages]
+        await model.cycle(ctx, offers, [1, 1])
         for _ in range(4):
-            await model.cycle(ctx, [1, 1])
+            await model.cycle(ctx, [None] * 3, [1, 1])
         assert model.passed == 3
+
+    simulate(dut, bench)
+
+
+def test_a_port_that_takes_nothing_leaves_room_at_the_others():
+    """A command at rest in front of each FSM's stalled port, and one more in its register."""
+    dut, layout = arbiter_of(3, 4)
+    model = Model(dut, layout, oldest)
+    rng = random.Random(3)
+
+    async def bench(ctx):
+        for chunk in range(40):
+            port = rng.randrange(3)
+            offers = [
+                command_of(layout, rng, port=port, chunk=chunk) if model.has_room(f, port) else None
+                for f in range(4)
+            ]
+            await model.cycle(ctx, offers, [1, 0, 1])
+        assert all(each[1] for each in model.waiting) and model.held[1]
+        assert all(ctx.get(room) & 0b101 for room in dut.room)
+        assert model.passed > 40
 
     simulate(dut, bench)

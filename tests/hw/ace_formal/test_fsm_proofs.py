@@ -187,22 +187,23 @@ class CommonTable(ReadyTable):
 
 
 class SendHarness(wiring.Component):
-    """Two contexts, lookups that answer what they like, peers that are ready when they like and
-    phases that are settled when they like.
+    """Two contexts, lookups that answer what they like, peers that are ready when they like,
+    phases that are settled when they like, and two ports that take a command when they like.
 
     Rule: a context starts when nothing of it is left, and a fresh instruction has no packet to wait
-    for. One context is watched, any one.
+    for. One context is watched, and its READY for one port, any ones.
 
     `bad`: a READY goes to a port to which none is due, at the beginning or in the phase that was
-    opened last, or twice; a packet is sent without the grant of its peer; a phase is opened that is
+    opened last, or twice; a packet is sent without the grant of its peer, or is not sent with it
+    though its port has room; a command is given to a port without room; a phase is opened that is
     not settled, or otherwise than the program says, or so soon before a table entry or another
     phase that counts collide (see `ContextTable`); the generator denies that a context has
-    instructions or READYs left. Or, while nobody stalls, READYs that are due are not all sent
-    within the time of one packet; or the watched context is not looked at while it has instructions
-    left and waits for no phase, though others are six times (if it is the younger one: without
-    sending a packet) or nothing is done for the time of a packet, whatever is answered. Or an
+    instructions or READYs left. Or, while nobody stalls, a READY that is due is not sent within the
+    time of three packets; or the watched context is not looked at while it has instructions left
+    and waits for no phase and no room, though others are nine times (if it is the younger one:
+    without sending a packet) or nothing is done for the time of a packet, whatever is answered; an
     instruction is looked at that is not of the oldest context, of those that can go on and have not
-    been looked at since a packet was sent, or since all had been.
+    been looked at since a packet was sent, or since all had been, but for want of room.
     """
 
     def __init__(self, generator):
@@ -217,27 +218,30 @@ class SendHarness(wiring.Component):
                 "parked": In(1),
                 "parked_context": In(1),
                 "ask_entry": In(1),
-                "stall": In(2),
+                "stall": In(3),
                 "op": In(4),
                 "phase_ports": In(2),
                 "counts": In(2),
                 "granted": In(1),
+                "port": In(1),
                 "watch": In(1),
                 "bad": Out(1), "cover_packets_follow_both_readies": Out(1),
                 "cover_second_phase_is_announced_after_it_was_passed_over": Out(1),
                 "cover_watched_context_sends_while_the_other_waits_for_its_phase": Out(1),
+                "cover_watched_context_sends_while_the_other_waits_for_room": Out(1),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.generator = generator = self.generator
-        sent = generator.send.valid & generator.send.ready
-        send = generator.send.p
-        watched, begun = Signal(), Signal()
+        sent, send = generator.send.valid, generator.send.p
+        held = Signal(2)  # ports that have yet to take a command
+        m.d.sync += held.eq((held & self.stall[1:]) | (sent << send.port))
+        watched, watched_port, begun = Signal(), Signal(), Signal()
         m.d.sync += begun.eq(1)
         with m.If(~begun):
-            m.d.sync += watched.eq(self.watch)
+            m.d.sync += [watched.eq(self.watch), watched_port.eq(self.port)]
         parked = Signal(2)  # at most 3
         park = self.parked & (parked != 3)
         # Lookups under way, each with its context.
@@ -254,6 +258,11 @@ class SendHarness(wiring.Component):
             answered = after
         response = generator.response
         fresh_now = answered.valid & ~answered.table & (generator._source == Source.FRESH)
+        # Of a context, the port at which its packet has found no room: it is for no other one.
+        aims = [Signal(2, name=f"aim_{n}") for n in range(2)]
+        port = Signal()
+        known = Array(aims)[answered.context] & fresh_now.replicate(2)
+        m.d.comb += port.eq(Mux(known.any(), known[1], self.port))
         word, phase = Signal(instruction_layout), Signal(phase_layout)
         opens, ends = Signal(), Signal()
         m.d.comb += [
@@ -268,11 +277,13 @@ class SendHarness(wiring.Component):
             response.valid.eq(answered.valid),
             response.p.word.eq(Mux(opens, phase, word)),
             response.p.resolved.granted.eq(self.granted),
+            response.p.resolved.port.eq(port),
         ]
         m.d.sync += parked.eq(parked + park - (sent & ~send.ready & (parked != 0)))
 
         started = Signal(2)
         pending, due = Signal(2), [Signal(2, name=f"due_{n}") for n in range(2)]
+        over = self.settled & Cat(~each.any() for each in due)  # phases with nothing left
         wanted = self.start & ~generator.sending.bit_select(self.start_context, 1)
         quiet = ~(generator.send.valid & (send.context == self.start_context))
         m.d.comb += [
@@ -283,7 +294,7 @@ class SendHarness(wiring.Component):
             generator.contexts.live.eq(self.live),
             generator.contexts.settled.eq(self.settled),
             generator.request.ready.eq(~self.stall[0]),
-            generator.send.ready.eq(~self.stall[1]),
+            generator.room.eq(~held),
             generator.event.valid.eq(park),
             generator.event.p.parked.eq(1),
             generator.event.p.context.eq(self.parked_context),
@@ -300,35 +311,42 @@ class SendHarness(wiring.Component):
                 m.d.sync += [pending[n].eq(1), due[n].eq(self.ports)]
             with m.If(ends & mine):
                 m.d.sync += pending[n].eq(0)
-            with m.If(opens & mine & self.settled[n]):
+            with m.If(opens & mine & over[n]):
                 m.d.sync += due[n].eq(self.phase_ports)
             with m.If(sent & send.ready & (send.context == n)):
                 m.d.sync += due[n].eq(due[n] & ~(1 << send.port))
-            # READYs at ``send`` have left the generator's own list.
-            leaving = generator.send.valid & send.ready & (send.context == n)
-            rest = due[n] & ~(leaving << send.port)
-            denied.append((pending[n] | (rest != 0)) & ~generator.sending[n])
+            denied.append((pending[n] | (due[n] != 0)) & ~generator.sending[n])
 
-        allowed, late, since = Signal(), Signal(5), Signal(2, init=3)
+        late, since = Signal(5), Signal(2, init=3)
         since_entry = Signal(2, init=2)
-        settles = self.settled.bit_select(answered.context, 1)
+        settles = over.bit_select(answered.context, 1)
         opened = generator.phase.valid
-        with m.If(response.valid):
-            m.d.sync += allowed.eq(self.granted)
-        with m.If((Cat(due) == 0) | self.stall.any() | self.ask_entry):
+        goes = answered.valid & ~answered.table & ~opens & ~ends & self.granted
+        taken = held | due[0] | due[1]  # ports at which a packet finds no room
+        crowded = goes & taken.bit_select(port, 1)
+        watched_due = Array(due)[watched].bit_select(watched_port, 1)
+        with m.If(~watched_due | self.stall.any() | self.ask_entry):
             m.d.sync += late.eq(0)
         with m.Elif(late != 31):
             m.d.sync += late.eq(late + 1)
         mine_sent = sent & ~send.ready & (send.context == watched)
         # While the watched context has a turn to come: lookups of others, cycles without any.
-        turns, still = Signal(3), Signal(4)
+        turns, still = Signal(4), Signal(4)
         waits = Signal(2)  # contexts, for the end of their phases
         for n in range(2):
             with m.If(opens & (answered.context == n)):
                 m.d.sync += waits[n].eq(~settles)
             with m.Elif(started[n]):
                 m.d.sync += waits[n].eq(0)
-        able = pending & (~waits | self.settled)
+        # Contexts whose packet waits for room at a port.
+        crowded_out = Signal(2)
+        for n in range(2):
+            m.d.comb += crowded_out[n].eq((aims[n] & taken).any())
+            with m.If(crowded & fresh_now & (answered.context == n)):
+                m.d.sync += aims[n].eq(1 << port)
+            with m.Elif(started[n] | (sent & ~send.ready & fresh_now & (send.context == n))):
+                m.d.sync += aims[n].eq(0)
+        able = pending & (~waits | over) & ~crowded_out
         owed = able.bit_select(watched, 1) & ~self.ask_entry
         is_fresh = generator._source == Source.FRESH
         sends_fresh = sent & ~send.ready & is_fresh
@@ -338,7 +356,7 @@ class SendHarness(wiring.Component):
         elder_sends = sends_fresh & (youngest == watched) & (send.context != watched)
         with m.If(~owed | (asked.valid & is_fresh & (asked.context == watched)) | elder_sends):
             m.d.sync += turns.eq(0)
-        with m.Elif(asked.valid & ~asked.table & (turns != 7)):
+        with m.Elif(asked.valid & ~asked.table & (turns != 15)):
             m.d.sync += turns.eq(turns + 1)
         # The cycle before a lookup is asked for is that in which it was chosen.
         able_before, asking = Signal(2), Signal()
@@ -356,6 +374,8 @@ class SendHarness(wiring.Component):
             m.d.sync += looked.eq(Mux(left.any(), looked, 0) | (1 << request.p.context))
         with m.Elif(sends_fresh):
             m.d.sync += looked.eq(0)
+        with m.Elif(crowded & fresh_now):
+            m.d.sync += looked.bit_select(answered.context, 1).eq(0)
         at_rest = owed & ~self.stall.any() & ~park & (Cat(due) == 0)
         with m.If(~at_rest | asked.valid | sent):
             m.d.sync += still.eq(0)
@@ -371,9 +391,10 @@ class SendHarness(wiring.Component):
             m.d.sync += since_entry.eq(since_entry + 1)
         m.d.comb += self.bad.eq(
             Cat(
-                generator.send.valid & send.ready
-                & ~Array(due)[send.context].bit_select(send.port, 1),
-                generator.send.valid & ~send.ready & ~allowed,
+                sent & send.ready & ~Array(due)[send.context].bit_select(send.port, 1),
+                sent & ~send.ready & ~goes,
+                goes & ~crowded & ~sent,
+                sent & held.bit_select(send.port, 1),
                 opened != (opens & settles),
                 opened & (generator.phase.p.context != answered.context),
                 opened & (generator.phase.p.receives != phase.receives),
@@ -384,8 +405,8 @@ class SendHarness(wiring.Component):
                 opened & (generator.entry.valid | (since_entry != 2)),
                 *denied,
                 chosen & (request.p.context != first),
-                late == LOOKUP_LATENCY + 14,
-                turns == 6,
+                late == 2 * LOOKUP_LATENCY + 14,
+                turns == 9,
                 still == LOOKUP_LATENCY + 6,
             ).any()
         )
@@ -402,6 +423,9 @@ class SendHarness(wiring.Component):
         m.d.comb += self.cover_watched_context_sends_while_the_other_waits_for_its_phase.eq(
             passed & ~ever(m, opened) & mine_sent
         )
+        m.d.comb += self.cover_watched_context_sends_while_the_other_waits_for_room.eq(
+            mine_sent & is_fresh & crowded_out.bit_select(~watched, 1) & pending.all()
+        )
         return m
 
 
@@ -410,26 +434,44 @@ GENERATOR_BUGS = {
         "        with m.Else():\n            m.next = \"PICK\"",
         "        with m.Else():\n            m.next = \"ASK\""),
     "it sends a parked packet though its peer is not ready": (
-        "m.next = \"REPARK\"", "m.d.sync += self.send.valid.eq(1); m.next = \"SEND\""),
+        "m.next = \"REPARK\"", "m.d.comb += self.send.valid.eq(1); m.next = \"PICK\""),
     "it asks about the end of a phase until the phase is settled": (
         "m.d.sync += ports.eq(phase.ready_ports)\n            m.next = \"PICK\"",
         ("m.d.sync += ports.eq(phase.ready_ports)\n            m.next = \"PICK\"\n"
-         "            with m.If(~settled): m.next = \"ASK\"")),
+         "            with m.If(~is_over): m.next = \"ASK\"")),
     "it opens a phase while the one before is not settled": (
-        "self.phase.valid.eq(settled & ~self.forget)", "self.phase.valid.eq(~self.forget)"),
+        "self.phase.valid.eq(is_over & ~self.forget)", "self.phase.valid.eq(~self.forget)"),
     "it takes the end of a phase for that of the program": (
         "& ends & operation.reduce & ~operation.receive", "& ends & operation.receive"),
     "it announces no phase but the first": ("ports.eq(phase.ready_ports)", "ports.eq(0)"),
     "it announces a phase to the ports of the first": (
         "ports.eq(phase.ready_ports)", "ports.eq(self.contexts.entry[n].ready_ports)"),
     "it forgets that a context waits for its phase when this is settled": (
-        "able.eq(fresh & (~waiting | self.contexts.settled))", "able.eq(fresh & ~waiting)"),
+        "(~waiting | over)", "~waiting"),
+    "a phase begins while READYs of the one before are left": (
+        "over.eq(self.contexts.settled & Cat(~ports.any() for ports in ready_ports))",
+        "over.eq(self.contexts.settled)"),
+    "packets take the room that a READY waits for": (
+        "self._free.eq(self.room & ~reduce(or_, ready_ports))", "self._free.eq(self.room)"),
     "the youngest context goes first": (
         "context.eq(index_of(ages.grant))", "context.eq(index_of(ages.requests & ~ages.grant))"),
     "a context that was passed over waits for all others": (
-        "with m.Elif(sent):\n            m.d.sync += passed.eq(0)", "with m.Elif(0): pass"),
+        "with m.Elif(self._sends_fresh()):\n            m.d.sync += passed.eq(0)",
+        "with m.Elif(0): pass"),
     "a context that was passed over is the first again": (
         "Mux(left.any(), passed, 0) | ages.grant", "0"),
+    "it gives a packet to a port without room": (
+        "resolved.granted & room", "resolved.granted"),
+    "it gives a READY to a port without room": (
+        "[ready_context] & self.room", "[ready_context]"),
+    "it asks about a packet again and again for which there is no room": (
+        "crowded_out[n].eq((wanted & ~self._free).any())", "crowded_out[n].eq(0)"),
+    "a context that waited for room has lost its place": (
+        "m.d.sync += passed.bit_select(self._context, 1).eq(0)", "pass"),
+    "a new chunk waits for the room that the one before it wanted": (
+        "self.start[n] | (self._sends_fresh()", "(self._sends_fresh()"),
+    "a context waits for room at the wrong port": (
+        "wanted.eq(1 << self.response.p.resolved.port)", "wanted.eq(1)"),
     "the context is over when it waits for its phase": (
         "self.sending.eq(fresh |", "self.sending.eq((fresh & ~waiting) |"),
 }

@@ -1,9 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """Unbounded proofs about what is shared: ports, forward queues, ALUs and SRAM banks."""
 
-from functools import reduce
-from operator import or_
-
 import pytest
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -41,14 +38,14 @@ def several(bits):
 
 
 class CommandHarness(wiring.Component):
-    """FSMs that offer any commands, and ports that take them when they like.
+    """FSMs that give any commands to ports that have room, and ports that take them when they like.
 
-    `bad`: a port has no command or another one than the one that was taken for it, and takes one
-    although it has one, or none although it has none and an FSM asks; two commands are taken for a
-    port at once, or one of an FSM that does not offer any, or for no port; it is not a READY though
-    one asks, or not that of the lowest FSM; or it is not of the oldest chunk, from which less than
-    half of all ages lead to each of the others that ask (not if there is no such chunk), or not
-    that of the lowest FSM of those with this age.
+    `bad`: room goes or comes without a command that is given or leaves; a port has no command, or
+    another one, though one has left for it or was not taken; none leaves for a port that has none
+    though FSMs ask, or one although the port has one, or two at once; it is not a READY though one
+    asks, or not that of the lowest FSM; or it is not of the oldest chunk, from which less than half
+    of all ages lead to each of the others that ask (not if there is no such chunk), or not that of
+    the lowest FSM of those with this age.
     """
 
     def __init__(self, arbiter, config):
@@ -64,6 +61,7 @@ class CommandHarness(wiring.Component):
                 "cover_each_port_has_had_a_command_of_each_fsm_that_was_passed_over": Out(1),
                 "cover_one_is_the_oldest_though_its_number_is_the_highest": Out(1),
                 "cover_none_is_the_oldest": Out(1),
+                "cover_an_fsm_waits_at_one_port_and_is_served_at_the_other": Out(1),
             }
         )
 
@@ -71,33 +69,36 @@ class CommandHarness(wiring.Component):
         m = Module()
         m.submodules.arbiter = arbiter = self.arbiter
         fsms = range(self.config.fsms)
-        taken, offered = Signal(len(fsms)), Signal(len(fsms))
+        begun = Signal()
+        m.d.sync += begun.eq(1)
+        given = [Signal(len(arbiter.o), name=f"given_{f}") for f in fsms]
         for f, port in enumerate(arbiter.i):
+            to = self.commands[f].port
             m.d.comb += [
-                port.valid.eq(self.offer[f]), port.p.eq(self.commands[f]),
-                offered[f].eq(port.valid), taken[f].eq(port.valid & port.ready),
+                port.valid.eq(begun & self.offer[f] & (to < len(arbiter.o))
+                              & arbiter.room[f].bit_select(to, 1)),
+                port.p.eq(self.commands[f]),
+                given[f].eq(port.valid << to),
             ]
-        faults, late, wrapped, unordered = [], [], [], []
-        whose = [Signal(len(fsms), name=f"whose_{p}") for p in range(len(arbiter.o))]
-        faults.append(taken != reduce(or_, whose))
+        faults, late, wrapped, unordered, elsewhere = [], [], [], [], []
         for p, port in enumerate(arbiter.o):
-            asks = Signal(len(fsms), name=f"asks_{p}")
-            mine = whose[p]
-            held, command = Signal(name=f"held_{p}"), Signal(self.shape, name=f"command_{p}")
-            m.d.comb += [
-                port.ready.eq(self.ready[p]),
-                asks.eq(Cat(offered[f] & (self.commands[f].port == p) for f in fsms)),
-                mine.eq(taken & asks),
+            asks, gave = Signal(len(fsms), name=f"asks_{p}"), Signal(len(fsms), name=f"gave_{p}")
+            free, stays = Signal(name=f"free_{p}"), Signal(name=f"stays_{p}")
+            command = Signal(self.shape, name=f"command_{p}")
+            room = Cat(each[p] for each in arbiter.room)
+            last = [Signal(self.shape, name=f"last_{f}_{p}") for f in fsms]  # that were given
+            ages = [each.age for each in last]
+            # All of these are of the cycle before, and so is what has left.
+            left = asks & room
+            m.d.comb += port.ready.eq(self.ready[p])
+            m.d.sync += [
+                asks.eq(~room), gave.eq(Cat(each[p] for each in given)),
+                free.eq(begun & (~port.valid | port.ready)), stays.eq(port.valid & ~port.ready),
+                command.eq(port.p),
             ]
-            with m.If(mine.any()):
-                m.d.sync += held.eq(1)
-            with m.Elif(self.ready[p]):
-                m.d.sync += held.eq(0)
             for f in fsms:
-                with m.If(mine[f]):
-                    m.d.sync += [command.eq(self.commands[f]), command.fsm.eq(f)]
-            readies = asks & Cat(each.ready for each in self.commands)
-            ages = [each.age for each in self.commands]
+                with m.If(given[f][p]):
+                    m.d.sync += last[f].eq(self.commands[f])
             oldest = Signal(len(fsms), name=f"oldest_{p}")
             m.d.comb += oldest.eq(Cat(
                 asks[f] & Cat(
@@ -105,24 +106,33 @@ class CommandHarness(wiring.Component):
                 ).all()
                 for f in fsms
             ))
-            best = Mux(readies.any(), readies, oldest)
+            asking = asks & Cat(each.ready for each in last)
+            best = Mux(asking.any(), asking, oldest)
+            expected = Signal(self.shape, name=f"expected_{p}")
+            for f in fsms:
+                with m.If(left[f]):
+                    m.d.comb += [expected.eq(last[f]), expected.fsm.eq(f)]
             faults += [
-                port.valid != held,
-                held & (Value.cast(port.p) != Value.cast(command)),
-                mine.any() & held & ~self.ready[p],
-                asks.any() & (~held | self.ready[p]) & ~mine.any(),
-                several(mine),
-                mine.any() & best.any() & (mine != (best & -best)),
+                (room & gave).any(),
+                begun & (~room & ~gave & ~asks).any(),
+                port.valid != (left.any() | stays),
+                stays & (Value.cast(port.p) != Value.cast(command)),
+                left.any() & (Value.cast(port.p) != Value.cast(expected)),
+                left.any() & ~free,
+                asks.any() & free & ~left.any(),
+                several(left),
+                left.any() & best.any() & (left != (best & -best)),
             ]
             passed = Signal(len(fsms), name=f"passed_{p}")
-            with m.If(mine.any()):
-                m.d.sync += passed.eq(passed | (asks & ~mine))
-            late += [ever(m, mine[f] & passed[f]) for f in fsms]
-            alone = mine.any() & ~readies.any()
+            with m.If(left.any()):
+                m.d.sync += passed.eq(passed | (asks & ~left))
+            late += [ever(m, left[f] & passed[f]) for f in fsms]
+            alone = left.any() & ~asking.any()
             wrapped.append(alone & asks.all() & Cat(
-                mine[f] & Cat(ages[f] > ages[g] for g in fsms if g != f).all() for f in fsms
+                left[f] & Cat(ages[f] > ages[g] for g in fsms if g != f).all() for f in fsms
             ).any())
             unordered.append(alone & ~oldest.any())
+            elsewhere.append((left & ~Cat(each[1 - p] for each in arbiter.room)).any())
         m.d.comb += [
             self.bad.eq(Cat(faults).any()),
             self.cover_each_port_has_had_a_command_of_each_fsm_that_was_passed_over.eq(
@@ -130,29 +140,41 @@ class CommandHarness(wiring.Component):
             ),
             self.cover_one_is_the_oldest_though_its_number_is_the_highest.eq(Cat(wrapped).any()),
             self.cover_none_is_the_oldest.eq(Cat(unordered).any()),
+            self.cover_an_fsm_waits_at_one_port_and_is_served_at_the_other.eq(
+                Cat(elsewhere).any()
+            ),
         ]
         return m
 
 
 COMMAND_BUGS = {
-    "none goes where none is the oldest": (
-        "Mux(oldest.any(), oldest, asks & -asks)", "oldest"),
+    "a command that is alone does not go": (
+        "b.asks & (~a.asks | Mux(", "b.asks & (a.asks & Mux("),
+    "one that does not ask goes": (
+        "b.asks & (~a.asks | Mux(", "(~a.asks | Mux("),
     "the youngest chunk goes first": (
-        "(mine.age - other.age)", "(other.age - mine.age)"),
+        "(b.age - a.age)", "(a.age - b.age)"),
     "ages do not wrap": (
-        "(mine.age == other.age) | younger", "mine.age <= other.age"),
+        "(b.age - a.age)[: len(a.age)][-1]", "b.age < a.age"),
     "a READY has the age of a chunk": (
-        "Mux(mine.ready | other.ready, mine.ready, older)", "older"),
-    "a command is taken while the port is stalled": (
-        "free.eq(~port.valid | port.ready)", "free.eq(1)"),
+        "Mux(a.ready | b.ready, b.ready & ~a.ready, older)", "older"),
+    "the last READY goes first": (
+        "b.ready & ~a.ready", "b.ready"),
+    "the winner of a pair keeps the age of the first one": (
+        "*(Mux(second, y, x) for x, y in zip(a[2:], b[2:], strict=True))",
+        "Mux(second, b.ready, a.ready), a.age, Mux(second, b.fsm, a.fsm)"),
+    "a command leaves while the port is stalled": (
+        "with m.If(~port.valid | port.ready):", "with m.If(1):"),
     "a port waits for a cycle between two commands": (
-        "free.eq(~port.valid | port.ready)", "free.eq(~port.valid)"),
-    "a command of another port is taken, too": (
-        "with m.If(each.p.port == p):", "with m.If(1):"),
-    "all that ask are taken": (
-        "free & chosen[f]", "free & asks[f]"),
+        "with m.If(~port.valid | port.ready):", "with m.If(~port.valid):"),
+    "a command is for another port, too": (
+        "with m.If(each.valid & (each.p.port == p)):", "with m.If(each.valid):"),
+    "there is room though a command waits": (
+        "self.room[f][p].eq(~asks[f])", "self.room[f][p].eq(~asks[f] | ~port.valid)"),
+    "all that ask have left": (
+        "takes.bit_select(first, 1).eq(1)", "takes.eq(asks)"),
     "the command keeps the FSM that came with it": (
-        "Mux(chosen[f], f, 0)", "Mux(chosen[f], self.i[f].p.fsm, 0)"),
+        "port.p.fsm.eq(first),", ""),
 }
 
 
@@ -385,13 +407,13 @@ def _commands():
 
 
 def test_no_port_waits_while_a_command_is_there_and_the_oldest_goes_first(tmp_path):
-    assert holds(CommandHarness(CommandArbiter(_commands()), _commands()), tmp_path)
+    assert holds(CommandHarness(CommandArbiter(_commands()), _commands()), tmp_path, twins=True)
 
 
 @pytest.mark.parametrize("bug", COMMAND_BUGS)
 def test_broken_command_arbiter_is_refuted(bug, tmp_path):
     changed = with_change(command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug])
-    assert not holds(CommandHarness(changed(_commands()), _commands()), tmp_path)
+    assert not holds(CommandHarness(changed(_commands()), _commands()), tmp_path, twins=True)
 
 
 @pytest.mark.parametrize("ports", [2, 3])
