@@ -53,7 +53,7 @@ While `status.stalled` is set, before the abort: for each FSM in use and each of
 `inspected_chunk` is the chunk that is there. It waits
 
 - for memory, if `inspected.loaded` is not set or `inspected.storing` is;
-- for a peer to take packets, if `inspected.held` is set: on link `inspected.held_port`;
+- for peers to take packets: on the links that `inspected.held_ports` names;
 - otherwise, while `inspected.instructions` is set, in the instruction `inspected_step.step` from
   the word `inspected_step.entry` of the program store on: a `SEND` for READYs of the peer on its
   port (`inspected_readies`), the end of a phase for packets;
