@@ -21,6 +21,7 @@ __all__ = [
     "admit",
     "close",
     "count",
+    "found",
     "greet",
     "live",
     "loaded",
@@ -31,6 +32,26 @@ __all__ = [
 
 
 # ---- Admission.
+
+
+@compiled
+def _index_bits(s):
+    """Of a peer's context in the number of a row of the table of early READY packets."""
+    bits = 0
+    while 1 << bits < s.c[0].contexts:
+        bits += 1
+    return bits
+
+
+@compiled
+def found(s, node, f, now):
+    """True if the search of the newest context finds a READY in this cycle."""
+    k = s.fsm[node, f]
+    row = now - (k.setup_end - s.c[0].scan)
+    if k.setup == 0 or not 0 <= row < s.c[0].scan:
+        return False
+    port = row >> _index_bits(s)
+    return s.context[node, f, k.setup - 1].grant[port, FIRST] == now + 1
 
 
 @compiled
@@ -46,9 +67,7 @@ def admit(s, node, f, slot, now):
     k.asked = 0
     k.setup_end = now + 2 + c.scan
     k.occupied |= 1 << slot
-    index_bits = 0
-    while 1 << index_bits < c.contexts:
-        index_bits += 1
+    index_bits = _index_bits(s)
     for p in range(c.ports):
         for n in range(READIES):
             s.context[node, f, slot].grant[p, n] = NEVER
@@ -107,18 +126,21 @@ def live(s, node, f, slot, now):
 def greet(s, node, f, port, remote, key, now):
     """A READY of the peer on *port*: to the context that waits for it, or into the table."""
     k = s.fsm[node, f]
-    k.greet_free = now + 1
     for slot in range(s.c[0].contexts):
         x = s.context[node, f, slot]
         if x.assigned and x.key == key:
             n = 0
             while n < READIES - 1 and s.context[node, f, slot].grant[port, n] < NEVER:
                 n += 1
-            s.context[node, f, slot].grant[port, n] = now + 1
+            known = now + 1
+            if k.setup == slot + 1 and now == k.setup_end - s.c[0].scan - 2:
+                # It is admitted in this cycle, so the search finds the READY in the table.
+                known += 2 + (port << _index_bits(s) | remote)
+            s.context[node, f, slot].grant[port, n] = known
             s.context[node, f, slot].remote[port] = remote
             wake(s, node, f, now)
             return
-    s.fsm[node, f].early[port, remote] = key
+    k.early[port, remote] = key
 
 
 # ---- Events and completion. An event: offset 12, step 11, parked, slot 4, odd, received, sent.
@@ -158,7 +180,7 @@ def take_report(s, node, f, now):
             slot = event >> 3 & 15
             post(s, now + 2, COUNT, node, f << 7 | event & 127)
             if event >> 7 & 1:
-                park(s, node, f, slot, event >> 8 & 0x7FF, event >> 19, now + 3)
+                park(s, node, f, slot, event >> 8 & 0x7FF, event >> 19, now + 1)
             post(s, now + 1, REPORT, node, f)
             return
 

@@ -1,7 +1,7 @@
 """The programmable FSM: questions, and the generator of sends."""
 
 from hw.ace.isa import Opcode
-from sim.cycles.ace.events import ANSWER, ASK, CLOSE, OPEN, PICK, SETUP, UNIT, post
+from sim.cycles.ace.events import ANSWER, ASK, CLOSE, NOW, OPEN, PICK, SETUP, UNIT, post
 from sim.cycles.ace.words import block_of, data_word, ready_word
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
@@ -11,7 +11,6 @@ __all__ = [
     "answer",
     "answer_grant",
     "ask",
-    "may_ask",
     "measure_runs",
     "open_phase",
     "park",
@@ -26,22 +25,6 @@ PHASE = Opcode.PHASE.value
 
 
 # ---- Questions: one per cycle, those of the receive units and of the own generator in turn.
-
-
-@compiled
-def may_ask(s, node, f, port, now):
-    """Take a receive unit's question, if the FSM is free and the unit has its turn; True if so."""
-    k = s.fsm[node, f]
-    own = s.c[0].ports
-    if k.sleeping:
-        resume(s, node, f, now)
-        if k.busy_until < NEVER:
-            post(s, max(now, k.busy_until), PICK, node, f)
-    if k.ask_free > now or (k.own_at <= now and k.asker != own and port <= k.asker):
-        return False
-    k.ask_free = now + 1
-    k.asker = port
-    return True
 
 
 @compiled
@@ -126,20 +109,17 @@ def resume(s, node, f, cycle):
     period = c.lookup + 2
     polls = max(0, cycle - k.pick_at) // period
     k.pick_at += polls * period
-    if polls:
-        k.asker = c.ports
-    waiting = able = 0
+    waiting = 0
     for slot in range(c.contexts):
-        if _able(s.context[node, f, slot]):
-            waiting += 1
-            able |= 1 << slot
-    if waiting:
-        if polls >= waiting:
-            k.passed &= able  # it has begun anew
-        for _ in range(polls % waiting):
+        waiting += _able(s.context[node, f, slot])
+    if polls and waiting:
+        k.asker = c.ports
+        # After so many the order begins anew with what is able.
+        for _ in range(polls if polls < 2 * waiting else 2 * waiting + polls % waiting):
             _next_fresh(s, node, f)
     if waiting and cycle > k.pick_at + c.lookup:
         _next_fresh(s, node, f)  # this poll's answer has been formed without what is new
+        k.asker = c.ports
         k.pick_at += period
     k.busy_until = k.pick_at
     if waiting and cycle > k.pick_at:
@@ -237,15 +217,15 @@ def answer(s, node, f, now):
         return
     out = s.way[node, f].port[code.port]
     if not answer_grant(s, node, f, k.target, out, code.readies, now):
-        k.busy_until = then
         if k.source == _PARKED:
-            k.busy_until = then + 1
-            park(s, node, f, k.target, k.step, k.offset, then + 2)
-        elif _nothing_else(s, node, f):
+            post(s, now + 1, OPEN, node, f)
+            return
+        k.busy_until = then
+        if _nothing_else(s, node, f):
             k.sleeping = 1
             k.pick_at = then
             return
-        post(s, k.busy_until, PICK, node, f)
+        post(s, then, PICK, node, f)
         return
     row = block_of(s, node, f, code) * x.beats + k.offset * c.beats
     elements = min(c.elements, (x.span[code.odd] - k.offset * c.beats) * c.lanes)
@@ -269,6 +249,9 @@ def measure_runs(s, node, f, slot, odd, run):
 def open_phase(s, node, f, now):
     """The end of a phase: open the next one if all packets of it have arrived and left."""
     k = s.fsm[node, f]
+    if k.source == _PARKED:
+        _park_again(s, node, f, now)
+        return
     x = s.context[node, f, k.target]
     if x.receives[x.odd] or x.sends[x.odd]:
         x.waiting = 1
@@ -337,17 +320,30 @@ def sent(s, node, f, now):
 
 
 @compiled
-def park(s, node, f, slot, step, offset, ready):
-    """A packet that could not be sent at once is left to the generator."""
+def _park_again(s, node, f, now):
+    """Put a parked packet whose peer is not ready into the queue again, in the next cycle; packets
+    that come go first."""
     k = s.fsm[node, f]
+    if k.parked_at == now + 1:
+        post(s, now + 1, OPEN, node, f)
+        return
+    k.busy_until = now + 2
+    park(s, node, f, k.target, k.step, k.offset, now + 1)
+
+
+@compiled
+def park(s, node, f, slot, step, offset, at):
+    """A packet that could not be sent at once is left to the generator: written in cycle *at*."""
+    k = s.fsm[node, f]
+    ready = at + s.c[0].parking
+    k.parked_at = at
     entry = s.parking[node, f, (k.park_head + k.park_count) % s.parking.shape[2]]
     entry.ready = ready
     entry.context = slot
     entry.step = step
     entry.offset = offset
     k.park_count += 1
-    if k.sleeping:
-        resume(s, node, f, ready)
+    wake(s, node, f, s.registers[NOW])
     post(s, ready, PICK, node, f)
     if ready < k.busy_until < NEVER:
         post(s, k.busy_until, PICK, node, f)

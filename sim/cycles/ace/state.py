@@ -24,12 +24,12 @@ FLIGHTS = 8  # packets between issue and outcome
 REQUESTS = 32  # beats that a client of the SRAM has asked for
 WINDOW = 8  # outstanding questions of a receive unit
 OUTSTANDING, BURST = OUTSTANDING_BURSTS, BURST_BEATS  # outstanding bursts per direction; beats
-QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
 READIES = 3  # READY packets of a peer that a context counts
 FIRST = 0  # of them
 DIMENSIONS = 6  # in which blocks are counted on
 CUTS = 32  # bursts and segments without beats of the RX DMA ahead of its reads
 UNDER_WAY = 16  # bursts and runs of segments without beats
+REPORTS = 4  # of a DMA that wait for those of others
 
 _SETTINGS = np.dtype(
     integers(
@@ -45,6 +45,8 @@ _SETTINGS = np.dtype(
         # Latencies of blocks, see sim.cycles.ace.latencies.
         "register_write", "register_read", "sample", "command", "check", "chunk", "report",
         "lookup", "event", "parse", "credit", "interrupt",
+        # FIFOs: headers and payloads to be sent, parked packets.
+        "headers", "payloads", "parking",
     )
     + [("program_of", np.int64, (16, 3))]
 )
@@ -73,10 +75,10 @@ _FSM = np.dtype(
     integers(
         # Admission and contention.
         "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "reporter", "reported_at",
-        "greet_free",
+        "greet_free", "greeter",
         # Send generator: what it works on, and when it looks for work again.
         "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
-        "passed", "announcer", "prefer_fresh", "park_head", "park_count",
+        "passed", "announcer", "prefer_fresh", "park_head", "park_count", "parked_at",
         "send_valid", "send_port", "send_word", "send_row", "send_odd",
         # Completion.
         "closer", "occupied", "store", "store_at",
@@ -144,8 +146,10 @@ _DMA = np.dtype(
         "write_before", "answered", "count", "segments",
         "pushed", "issued", "cut", "taken", "read_row", "read_tag", "from_cycle", "last_piece",
         "closes", "addressed",
+        "report_head", "report_count",
     )
     + arrays(8, "writes", "acknowledged", "ends")
+    + arrays(REPORTS, "report_at", "report_tag")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
     + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,)), ("cuts", _CUT, (CUTS,))]
@@ -168,6 +172,8 @@ _NODE = np.dtype(
         "banks_at", "banks_next", "bank_conflicts", "alu_conflicts",
     )
     + [("turn", np.int64, (2, 64)), ("choice", np.int64, (2, 64))]
+    # Of reports that chunks are stored and loaded: the DMA that was last, the next cycle for one.
+    + arrays(2, "reporter", "report_free")
 )
 
 _COMMAND = np.dtype(
@@ -252,11 +258,12 @@ def allocate(
         script=np.zeros(operations, OPERATION),
         log=np.zeros(log, _LOG),
     )
-    s.node["turn"] = -1
+    s.node["turn"] = s.node["reporter"] = -1
     s.fsm["early"] = -1
     s.fsm["send_valid"] = s.fsm["own_at"] = NEVER
     s.fsm["opened_at"] = -NEVER
-    s.fsm["closer"] = s.fsm["announcer"] = s.fsm["reporter"] = -1
+    s.fsm["closer"] = s.fsm["announcer"] = s.fsm["reporter"] = s.fsm["greeter"] = -1
+    s.fsm["asker"] = ports
     s.context["grant"] = NEVER
     s.storer["sender"] = -1
     s.port["credits"] = c.rx_packets
