@@ -361,7 +361,8 @@ def fetched(s, node, m, now):
     d.read_row += 1
     d.piece -= 1
     # Into the writer's skid buffer, which holds two beats, and from there to memory.
-    entered = max(now + READ_LATENCY, d.burst_at, d.write_before + 1 - DRAIN_LATENCY)
+    before = d.writes[(d.count - 1) % _BEATS_FIFO] - DRAIN_LATENCY
+    entered = max(now + READ_LATENCY, d.burst_at, before + 1, d.write_before)
     earliest = max(entered + DRAIN_LATENCY, d.addressed + 1, d.last_write + 1)
     d.write_before = d.last_write
     d.last_write = unstalled(d.stall_key[1], d.stall_below, earliest)
