@@ -6,6 +6,7 @@ from sim.cycles.ace.events import (
     DISPATCH,
     FAULT,
     LIVE,
+    PICK,
     REPORT,
     SETUP,
     STORE,
@@ -76,7 +77,8 @@ def admit(s, node, f, slot, now):
                 s.fsm[node, f].early[p, other] = -1
                 s.context[node, f, slot].grant[p, FIRST] = now + 3 + (p << index_bits | other)
                 s.context[node, f, slot].remote[p] = other
-    wake(s, node, f, now + 1)
+    wake(s, node, f, now)
+    post(s, now + 1, PICK, node, f)  # it shows in the next cycle
 
 
 @compiled
@@ -149,34 +151,42 @@ def greet(s, node, f, port, remote, key, now):
 @compiled
 def report(s, node, f, source, event, now):
     """A unit reports in cycle *now*; receive units are the first *source*s, then send units."""
-    k = s.fsm[node, f]
-    if k.event_count[source] == EVENTS:
+    q = s.port[node, source % s.c[0].ports]
+    unit = source // s.c[0].ports
+    if q.event_count[unit] == EVENTS:
         s.registers[FAULT] = TOO_MANY_REPORTS
         return
-    at = (k.event_head[source] + k.event_count[source]) % EVENTS
-    k.event_count[source] += 1
-    visible = now + s.c[0].event - 1
-    k.events[source, at].visible = visible
-    k.events[source, at].event = event
-    post(s, visible, REPORT, node, f)
+    entry = q.events[unit, (q.event_head[unit] + q.event_count[unit]) % EVENTS]
+    q.event_count[unit] += 1
+    entry.visible = now + s.c[0].event - 1
+    entry.fsm = f
+    entry.event = event
+    if q.event_count[unit] == 1:
+        post(s, entry.visible, REPORT, node, f)
 
 
 @compiled
 def take_report(s, node, f, now):
-    """The FSM takes one event per cycle, of its units in turn."""
+    """The FSM takes one event per cycle, of its units in turn. A unit offers one at a time."""
     k = s.fsm[node, f]
     sources = 2 * s.c[0].ports
     if k.reported_at == now:
         return
     for n in range(1, sources + 1):
         source = (k.reporter + n) % sources
-        head = k.event_head[source]
-        if k.event_count[source] and k.events[source, head].visible <= now:
+        q = s.port[node, source % s.c[0].ports]
+        unit = source // s.c[0].ports
+        entry = q.events[unit, q.event_head[unit]]
+        if q.event_count[unit] and entry.fsm == f and entry.visible <= now:
             k.reporter = source
             k.reported_at = now
-            event = k.events[source, head].event
-            k.event_head[source] = (head + 1) % EVENTS
-            k.event_count[source] -= 1
+            event = entry.event
+            q.event_head[unit] = (q.event_head[unit] + 1) % EVENTS
+            q.event_count[unit] -= 1
+            if q.event_count[unit]:
+                following = q.events[unit, q.event_head[unit]]
+                following.visible = max(following.visible, now + 1)
+                post(s, following.visible, REPORT, node, following.fsm)
             slot = event >> 3 & 15
             post(s, now + 2, COUNT, node, f << 7 | event & 127)
             if event >> 7 & 1:

@@ -19,7 +19,7 @@ __all__ = [
     "allocate",
 ]
 
-EVENTS = 16  # of one unit that an FSM has not taken yet
+EVENTS = 16  # of one unit that FSMs have not taken yet
 FLIGHTS = 8  # packets between issue and outcome
 REQUESTS = 32  # beats that a client of the SRAM has asked for
 WINDOW = 8  # outstanding questions of a receive unit
@@ -68,7 +68,7 @@ _JOB = np.dtype(
     )
 )
 
-_REPORT = np.dtype(integers("visible", "event"))
+_REPORT = np.dtype(integers("visible", "fsm", "event"))
 _PARKED = np.dtype(integers("ready", "context", "step", "offset"))
 
 _FSM = np.dtype(
@@ -85,9 +85,6 @@ _FSM = np.dtype(
         "opened_at",  # a phase, last
     )
     + [("early", np.int64, (8, 16)), ("results", _JOB, (16,))]
-    # Events that wait for the FSM, by receive unit and send unit: head, number, reports.
-    + [("event_head", np.int64, (16,)), ("event_count", np.int64, (16,))]
-    + [("events", _REPORT, (16, EVENTS))]
 )
 
 _FLIGHT = np.dtype(integers("word", "left", "out", "parks", "onward"))
@@ -124,6 +121,9 @@ _PORT = np.dtype(
     # The first ``packed`` are there; the questions that wait for answers.
     + [("held_packets", _PACKED, (12,)), ("asked_words", _ASKED, (WINDOW,))]
     + [("flying", _FLIGHT, (FLIGHTS,))]
+    # Events of the receive unit and of the send unit that FSMs have not taken yet.
+    + arrays(2, "event_head", "event_count")
+    + [("events", _REPORT, (2, EVENTS))]
 )
 
 _BURST = np.dtype(integers("due", "row", "beats", "final", "tag"))
