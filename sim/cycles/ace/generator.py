@@ -204,16 +204,10 @@ def answer(s, node, f, now):
         return
     x = s.context[node, f, k.target]
     code = s.code[x.program, k.step]
-    if k.source == _FRESH and code.op == PHASE:
+    if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
         k.busy_until = then
         post(s, now + 1, OPEN, node, f)
         post(s, then, PICK, node, f)
-        return
-    if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
-        x.fresh = 0
-        k.busy_until = then
-        post(s, then, PICK, node, f)
-        post(s, then, CLOSE, node, f)
         return
     out = s.way[node, f].port[code.port]
     if not answer_grant(s, node, f, k.target, out, code.readies, now):
@@ -247,16 +241,21 @@ def measure_runs(s, node, f, slot, odd, run):
 
 @compiled
 def open_phase(s, node, f, now):
-    """The end of a phase: open the next one if all packets of it have arrived and left."""
+    """The end of the sends, or of a phase: open the next one if all packets of it have arrived and
+    left."""
     k = s.fsm[node, f]
     if k.source == _PARKED:
         _park_again(s, node, f, now)
         return
     x = s.context[node, f, k.target]
+    code = s.code[x.program, x.step]
+    if code.op != PHASE:
+        x.fresh = 0
+        post(s, now + 1, CLOSE, node, f)
+        return
     if x.receives[x.odd] or x.sends[x.odd]:
         x.waiting = 1
         return
-    code = s.code[x.program, x.step]
     x.waiting = 0
     x.step += 1
     x.odd = 1 - x.odd
