@@ -203,9 +203,10 @@ def data(s, node, m, now):
     if burst.due > now:
         post(s, burst.due, DATA, node, m)
     elif burst.beats < 0:
-        # Segments without beats are closed when they are in front, one per cycle.
+        # Segments without beats are closed when they are in front, one per cycle, the last one when
+        # the walker has come to it.
         d.moved_before = d.moved
-        d.moved = max(d.moved, now - 1) - burst.beats
+        d.moved = max(d.moved - burst.beats, now)
         _close_burst(s, node, m, burst)
     else:
         _arrive(s, node, m, burst, max(now, d.arrives + 1))
