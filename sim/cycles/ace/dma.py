@@ -14,12 +14,12 @@ from sim.cycles.ace.events import (
     post,
 )
 from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, UNDER_WAY
+from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, REPORTS, UNDER_WAY
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import unstalled
 from sim.native.mark import compiled
 
-__all__ = ["address", "data", "fetched", "moved", "store", "walk"]
+__all__ = ["address", "data", "fetched", "moved", "reported", "store", "walk"]
 
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
 ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
@@ -76,6 +76,44 @@ def _next_burst(d):
     d.left -= beats
     d.burst_address += beats
     return beats
+
+
+# ---- Reports of DMAs that chunks are loaded or stored: one per cycle, of all in turn.
+
+
+@compiled
+def _report(s, kind, node, m, d, cycle, tag):
+    """A DMA reports a chunk, to be known from *cycle* on."""
+    at = (d.report_head + d.report_count) % REPORTS
+    d.report_count += 1
+    d.report_at[at] = cycle
+    d.report_tag[at] = tag
+    post(s, cycle, kind, node, m)
+
+
+@compiled
+def reported(s, dmas, kind, node, m, now):
+    """The chunk that DMA *m* reports, or -1 if another one has its turn."""
+    own = s.node[node]
+    which = kind - STORED  # LOADED follows it
+    masters = s.c[0].memory_ports
+    turn = own.report_free[which] <= now
+    for n in range(1, masters):
+        other = (own.reporter[which] + n) % masters
+        if other == m or not turn:
+            break
+        d = dmas[node, other]
+        turn = d.report_count == 0 or d.report_at[d.report_head] > now
+    if not turn:
+        post(s, now + 1, kind, node, m)
+        return -1
+    own.reporter[which] = m
+    own.report_free[which] = now + 1
+    d = dmas[node, m]
+    tag = d.report_tag[d.report_head]
+    d.report_head = (d.report_head + 1) % REPORTS
+    d.report_count -= 1
+    return tag
 
 
 # ---- TX DMA: memory to SRAM.
@@ -165,9 +203,10 @@ def data(s, node, m, now):
     if burst.due > now:
         post(s, burst.due, DATA, node, m)
     elif burst.beats < 0:
-        # Segments without beats are closed when they are in front, one per cycle.
+        # Segments without beats are closed when they are in front, one per cycle, the last one when
+        # the walker has come to it.
         d.moved_before = d.moved
-        d.moved = max(d.moved, now - 1) - burst.beats
+        d.moved = max(d.moved - burst.beats, now)
         _close_burst(s, node, m, burst)
     else:
         _arrive(s, node, m, burst, max(now, d.arrives + 1))
@@ -209,7 +248,7 @@ def _close_burst(s, node, m, burst):
     d.open_head = (d.open_head + 1) % UNDER_WAY
     d.open_count -= 1
     if burst.final:
-        post(s, d.moved + s.c[0].report, LOADED, node, burst.tag)
+        _report(s, LOADED, node, m, d, d.moved + s.c[0].report, burst.tag)
     if d.open_count:
         following = d.under_way[d.open_head]
         if following.due <= s.registers[NOW] and following.beats > 0:
@@ -307,7 +346,7 @@ def _read(s, node, m, now):
         d.burst_at, d.addressed = cut.at, cut.free
         d.last_piece, d.closes, d.read_tag = cut.last, cut.final, cut.tag
         if cut.beats == 0:
-            _close_segment(s, node, d, cut.accepted + 1)
+            _close_segment(s, node, m, d, cut.accepted + 1)
     d.reading = 1
     ready = max(d.from_cycle, d.last_read + 1, d.writes[d.count % _BEATS_FIFO])
     request(s, node, 2 * c.ports + m, d.read_row, max(ready, now))
@@ -323,7 +362,8 @@ def fetched(s, node, m, now):
     d.read_row += 1
     d.piece -= 1
     # Into the writer's skid buffer, which holds two beats, and from there to memory.
-    entered = max(now + READ_LATENCY, d.burst_at, d.write_before + 1 - DRAIN_LATENCY)
+    before = d.writes[(d.count - 1) % _BEATS_FIFO] - DRAIN_LATENCY
+    entered = max(now + READ_LATENCY, d.burst_at, before + 1, d.write_before)
     earliest = max(entered + DRAIN_LATENCY, d.addressed + 1, d.last_write + 1)
     d.write_before = d.last_write
     d.last_write = unstalled(d.stall_key[1], d.stall_below, earliest)
@@ -337,15 +377,15 @@ def fetched(s, node, m, now):
         if d.last_piece:
             d.ends[d.segments % _SEGMENTS_FIFO] = now
             d.segments += 1
-            _close_segment(s, node, d, answered + 1)
+            _close_segment(s, node, m, d, answered + 1)
         _cut(s, node, m, now)
     _read(s, node, m, now + 1)
 
 
 @compiled
-def _close_segment(s, node, d, cycle):
+def _close_segment(s, node, m, d, cycle):
     """A segment is in memory, and with the last one the chunk."""
     d.last_close = max(d.last_close + 1, cycle)
     if d.closes:
         closed = max(d.last_close, s.registers[NOW])
-        post(s, closed + ACKNOWLEDGE_LATENCY, STORED, node, d.read_tag)
+        _report(s, STORED, node, m, d, closed + ACKNOWLEDGE_LATENCY, d.read_tag)

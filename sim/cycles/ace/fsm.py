@@ -6,6 +6,7 @@ from sim.cycles.ace.events import (
     DISPATCH,
     FAULT,
     LIVE,
+    PICK,
     REPORT,
     SETUP,
     STORE,
@@ -21,6 +22,7 @@ __all__ = [
     "admit",
     "close",
     "count",
+    "found",
     "greet",
     "live",
     "loaded",
@@ -31,6 +33,26 @@ __all__ = [
 
 
 # ---- Admission.
+
+
+@compiled
+def _index_bits(s):
+    """Of a peer's context in the number of a row of the table of early READY packets."""
+    bits = 0
+    while 1 << bits < s.c[0].contexts:
+        bits += 1
+    return bits
+
+
+@compiled
+def found(s, node, f, now):
+    """True if the search of the newest context finds a READY in this cycle."""
+    k = s.fsm[node, f]
+    row = now - (k.setup_end - s.c[0].scan)
+    if k.setup == 0 or not 0 <= row < s.c[0].scan:
+        return False
+    port = row >> _index_bits(s)
+    return s.context[node, f, k.setup - 1].grant[port, FIRST] == now + 1
 
 
 @compiled
@@ -46,9 +68,7 @@ def admit(s, node, f, slot, now):
     k.asked = 0
     k.setup_end = now + 2 + c.scan
     k.occupied |= 1 << slot
-    index_bits = 0
-    while 1 << index_bits < c.contexts:
-        index_bits += 1
+    index_bits = _index_bits(s)
     for p in range(c.ports):
         for n in range(READIES):
             s.context[node, f, slot].grant[p, n] = NEVER
@@ -57,7 +77,8 @@ def admit(s, node, f, slot, now):
                 s.fsm[node, f].early[p, other] = -1
                 s.context[node, f, slot].grant[p, FIRST] = now + 3 + (p << index_bits | other)
                 s.context[node, f, slot].remote[p] = other
-    wake(s, node, f, now + 1)
+    wake(s, node, f, now)
+    post(s, now + 1, PICK, node, f)  # it shows in the next cycle
 
 
 @compiled
@@ -107,18 +128,21 @@ def live(s, node, f, slot, now):
 def greet(s, node, f, port, remote, key, now):
     """A READY of the peer on *port*: to the context that waits for it, or into the table."""
     k = s.fsm[node, f]
-    k.greet_free = now + 1
     for slot in range(s.c[0].contexts):
         x = s.context[node, f, slot]
         if x.assigned and x.key == key:
             n = 0
             while n < READIES - 1 and s.context[node, f, slot].grant[port, n] < NEVER:
                 n += 1
-            s.context[node, f, slot].grant[port, n] = now + 1
+            known = now + 1
+            if k.setup == slot + 1 and now == k.setup_end - s.c[0].scan - 2:
+                # It is admitted in this cycle, so the search finds the READY in the table.
+                known += 2 + (port << _index_bits(s) | remote)
+            s.context[node, f, slot].grant[port, n] = known
             s.context[node, f, slot].remote[port] = remote
             wake(s, node, f, now)
             return
-    s.fsm[node, f].early[port, remote] = key
+    k.early[port, remote] = key
 
 
 # ---- Events and completion. An event: offset 12, step 11, parked, slot 4, odd, received, sent.
@@ -127,38 +151,46 @@ def greet(s, node, f, port, remote, key, now):
 @compiled
 def report(s, node, f, source, event, now):
     """A unit reports in cycle *now*; receive units are the first *source*s, then send units."""
-    k = s.fsm[node, f]
-    if k.event_count[source] == EVENTS:
+    q = s.port[node, source % s.c[0].ports]
+    unit = source // s.c[0].ports
+    if q.event_count[unit] == EVENTS:
         s.registers[FAULT] = TOO_MANY_REPORTS
         return
-    at = (k.event_head[source] + k.event_count[source]) % EVENTS
-    k.event_count[source] += 1
-    visible = now + s.c[0].event - 1
-    k.events[source, at].visible = visible
-    k.events[source, at].event = event
-    post(s, visible, REPORT, node, f)
+    entry = q.events[unit, (q.event_head[unit] + q.event_count[unit]) % EVENTS]
+    q.event_count[unit] += 1
+    entry.visible = now + s.c[0].event - 1
+    entry.fsm = f
+    entry.event = event
+    if q.event_count[unit] == 1:
+        post(s, entry.visible, REPORT, node, f)
 
 
 @compiled
 def take_report(s, node, f, now):
-    """The FSM takes one event per cycle, of its units in turn."""
+    """The FSM takes one event per cycle, of its units in turn. A unit offers one at a time."""
     k = s.fsm[node, f]
     sources = 2 * s.c[0].ports
     if k.reported_at == now:
         return
     for n in range(1, sources + 1):
         source = (k.reporter + n) % sources
-        head = k.event_head[source]
-        if k.event_count[source] and k.events[source, head].visible <= now:
+        q = s.port[node, source % s.c[0].ports]
+        unit = source // s.c[0].ports
+        entry = q.events[unit, q.event_head[unit]]
+        if q.event_count[unit] and entry.fsm == f and entry.visible <= now:
             k.reporter = source
             k.reported_at = now
-            event = k.events[source, head].event
-            k.event_head[source] = (head + 1) % EVENTS
-            k.event_count[source] -= 1
+            event = entry.event
+            q.event_head[unit] = (q.event_head[unit] + 1) % EVENTS
+            q.event_count[unit] -= 1
+            if q.event_count[unit]:
+                following = q.events[unit, q.event_head[unit]]
+                following.visible = max(following.visible, now + 1)
+                post(s, following.visible, REPORT, node, following.fsm)
             slot = event >> 3 & 15
             post(s, now + 2, COUNT, node, f << 7 | event & 127)
             if event >> 7 & 1:
-                park(s, node, f, slot, event >> 8 & 0x7FF, event >> 19, now + 3)
+                park(s, node, f, slot, event >> 8 & 0x7FF, event >> 19, now + 1)
             post(s, now + 1, REPORT, node, f)
             return
 

@@ -1,7 +1,7 @@
 """The programmable FSM: questions, and the generator of sends."""
 
 from hw.ace.isa import Opcode
-from sim.cycles.ace.events import ANSWER, ASK, CLOSE, HAND_OVER, PICK, SETUP, UNIT, post
+from sim.cycles.ace.events import ANSWER, ASK, CLOSE, HAND_OVER, NOW, PICK, SETUP, UNIT, post
 from sim.cycles.ace.words import block_of, data_word, ready_word
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
@@ -12,7 +12,6 @@ __all__ = [
     "answer_grant",
     "ask",
     "hand_over",
-    "may_ask",
     "measure_runs",
     "park",
     "pick",
@@ -21,27 +20,11 @@ __all__ = [
     "wake",
 ]
 
-_READY, _PARKED, _FRESH, _ENTRY = range(4)
+_PARKED, _FRESH, _ENTRY, _REFUSED = range(4)
 PHASE = Opcode.PHASE.value
 
 
 # ---- Questions: one per cycle, those of the receive units and of the own generator in turn.
-
-
-@compiled
-def may_ask(s, node, f, port, now):
-    """Take a receive unit's question, if the FSM is free and the unit has its turn; True if so."""
-    k = s.fsm[node, f]
-    own = s.c[0].ports
-    if k.sleeping:
-        resume(s, node, f, now)
-        if k.busy_until < NEVER:
-            post(s, max(now, k.busy_until), PICK, node, f)
-    if k.ask_free > now or (k.own_at <= now and k.asker != own and port <= k.asker):
-        return False
-    k.ask_free = now + 1
-    k.asker = port
-    return True
 
 
 @compiled
@@ -142,20 +125,17 @@ def resume(s, node, f, cycle):
     period = c.lookup + 2
     polls = max(0, cycle - k.pick_at) // period
     k.pick_at += polls * period
-    if polls:
-        k.asker = c.ports
-    waiting = able = 0
+    waiting = 0
     for slot in range(c.contexts):
-        if _may_look(s, node, f, slot):
-            waiting += 1
-            able |= 1 << slot
-    if waiting:
-        if polls >= waiting:
-            k.passed &= able  # it has begun anew
-        for _ in range(polls % waiting):
+        waiting += _may_look(s, node, f, slot)
+    if polls and waiting:
+        k.asker = c.ports
+        # After so many the order begins anew with what is able.
+        for _ in range(polls if polls < 2 * waiting else 2 * waiting + polls % waiting):
             _next_fresh(s, node, f)
     if waiting and cycle > k.pick_at + c.lookup:
         _next_fresh(s, node, f)  # this poll's answer has been formed without what is new
+        k.asker = c.ports
         k.pick_at += period
     k.busy_until = k.pick_at
     if waiting and cycle > k.pick_at:
@@ -238,46 +218,47 @@ def answer(s, node, f, now):
         return
     x = s.context[node, f, k.target]
     code = s.code[x.program, k.step]
+    if k.source == _PARKED:
+        post(s, now + 1, HAND_OVER, node, f)
+        return
     k.busy_until = then
-    if k.source == _FRESH and code.op == PHASE:
+    if not code.op >> 2 & 1 or code.op >> 3 & 1:
         post(s, now + 1, HAND_OVER, node, f)
         post(s, then, PICK, node, f)
-        return
-    if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
-        x.fresh = 0
-        post(s, then, PICK, node, f)
-        post(s, then, CLOSE, node, f)
         return
     out = s.way[node, f].port[code.port]
     if answer_grant(s, node, f, k.target, out, code.readies, now):
         post(s, now + 1, HAND_OVER, node, f)
-        post(s, then, PICK, node, f)
-        return
-    if k.source == _PARKED:
-        k.busy_until = then + 1
-        park(s, node, f, k.target, k.step, k.offset, then + 2)
     elif _nothing_else(s, node, f):
         k.sleeping = 1
         k.pick_at = then
         return
-    post(s, k.busy_until, PICK, node, f)
+    post(s, then, PICK, node, f)
 
 
 @compiled
 def hand_over(s, node, f, now):
-    """Act on an answer: open the next phase, or give a packet to its port, if that is free."""
+    """Act on an answer: come to the end of the sends or of a phase, give a packet to its port, or
+    park it again."""
     c = s.c[0]
     k = s.fsm[node, f]
     x = s.context[node, f, k.target]
     code = s.code[x.program, k.step]
-    if k.source == _FRESH and code.op == PHASE:
-        _open_phase(s, node, f, now)
+    if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
+        if code.op == PHASE:
+            _open_phase(s, node, f, now)
+        else:
+            x.fresh = 0
+            post(s, now + 1, CLOSE, node, f)
+        return
+    if k.source == _REFUSED:
+        _park_again(s, node, f, now)
         return
     out = s.way[node, f].port[code.port]
-    if not _has_room(s, node, f, out):
+    granted = answer_grant(s, node, f, k.target, out, code.readies, now - 1)
+    if not granted or not _has_room(s, node, f, out):
         if k.source == _PARKED:
-            k.busy_until = now + 2
-            park(s, node, f, k.target, k.step, k.offset, now + 3)
+            _park_again(s, node, f, now)
         else:
             x.wants = out + 1
             k.passed &= ~(1 << k.target)
@@ -290,7 +271,10 @@ def hand_over(s, node, f, now):
     word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
     s.command[node, f, out].odd = code.odd
     _send(s, node, f, out, word, row, k.target, now + 1)
-    if k.source == _FRESH:
+    if k.source == _PARKED:
+        k.busy_until = now + 1
+        post(s, now + 1, PICK, node, f)
+    else:
         k.passed = 0
         x.wants = 0
         x.packet += 1
@@ -369,17 +353,31 @@ def sent(s, node, f, port, now):
 
 
 @compiled
-def park(s, node, f, slot, step, offset, ready):
-    """A packet that could not be sent at once is left to the generator."""
+def _park_again(s, node, f, now):
+    """Put a parked packet whose peer is not ready into the queue again, in the next cycle; packets
+    that come go first."""
     k = s.fsm[node, f]
+    if k.parked_at == now + 1:
+        k.source = _REFUSED
+        post(s, now + 1, HAND_OVER, node, f)
+        return
+    k.busy_until = now + 2
+    park(s, node, f, k.target, k.step, k.offset, now + 1)
+
+
+@compiled
+def park(s, node, f, slot, step, offset, at):
+    """A packet that could not be sent at once is left to the generator: written in cycle *at*."""
+    k = s.fsm[node, f]
+    ready = at + s.c[0].parking
+    k.parked_at = at
     entry = s.parking[node, f, (k.park_head + k.park_count) % s.parking.shape[2]]
     entry.ready = ready
     entry.context = slot
     entry.step = step
     entry.offset = offset
     k.park_count += 1
-    if k.sleeping:
-        resume(s, node, f, ready)
+    wake(s, node, f, s.registers[NOW])
     post(s, ready, PICK, node, f)
     if ready < k.busy_until < NEVER:
         post(s, k.busy_until, PICK, node, f)

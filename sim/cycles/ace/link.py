@@ -83,9 +83,14 @@ def _emit(s, node, p, cycle, flits):
 
 
 @compiled
-def put_packet(s, node, p, queue, word, ready):
-    """A packet for which room has been reserved can leave from cycle *ready* on."""
+def put_packet(s, node, p, queue, word, written):
+    """The last beat of a packet, for which room has been reserved, is written in this cycle."""
+    c = s.c[0]
     q = s.port[node, p]
+    ready = written + c.headers
+    flits = field(word, FLITS, 8)
+    if 0 < flits <= c.flits:
+        ready = written + max(c.headers, c.payloads)  # its only beat
     room = s.queue.shape[3]
     at = (q.head[queue] + q.count[queue]) % room
     q.count[queue] += 1

@@ -3,7 +3,7 @@
 from sim.cycles.ace import events as e
 from sim.cycles.ace.crossbar import serve
 from sim.cycles.ace.dispatch import dispatch, host, stored
-from sim.cycles.ace.dma import address, data, store, walk
+from sim.cycles.ace.dma import address, data, reported, store, walk
 from sim.cycles.ace.fsm import close, count, live, loaded, set_up, take_report
 from sim.cycles.ace.generator import answer, ask, hand_over, pick
 from sim.cycles.ace.link import flush, transmit
@@ -37,9 +37,13 @@ def run_until(s, end):
                 now,
             )
         elif kind == e.STORED:
-            stored(s, node, where >> 4, where & 15, now)
+            tag = reported(s, s.storer, kind, node, where, now)
+            if tag >= 0:
+                stored(s, node, tag >> 4, tag & 15, now)
         elif kind == e.LOADED:
-            loaded(s, node, where >> 4, where & 15, now)
+            tag = reported(s, s.loader, kind, node, where, now)
+            if tag >= 0:
+                loaded(s, node, tag >> 4, tag & 15, now)
         elif kind == e.SETUP:
             set_up(s, node, where, now)
         elif kind == e.LIVE:

@@ -16,6 +16,7 @@ from sim.collectives.fsm_program import PhaseStart
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import DIGIT, AceState, allocate
 from sim.cycles.model import MOST_CYCLES, RingCycles
+from sim.cycles.queues import fifo
 from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
 from sim.fields import FieldError
 from sim.hosts.activity import LinkActivity
@@ -202,6 +203,9 @@ class EngineModel(RingCycles):
             "memory_read": ring.read_latency_cycles,
             "memory_write": ring.write_latency_cycles,
             "poll": POLL_CYCLES,
+            "headers": fifo(c.tx_packets)[1],
+            "payloads": fifo(c.tx_packets * c.packet_beats)[1],
+            "parking": fifo(s.parking.shape[2])[1],
             **table.of(config),
         }
         for name, value in settings.items():

@@ -2,11 +2,11 @@
 
 from hw.ace.sram import READ_LATENCY
 from sim.cycles.ace.events import LOOK, START, post
-from sim.cycles.ace.fsm import greet, report
-from sim.cycles.ace.generator import answer_grant, may_ask
+from sim.cycles.ace.fsm import found, greet, report
+from sim.cycles.ace.generator import answer_grant, wake
 from sim.cycles.ace.link import give_credit, put_packet
 from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import FLIGHTS, QUEUE_LATENCY, WINDOW
+from sim.cycles.ace.state import FLIGHTS, WINDOW
 from sim.cycles.ace.words import (
     FLITS,
     KEY,
@@ -42,6 +42,54 @@ def arrive(s, node, p, now):
 
 
 @compiled
+def _offers(s, node, p, f, kind, now):
+    """True if the header in front is for FSM *f* and of this kind: 1 for DATA, 0 for READY."""
+    r = s.port[node, p]
+    if r.looked == r.arrived or r.look_free > now or (kind and r.asked == WINDOW):
+        return False
+    entry = s.arriving[node, p, r.looked % s.arriving.shape[2]]
+    return entry.visible <= now and entry.word & 1 == kind and field(entry.word, QUEUE, 4) == f
+
+
+@compiled
+def _may_ask(s, node, f, p, now):
+    """Take the question of port *p*, if it is its turn among all ports and the generator."""
+    k = s.fsm[node, f]
+    own = s.c[0].ports
+    if k.sleeping:
+        wake(s, node, f, now)
+    if k.ask_free > now:
+        return False
+    for n in range(1, own + 2):
+        other = (k.asker + n) % (own + 1)
+        if other == p:
+            break
+        if k.own_at <= now if other == own else _offers(s, node, other, f, 1, now):
+            return False
+    k.ask_free = now + 1
+    k.asker = p
+    return True
+
+
+@compiled
+def _may_greet(s, node, f, p, now):
+    """Take the READY of port *p*, if it is its turn among all ports."""
+    k = s.fsm[node, f]
+    ports = s.c[0].ports
+    if k.greet_free > now or found(s, node, f, now):
+        return False
+    for n in range(1, ports + 1):
+        other = (k.greeter + n) % ports
+        if other == p:
+            break
+        if _offers(s, node, other, f, 0, now):
+            return False
+    k.greet_free = now + 1
+    k.greeter = p
+    return True
+
+
+@compiled
 def look(s, node, p, now):
     """Handle the header in front: give READY to its FSM, ask the FSM what to do with DATA."""
     r = s.port[node, p]
@@ -58,7 +106,7 @@ def look(s, node, p, now):
     if word & 1:
         if r.asked == WINDOW:
             return
-        if not may_ask(s, node, f, p, now):
+        if not _may_ask(s, node, f, p, now):
             post(s, now + 1, LOOK, node, p)
             return
         asked = r.asked_words[(r.asked_head + r.asked) % WINDOW]
@@ -66,9 +114,8 @@ def look(s, node, p, now):
         asked.word, asked.at = word, now
         post(s, now + s.c[0].lookup + 1, START, node, p)
     else:
-        free = s.fsm[node, f].greet_free
-        if free > now:
-            post(s, free, LOOK, node, p)
+        if not _may_greet(s, node, f, p, now):
+            post(s, now + 1, LOOK, node, p)
             return
         greet(s, node, f, p, field(word, SLOT, 4), field(word, KEY, KEY_BITS), now)
         give_credit(s, node, p, now + 1)
@@ -237,7 +284,7 @@ def collected(s, node, p, now):
         o.gate_flights -= 1
         if o.gate_flights == 0:
             o.gate_until = now + 1
-        put_packet(s, node, flight.out, 0, flight.onward, now + QUEUE_LATENCY)
+        put_packet(s, node, flight.out, 0, flight.onward, now)
     if flight.parks:
         r.parked += 1
     # The offset, the step, whether it was parked, the context, its phase, and what is counted.

@@ -6,7 +6,6 @@ from sim.cycles.ace.fsm import report
 from sim.cycles.ace.generator import sent
 from sim.cycles.ace.link import put_packet
 from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import QUEUE_LATENCY
 from sim.cycles.ace.words import FLITS, field
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
@@ -80,7 +79,7 @@ def carried(s, node, p, now):
         return
     q.unit_free = now
     post(s, now, UNIT, node, p)
-    put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY + QUEUE_LATENCY)
+    put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY)
     if q.carried_word & 1:
         event = q.carried_context << 3 | q.carried_odd << 2 | _SENT
         report(s, node, q.carried_fsm, c.ports + p, event, now)

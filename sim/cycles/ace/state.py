@@ -19,17 +19,17 @@ __all__ = [
     "allocate",
 ]
 
-EVENTS = 16  # of one unit that an FSM has not taken yet
+EVENTS = 16  # of one unit that FSMs have not taken yet
 FLIGHTS = 8  # packets between issue and outcome
 REQUESTS = 32  # beats that a client of the SRAM has asked for
 WINDOW = 8  # outstanding questions of a receive unit
 OUTSTANDING, BURST = OUTSTANDING_BURSTS, BURST_BEATS  # outstanding bursts per direction; beats
-QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
 READIES = 3  # READY packets of a peer that a context counts
 FIRST = 0  # of them
 DIMENSIONS = 6  # in which blocks are counted on
 CUTS = 32  # bursts and segments without beats of the RX DMA ahead of its reads
 UNDER_WAY = 16  # bursts and runs of segments without beats
+REPORTS = 4  # of a DMA that wait for those of others
 
 _SETTINGS = np.dtype(
     integers(
@@ -45,6 +45,8 @@ _SETTINGS = np.dtype(
         # Latencies of blocks, see sim.cycles.ace.latencies.
         "register_write", "register_read", "sample", "command", "check", "chunk", "report",
         "lookup", "event", "parse", "credit", "interrupt",
+        # FIFOs: headers and payloads to be sent, parked packets.
+        "headers", "payloads", "parking",
     )
     + [("program_of", np.int64, (16, 3))]
 )
@@ -67,7 +69,7 @@ _JOB = np.dtype(
     )
 )
 
-_REPORT = np.dtype(integers("visible", "event"))
+_REPORT = np.dtype(integers("visible", "fsm", "event"))
 _SEND = np.dtype(integers("valid", "word", "row", "context", "odd"))
 """A send command of an FSM for a port; ``valid``: cycle from which it waits there."""
 _PARKED = np.dtype(integers("ready", "context", "step", "offset"))
@@ -76,18 +78,15 @@ _FSM = np.dtype(
     integers(
         # Admission and contention.
         "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "reporter", "reported_at",
-        "greet_free",
+        "greet_free", "greeter",
         # Send generator: what it works on, and when it looks for work again.
         "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
-        "passed", "announcer", "prefer_fresh", "park_head", "park_count",
+        "passed", "announcer", "prefer_fresh", "park_head", "park_count", "parked_at",
         # Completion.
         "closer", "occupied", "store", "store_at",
         "opened_at",  # a phase, last
     )
     + [("early", np.int64, (8, 16)), ("results", _JOB, (16,))]
-    # Events that wait for the FSM, by receive unit and send unit: head, number, reports.
-    + [("event_head", np.int64, (16,)), ("event_count", np.int64, (16,))]
-    + [("events", _REPORT, (16, EVENTS))]
 )
 
 _FLIGHT = np.dtype(integers("word", "left", "out", "parks", "onward"))
@@ -124,6 +123,9 @@ _PORT = np.dtype(
     # The first ``packed`` are there; the questions that wait for answers.
     + [("held_packets", _PACKED, (12,)), ("asked_words", _ASKED, (WINDOW,))]
     + [("flying", _FLIGHT, (FLIGHTS,))]
+    # Events of the receive unit and of the send unit that FSMs have not taken yet.
+    + arrays(2, "event_head", "event_count")
+    + [("events", _REPORT, (2, EVENTS))]
 )
 
 _BURST = np.dtype(integers("due", "row", "beats", "final", "tag"))
@@ -146,8 +148,10 @@ _DMA = np.dtype(
         "write_before", "answered", "count", "segments",
         "pushed", "issued", "cut", "taken", "read_row", "read_tag", "from_cycle", "last_piece",
         "closes", "addressed",
+        "report_head", "report_count",
     )
     + arrays(8, "writes", "acknowledged", "ends")
+    + arrays(REPORTS, "report_at", "report_tag")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
     + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,)), ("cuts", _CUT, (CUTS,))]
@@ -170,6 +174,8 @@ _NODE = np.dtype(
         "banks_at", "banks_next", "bank_conflicts", "alu_conflicts",
     )
     + [("turn", np.int64, (2, 64)), ("choice", np.int64, (2, 64))]
+    # Of reports that chunks are stored and loaded: the DMA that was last, the next cycle for one.
+    + arrays(2, "reporter", "report_free")
 )
 
 _COMMAND = np.dtype(
@@ -256,11 +262,12 @@ def allocate(
         script=np.zeros(operations, OPERATION),
         log=np.zeros(log, _LOG),
     )
-    s.node["turn"] = -1
+    s.node["turn"] = s.node["reporter"] = -1
     s.fsm["early"] = -1
     s.command["valid"] = s.fsm["own_at"] = NEVER
     s.fsm["opened_at"] = -NEVER
-    s.fsm["closer"] = s.fsm["announcer"] = s.fsm["reporter"] = -1
+    s.fsm["closer"] = s.fsm["announcer"] = s.fsm["reporter"] = s.fsm["greeter"] = -1
+    s.fsm["asker"] = ports
     s.context["grant"] = NEVER
     s.storer["sender"] = -1
     s.port["credits"] = c.rx_packets
