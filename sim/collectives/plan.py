@@ -30,6 +30,7 @@ __all__ = [
     "colour_loads",
     "orders_of",
     "plan_collective",
+    "plan_paths",
     "register",
 ]
 
@@ -203,7 +204,10 @@ def plan_collective(
         for order, weight in orders_of(network, active, kind, choice.style):
             variants += [
                 Variant(
-                    phases=_reduction(network, order, kind, choice, number, in_switch),
+                    phases=_phases(
+                        network, phase_steps(order, kind, choice.style), kind, choice, number,
+                        in_switch,
+                    ),
                     weight=weight / count,
                 )
                 for number in range(count)
@@ -242,9 +246,28 @@ def _all_to_all(
     )
 
 
-def _reduction(
+def plan_paths(
     network: Network,
-    order: Sequence[int],
+    kind: CollectiveKind,
+    choice: AlgorithmChoice,
+    paths: Sequence[tuple[int, Sequence[tuple[int, CollectiveKind]]]],
+) -> Plan:
+    """The plan of a collective whose chunks take *paths* in turn: for each, the number of the ring
+    that it takes in every dimension, and dimension and collective of its phases."""
+    return Plan(
+        name=kind.value,
+        variants=tuple(
+            Variant(
+                phases=_phases(network, steps, kind, choice, ring, None), weight=1 / len(paths)
+            )
+            for ring, steps in paths
+        ),
+    )
+
+
+def _phases(
+    network: Network,
+    steps: Sequence[tuple[int, CollectiveKind]],
     kind: CollectiveKind,
     choice: AlgorithmChoice,
     number: int,
@@ -253,7 +276,6 @@ def _reduction(
     made: list[Phase] = []
     # The first send of a broadcast costs its root no more than forwarding costs the others.
     data, prior = 1.0, Source.FORWARD if kind is CollectiveKind.BROADCAST else Source.FRESH
-    steps = phase_steps(order, kind, choice.style)
     whole = CollectiveKind.ALL_REDUCE
     halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
     gathers = CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST

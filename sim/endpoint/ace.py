@@ -6,6 +6,7 @@ Sources: ACE v1 sections 4 and 5, ISCA 2021 Tables V and VI and section VI-A (pa
 import math
 from dataclasses import dataclass, field, replace
 
+from sim.collectives.plan import AlgorithmChoice
 from sim.collectives.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import (
     ComputeShare,
@@ -102,6 +103,13 @@ class AceEndpoint:
         if self.partition not in ("heuristic", "even"):
             raise FieldError("partition", f"must be heuristic or even, not {self.partition!r}")
 
+    def planned(
+        self, network: Network, kind: CollectiveKind, choice: AlgorithmChoice, plan: Plan
+    ) -> Plan:
+        """*plan* as the hardware carries it out."""
+        ring = self.ring
+        return plan if ring is None else ring.planned(network, kind, choice, plan)
+
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         ring = None if self.ring is None else self.ring.of(network, plan)
         if ring is not None:
@@ -147,7 +155,10 @@ class AceEndpoint:
         phases = max((len(v.phases) for v in plan.variants), default=1)
         units = ("SRAM", "TX DMA", "RX DMA", "bus to engine", "bus from engine")
         return EndpointModel(
-            units=(*(Unit(name=name) for name in units), Unit(name="ALUs", servers=self.alus)),
+            units=(
+                *(Unit(name=name) for name in units), Unit(name="ALUs", servers=self.alus),
+                *(() if self.ring is None else self.ring.link_units),
+            ),
             before=before,
             after=after,
             load=(read, self.bus.stage("bus to engine"), *in_turn(1, self.fetch_cycles)),
@@ -162,6 +173,8 @@ class AceEndpoint:
             rooms=self._rooms(network, plan),
             contexts=tuple([max(1, self.fsms * self.contexts // max(1, phases))] * max(1, phases)),
             message_bytes=self.message_bytes,
+            onto={} if self.ring is None else self.ring.onto(network),
+            polls=None if self.ring is None else self.ring.polls,
         )
 
     def rates(self) -> EndpointRates:

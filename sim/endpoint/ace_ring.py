@@ -15,10 +15,11 @@ import numpy as np
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
+from hw.link.packet import FLIT_BYTES
 from sim.collectives.ace_program import AceProgram
 from sim.collectives.partition import Partition
 from sim.collectives.program import Plan, Receipt, Source
-from sim.endpoint.endpoint import EndpointModel, HardwareRing, Room, Stage, Unit
+from sim.endpoint.endpoint import EndpointModel, HardwareRing, Piece, Polls, Room, Stage, Unit
 from sim.endpoint.latencies import EventLatencies
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -113,8 +114,9 @@ class AceRingTimes(HardwareRing):
         return EndpointModel(
             units=(
                 Unit(name="SRAM"),
-                Unit(name="FSMs", servers=-(-c.fsms // (2 * self.rings)), per_ring=True),
-                Unit(name="credits", per_ring=True),
+                Unit(name="FSMs", servers=c.fsms, in_turn=True),
+                *self.link_units,
+                Unit(name="dispatcher"),
                 *(
                     Unit(name=name, servers=c.memory_ports)
                     for name in ("TX DMA", "reads", "RX DMA", "writes")
@@ -128,22 +130,44 @@ class AceRingTimes(HardwareRing):
             ),
             contexts=(slots,),
             message_bytes=float(c.packet_bytes),
+            grain_bytes=FLIT_BYTES,
+            header_bytes=FLIT_BYTES,
+            oldest_first=True,
             start_s=known.ace_start * cycle,
             cut=partial(self._chunks, kind),
             moves=partial(self._moves, kind),
+            polls=self.polls,
         )
 
-    def _credits(self) -> tuple[Stage, ...]:
+    @property
+    def polls(self) -> Polls:
+        """Reads of the register of completions."""
+        known, clock_hz = self.latencies, self.clock_hz
+        return Polls(
+            period_s=known.ace_poll / clock_hz, first_s=known.ace_first_poll / clock_hz,
+            seen_s=known.ace_seen / clock_hz,
+        )
+
+    def _credits(
+        self, hop_s: float | None = None, packet_s: float | None = None
+    ) -> tuple[Stage, ...]:
         """Wait for a place in the next receive buffer, each of which is taken for a round trip; no
-        stage where there are enough places for a full link."""
+        stage where there are enough places for a full link. None: links and packets of the ring.
+        """
         c = self.config
-        packet_s = self.packet_s
+        hop_s = self.hop_s if hop_s is None else hop_s
+        packet_s = self.packet_s if packet_s is None else packet_s
         known = self.latencies
         handled = known.ace_credit + (known.ace_patience if c.flits > 1 else 0)
-        away_s = 2 * self.hop_s + handled / self.clock_hz + packet_s
+        away_s = 2 * hop_s + handled / self.clock_hz + packet_s
         if c.rx_packets * packet_s >= away_s:
             return ()
-        return (Stage(unit="credits", fixed_s=away_s / c.rx_packets, ahead_s=away_s),)
+        return (Stage(unit="credits", held_s=away_s),)
+
+    @property
+    def link_units(self) -> tuple[Unit, ...]:
+        """Places in the receive buffer at the other end of a link."""
+        return (Unit(name="credits", servers=self.config.rx_packets, per_link=True),)
 
     @property
     def _ready_s(self) -> float:
@@ -178,12 +202,12 @@ class AceRingTimes(HardwareRing):
             block if kind is _REDUCE_SCATTER else whole
         )
 
-    def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[tuple[int, float]]:
-        """(ring and direction, bytes) of each chunk."""
+    def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[Piece]:
+        """Chunks of a call; variants of the plan are rings and directions."""
         part = self._part(kind, size_bytes)
         blocks = 1 if kind is _ALL_GATHER else self.nodes
         return [
-            (
+            Piece(
                 number % self.config.fsms % (2 * self.rings),
                 float(ELEMENT_BYTES * part.elements_of(number, blocks)),
             )
@@ -210,7 +234,9 @@ class AceRingTimes(HardwareRing):
             part, own if kind is _REDUCE_SCATTER else everything, self.write_cycles, "writes",
             result,
         )
+        admit_s = known.ace_dispatch * cycle
         load = (
+            Stage(unit="dispatcher", fixed_s=admit_s, ahead_s=admit_s),
             Stage(unit="TX DMA", s_per_byte=beat),
             *read_window,
             Stage(unit=None, latency_s=read * cycle + self._ready_s),
@@ -233,17 +259,18 @@ class AceRingTimes(HardwareRing):
             for numbers in (range(min(part.chunks - 1, SAMPLE)), [part.chunks - 1])
         )
         full_beats, full_bursts = full if part.chunks > 1 else last
-        last_beats, last_bursts = last
+        _, last_bursts = last
         if not full_beats:
             return latency, ()
         mean = full_beats / full_bursts
         turn = latency + mean + self.latencies.ace_burst
         if OUTSTANDING_BURSTS * mean >= turn:
             return latency, ()
-        # Bursts by beats of a chunk: a line through the full and the last chunk.
-        slope = full_bursts / full_beats
-        if last_beats < full_beats:
-            slope = min(slope, max(0.0, (full_bursts - last_bursts) / (full_beats - last_beats)))
+        # Bursts by beats of a chunk, padding included: a line through the full and the last chunk.
+        full_size, last_size = (self._padded(part, ranks, n) for n in (0, part.chunks - 1))
+        slope = full_bursts / full_size
+        if last_size < full_size:
+            slope = min(slope, max(0.0, (full_bursts - last_bursts) / (full_size - last_size)))
         bursts = full_bursts * (part.chunks - 1) + last_bursts
         turns = bursts / c.memory_ports / OUTSTANDING_BURSTS
         late = math.ceil(turns - 1e-9) - max(1.0, turns)
@@ -254,11 +281,15 @@ class AceRingTimes(HardwareRing):
             Stage(
                 unit=unit,
                 s_per_byte=slope * burst_s * result / c.bus_bytes,
-                fixed_s=(full_bursts - slope * full_beats) * burst_s,
+                fixed_s=(full_bursts - slope * full_size) * burst_s,
                 ahead_s=ahead * cycle,
                 share=result,
             ),
         )
+
+    def _padded(self, part: Partition, ranks: np.ndarray, number: int) -> float:
+        """Beats of a chunk in the blocks of *ranks* alone, with what lies behind the vector."""
+        return part.elements_of(number, len(ranks)) / self.config.lanes
 
     def _bursts(
         self, part: Partition, ranks: np.ndarray, numbers: Sequence[int]

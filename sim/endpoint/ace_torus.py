@@ -5,18 +5,22 @@ of the one before has arrived and left; then the previous node of the next ring 
 may send. That of a gather has been told a phase before.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 from hw.ace.config import ELEMENT_BYTES
+from hw.link.packet import FLIT_BYTES
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.collectives.path_choice import torus_paths
+from sim.collectives.phases import rings_of
+from sim.collectives.plan import AlgorithmChoice, plan_paths
 from sim.collectives.program import Plan, Receipt, Source, Variant
 from sim.collectives.torus_paths import TorusPaths
 from sim.endpoint.ace_ring import AceRingTimes
-from sim.endpoint.endpoint import EndpointModel, Room, Stage, Unit
+from sim.endpoint.endpoint import EndpointModel, Piece, Room, Stage, Unit
 from sim.fields import FieldError
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -45,11 +49,14 @@ class AceTorusTimes(AceRingTimes):
         Paths through a network; None before it is known.
     plan : Plan or None
         What is done there.
+    network : Network or None
+        Their links.
     """
 
     style: str
     torus: TorusPaths | None = None
     plan: Plan | None = None
+    network: Network | None = None
 
     def of(self, network: Network, plan: Plan) -> "AceTorusTimes | None":
         """The engines of all nodes of a torus; None for groups of some dimensions, for phases that
@@ -66,13 +73,33 @@ class AceTorusTimes(AceRingTimes):
         if len(paths) % 2 or len(plan.variants) < 2:
             return None
         torus = TorusPaths(shape=network.shape, style=self.style, paths=paths)
-        made = replace(self, torus=torus, plan=plan)
+        made = replace(self, torus=torus, plan=plan, network=network)
         try:
             for kind in PROGRAM_ENTRY:
                 made.program.cut(1, collective=kind)
         except FieldError:
             return None
         return made
+
+    def planned(
+        self, network: Network, kind: CollectiveKind, choice: AlgorithmChoice, plan: Plan
+    ) -> Plan:
+        """*plan* with the paths and phases of the engines' programs; itself where there are none.
+        """
+        if kind not in PROGRAM_ENTRY:
+            return plan
+        made = self.of(network, plan)
+        if made is None:
+            return plan
+        assert made.torus is not None
+        torus = replace(made.torus, gather_backwards=choice.gather_backwards)
+        # Paths of a ring, that is of a lane in one direction, follow each other.
+        rings = max(rings_of(network, n) for n, size in enumerate(network.shape) if size > 1)
+        paths = len(torus.paths)
+        return plan_paths(
+            network, kind, choice,
+            [(path * rings // paths, torus.steps(kind, path)) for path in range(paths)],
+        )
 
     @property
     def program(self) -> AceProgram:
@@ -83,7 +110,7 @@ class AceTorusTimes(AceRingTimes):
 
     def model(self, kind: CollectiveKind) -> EndpointModel:
         c, known = self.config, self.latencies
-        assert self.plan is not None and self.torus is not None
+        assert self.plan is not None and self.torus is not None and self.network is not None
         cycle = 1 / self.clock_hz
         beat = cycle / c.bus_bytes  # seconds per byte
         banks = c.slot_banks * (1 if c.bank_ports == "1r1w" else 0.5)
@@ -107,7 +134,9 @@ class AceTorusTimes(AceRingTimes):
         names = "TX DMA", "reads", "RX DMA", "writes"
         return EndpointModel(
             units=(
-                Unit(name="SRAM"), Unit(name="FSMs", servers=self.program.queues),
+                Unit(name="SRAM"), Unit(name="FSMs", servers=self.program.queues, in_turn=True),
+                *self.link_units,
+                Unit(name="dispatcher"),
                 *(Unit(name=name, servers=c.memory_ports) for name in names),
             ),
             before={
@@ -121,22 +150,46 @@ class AceTorusTimes(AceRingTimes):
             ),
             contexts=(slots,) * phases,
             message_bytes=float(c.packet_bytes),
+            grain_bytes=FLIT_BYTES,
+            header_bytes=FLIT_BYTES,
+            onto=self.onto(self.network),
+            oldest_first=True,
             cut=partial(self._chunks, kind),
             moves=partial(self._moves, kind),
+            polls=self.polls,
         )
 
-    def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[tuple[int, float]]:
-        """(variant of the plan, bytes) of each chunk: variants are orders of the dimensions, each
-        in both directions; paths are all orders in one direction, then in the other."""
+    def onto(self, network: Network) -> dict[int, tuple[Stage, ...]]:
+        """Waits for credits, by dimension."""
+        packet = self.config.packet_bytes + FLIT_BYTES
+        return {
+            dimension: self._credits(each.hop_s, packet / each.bandwidth_bytes_per_s)
+            for dimension, each in enumerate(network.dimensions)
+        }
+
+    def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[Piece]:
+        """Chunks of a call; variants of the plan are the paths of FSMs.
+
+        An all-reduce moves runs of blocks, those that lie behind the vector included, other
+        collectives block by block; each has packets of its own.
+        """
         part, program = self._part(kind, size_bytes), self.program
-        orders = program.kinds // 2
-        variants = len(self.plan.variants) if self.plan is not None else 1
+        packet = self.config.packet_elements
         blocks = 1 if kind is _ALL_GATHER else self.nodes
         found = []
         for number in range(part.chunks):
-            path = program.kind(number % program.queues)
-            variant = (2 * (path % orders) + path // orders) % variants
-            found.append((variant, float(ELEMENT_BYTES * part.elements_of(number, blocks))))
+            elements = part.elements_of(number, blocks)
+            if part.contiguous:
+                carried = packet * elements / part.stride
+            else:
+                block = elements / blocks
+                carried = block / math.ceil(block / packet)
+            found.append(
+                Piece(
+                    program.kind(number % program.queues), float(ELEMENT_BYTES * elements),
+                    ELEMENT_BYTES * carried,
+                )
+            )
         return found
 
 

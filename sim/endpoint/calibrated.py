@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from sim.collectives.plan import AlgorithmChoice
 from sim.collectives.program import Plan
 from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel
 from sim.fields import check, check_at_least, check_fields
@@ -76,6 +77,13 @@ class CalibratedEndpoint:
     def concurrency_of(self) -> Callable[[Sequence[Dimension]], int] | None:
         """Chunks in flight by dimensions; None if the endpoint does not say."""
         return getattr(self.endpoint, "concurrency_of", None)
+
+    def planned(
+        self, network: Network, kind: CollectiveKind, choice: AlgorithmChoice, plan: Plan
+    ) -> Plan:
+        """*plan* as the endpoint carries it out."""
+        planned = getattr(self.endpoint, "planned", None)
+        return plan if planned is None else planned(network, kind, choice, plan)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         made = self.endpoint.model(network, kind, plan)

@@ -3,8 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from sim.collectives.plan import AlgorithmChoice, plan_collective
 from sim.collectives.program import Plan, Receipt, Source
 from sim.fields import FieldError
 from sim.network.network import Network
@@ -15,36 +16,65 @@ __all__ = [
     "Endpoint",
     "EndpointModel",
     "HardwareRing",
+    "Piece",
+    "Polls",
     "Room",
     "Stage",
     "Tables",
     "Unit",
+    "plan_of",
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
     """A resource of every node that serves requests in order, with ``servers`` alike in parallel.
-    ``per_ring``: each of the rings among which chunks are dealt out has one of its own."""
+    ``per_ring``: each of the rings among which chunks are dealt out has one of its own;
+    ``per_link``: in every dimension.
+    ``in_turn``: chunks of a call have the servers in turn, not whichever is free."""
 
     name: str
     servers: int = 1
     per_ring: bool = False
+    per_link: bool = False
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """A message (or chunk) of b bytes occupies a unit for ``fixed_s + b * s_per_byte`` and goes on
     ``latency_s`` later. Without a unit it is a delay. ``ahead_s``: time for which a unit without
-    requests works ahead, as one that prefetches data into a buffer does. ``share``: bytes that the
-    unit moves meanwhile, over b."""
+    requests works ahead, as one that prefetches data into a buffer does. ``held_s``: time for which
+    the unit stays taken behind, while the message goes on. ``share``: bytes that the unit moves
+    meanwhile, over b."""
 
     unit: str | None
     s_per_byte: float = 0.0
     fixed_s: float = 0.0
     latency_s: float = 0.0
     ahead_s: float = 0.0
+    held_s: float = 0.0
     share: float = 1.0
+
+
+class Piece(NamedTuple):
+    """A chunk of an engine's cut: variant of the plan, size, and the most that a message carries
+    of it; None: as the model says."""
+
+    variant: int
+    size_bytes: float
+    message_bytes: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Polls:
+    """Reads of a register by which a host learns that a call is over, from the start of the call
+    on: the first ends after ``first_s``, the others follow every ``period_s``. The first that ends
+    ``seen_s`` or more after the end of the call shows it."""
+
+    period_s: float
+    first_s: float
+    seen_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,36 +152,47 @@ _RECEIPT_AS = {
 class EndpointModel:
     """Stages by the source of the data and by what becomes of them; all may be empty.
 
-    ``load`` and ``store`` are passed once by each chunk, before its first and after its last
-    phase. ``rooms`` has one more than the plan has phases: phase i holds room i and needs space in
-    room i + 1 to start. ``contexts`` bounds the chunks in each phase (FSMs). ``message_bytes`` is
-    the unit in which the data of a step travel and are chained. ``receive_delay_s`` passes after
-    every message, ``start_s`` once in every call, and ``start_of`` by the bytes of the call on top.
+    ``onto``, by dimension: passed by every message before a link, behind ``before``. ``load`` and
+    ``store`` are passed once by each chunk, before its first and after its last phase. ``rooms``
+    has one more than the plan has phases: phase i holds room i and needs space in room i + 1 to
+    start. ``contexts`` bounds the chunks in each phase (FSMs). ``message_bytes`` is the unit in
+    which the data of a step travel and are chained. A message is a number of whole ``grain_bytes``
+    and, on links, has a header: the efficiency of links has those of messages of ``message_bytes``,
+    and shorter ones take ``header_bytes`` all the same. ``receive_delay_s`` passes after every
+    message, ``start_s`` once in every call, and ``start_of`` by the bytes of the call on top.
     ``wire_factor`` is the size of data on the links over that in memory, for endpoints that
     compress; it must be the same for all collectives of a run. ``steps``: stages of sends by the
     name of their step. ``tables``: resources of switches that reduce. ``cut``: the chunks into
-    which an engine cuts a call of so many bytes, (variant of the plan, bytes) each, in order; None:
-    the scheduler cuts. ``moves``: load and store by the bytes of a call, instead of the same for
-    all. ``cut_through``: switches forward a message as it comes in; else they store it whole.
+    which an engine cuts a call of so many bytes, in order; None: the scheduler cuts. ``moves``:
+    load and store by the bytes of a call, instead of the same for all. ``oldest_first``: what a
+    node sends on goes over a link first, then its own messages of the chunk that comes first in its
+    call; else those of a chunk with most phases to go. ``cut_through``: switches forward a message
+    as it comes in; else they store it whole. ``polls``: when the host learns of the end of a call;
+    None: at once.
     """
 
     units: tuple[Unit, ...] = ()
     before: Mapping[Source, tuple[Stage, ...]] = field(default_factory=dict)
     after: Mapping[Receipt, tuple[Stage, ...]] = field(default_factory=dict)
+    onto: Mapping[int, tuple[Stage, ...]] = field(default_factory=dict)
     load: tuple[Stage, ...] = ()
     store: tuple[Stage, ...] = ()
     rooms: tuple[Room, ...] = ()
     contexts: tuple[int, ...] | None = None
     message_bytes: float | None = None
+    grain_bytes: int = 1
+    header_bytes: float = 0.0
     receive_delay_s: float = 0.0
     start_s: float = 0.0
     start_of: Callable[[float], float] | None = None
     wire_factor: float = 1.0
     steps: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict)
     tables: Tables | None = None
-    cut: Callable[[float], Sequence[tuple[int, float]]] | None = None
+    cut: Callable[[float], Sequence[Piece]] | None = None
     moves: Callable[[float], tuple[tuple[Stage, ...], tuple[Stage, ...]]] | None = None
+    oldest_first: bool = False
     cut_through: bool = False
+    polls: Polls | None = None
 
     def moved(self, size_bytes: float) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
         """Load and store stages of a call of *size_bytes*."""
@@ -180,6 +221,26 @@ class HardwareRing(ABC):
     def of(self, network: Network, plan: Plan) -> "HardwareRing | None":
         """The engine as it performs a plan; None if that is no ring of it."""
         return self
+
+    def planned(
+        self, network: Network, kind: CollectiveKind, choice: AlgorithmChoice, plan: Plan
+    ) -> Plan:
+        """*plan* as the engine carries it out."""
+        return plan
+
+    def onto(self, network: Network) -> Mapping[int, tuple[Stage, ...]]:
+        """Stages before the links of a dimension, beside what is in `model`."""
+        return {}
+
+    @property
+    def link_units(self) -> tuple[Unit, ...]:
+        """Units of the stages before links."""
+        return ()
+
+    @property
+    def polls(self) -> Polls | None:
+        """When the host learns of the end of a call; None: a mean is in its other times."""
+        return None
 
     @abstractmethod
     def model(self, kind: CollectiveKind) -> EndpointModel:
@@ -210,3 +271,17 @@ class Endpoint(Protocol):
 
     def share(self) -> ComputeShare:
         """Resources left to training."""
+
+
+def plan_of(
+    endpoint: Endpoint,
+    network: Network,
+    kind: CollectiveKind,
+    choice: AlgorithmChoice,
+    dimensions: Sequence[int] | None,
+) -> Plan:
+    """The plan of a collective as an endpoint carries it out: see `plan_collective`."""
+    mode = getattr(endpoint, "in_switch", None)
+    made = plan_collective(network, kind, choice, dimensions, in_switch=mode)
+    planned = getattr(endpoint, "planned", None)
+    return made if planned is None else planned(network, kind, choice, made)

@@ -13,8 +13,13 @@ class EventLatencies(StoredTable):
 
     Parameters
     ----------
-    nic_host, ace_start, switch_start : int
+    nic_host, switch_start : int
         Once in a collective: register writes, its begin, and the poll that sees its end.
+    ace_start : int
+        Once in a collective: register writes, and its begin.
+    ace_first_poll, ace_poll, ace_seen : int
+        From the first register write to the end of the first poll, from one poll to the next, and
+        at least from a completion to the end of the poll that sees it.
     nic_sum, nic_result, nic_gather : int
         From the end of a frame to the link again as a sum, beside the adders; from the last sum to
         the link as a result; from the end of a result's frame to the link again.
@@ -22,6 +27,8 @@ class EventLatencies(StoredTable):
         Encoder and decoder of a block, added to ``nic_sum``.
     nic_burst, ace_burst : int
         Overhead of a burst that another one waits for.
+    ace_dispatch : int
+        From one chunk that is admitted to the next.
     ace_ready, ace_ready_patience : int
         From the last beat of a chunk to a send to the node that has loaded it; extra on wide links.
     ace_hop, ace_patience : int
@@ -71,6 +78,10 @@ class EventLatencies(StoredTable):
     nic_codec: int
     nic_burst: int
     ace_start: int
+    ace_first_poll: int
+    ace_poll: int
+    ace_seen: int
+    ace_dispatch: int
     ace_ready: int
     ace_ready_patience: int
     ace_hop: int

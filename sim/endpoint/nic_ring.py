@@ -14,7 +14,7 @@ from hw.smartnic.config import ELEMENT_BYTES, HEADER_BYTES, SmartNicConfig
 from hw.smartnic.transmit import SHORTEST_FRAME_BYTES
 from sim.collectives.partition import NicPartition
 from sim.collectives.program import Receipt, Source
-from sim.endpoint.endpoint import EndpointModel, HardwareRing, Stage, Unit
+from sim.endpoint.endpoint import EndpointModel, HardwareRing, Piece, Stage, Unit
 from sim.endpoint.latencies import EventLatencies
 from sim.workload.graph import CollectiveKind
 
@@ -173,8 +173,8 @@ class NicRingTimes(HardwareRing):
         elements = max(1, math.ceil(size_bytes / ELEMENT_BYTES))
         return NicPartition(elements=elements, nodes=self.nodes, config=self.config)
 
-    def _frames(self, size_bytes: float) -> list[tuple[int, float]]:
-        """(engine, bytes of all ranks) of each frame, block after block."""
+    def _frames(self, size_bytes: float) -> list[Piece]:
+        """Frames of all ranks, block after block; variants of the plan are engines."""
         c, part = self.config, self._part(size_bytes)
         frame = nic_frame_beats(c, compress=self.compress)
         made = []
@@ -182,7 +182,7 @@ class NicRingTimes(HardwareRing):
             beats = float(c.block_beats if number < part.rounds else part.rest_beats)
             while beats > 0:
                 now = min(beats, frame)
-                made.append((number % c.engines, now * self.nodes * c.bus_bytes))
+                made.append(Piece(number % c.engines, now * self.nodes * c.bus_bytes))
                 beats -= now
         return made
 

@@ -100,7 +100,8 @@ class AceRecord(RingRecord):
     ) -> tuple[Dimension, ...]:
         from sim.endpoint.ace_hardware import ace_link_share, ace_wire_share
 
-        if level != "events" or _on_rings(section, dimensions):  # credits are a resource there
+        on_links = _on_rings(section, dimensions) or _on_torus(dimensions)
+        if level != "events" or on_links:  # credits are a resource there
             share = ace_wire_share(section.config)
             return tuple(replace(each, efficiency=share) for each in dimensions)
         return tuple(

@@ -9,7 +9,7 @@ import numpy as np
 from sim.collectives.phases import group_ranks
 from sim.collectives.plan import AlgorithmChoice
 from sim.collectives.program import Phase, Plan
-from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.endpoint import Endpoint, EndpointModel, Piece
 from sim.events.kernel import constants, tables
 from sim.events.kernel.packets import PacketState
 from sim.events.lowering import Lowering
@@ -21,7 +21,7 @@ from sim.events.state import make_state
 from sim.events.transfers import Transfer, match_transfers
 from sim.fields import FieldError
 from sim.network.network import Network
-from sim.units import MOST_TIME_S
+from sim.units import MOST_TIME_S, seconds_to_fs
 from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
 from sim.workload.host import has_messages, why_not_alike
 
@@ -150,16 +150,20 @@ def lower(
                 *low._stages(load),
                 *low._stages(store),
                 streams[number],
+                *_polls(model),
             )
         )
-        chunk_rows += [(size, rank, number, first, phases, -1, 0) for size, first, phases in made]
+        chunk_rows += [
+            (size, rank, number, first, phases, -1, 0, left if model.oldest_first else 0)
+            for left, (size, first, phases) in zip(range(len(made), 0, -1), made, strict=True)
+        ]
     transfers = match_transfers(job, graph_of)
     first_transfer = len(chunk_rows)
     if transfers:
         low.transfers(transfers, len(calls), chunk_rows)
         # An NPU of ASTRA-sim 2.x, which runs one collective at a time, also sends one message.
         stream = 0 if scheduler.collectives == "one" else -1
-        call_rows.append((first_transfer, 0, 0, 0, 0, 0, stream))
+        call_rows.append((first_transfer, 0, 0, 0, 0, 0, stream, 0, 0, 0))
     if len(chunk_rows) >= constants.LIMITS["chunks"]:
         raise ValueError(
             f"{len(chunk_rows)} chunks are more than {constants.LIMITS['chunks']}; "
@@ -390,14 +394,27 @@ def _chunk_rows(
     return [rows[variant] for variant in variants[in_turns].tolist()], low.means_of(uses)
 
 
-def _as_cut(low: Lowering, plan: Plan, pieces: Sequence[tuple[int, float]]) -> _Cut:
-    """Chunks of a call as the engine cuts it: variant and size of each."""
+def _polls(model: EndpointModel) -> tuple[int, int, int]:
+    """Period of the host's polls, end of the first, and least delay of the one that sees an end."""
+    polls = model.polls
+    if polls is None:
+        return 0, 0, 0
+    first, seen = seconds_to_fs(polls.first_s), seconds_to_fs(polls.seen_s)
+    return seconds_to_fs(polls.period_s), first, seen
+
+
+def _as_cut(low: Lowering, plan: Plan, pieces: Sequence[Piece]) -> _Cut:
+    """Chunks of a call as the engine cuts it."""
     sizes = [
-        [piece for of, piece in pieces if of == variant] for variant in range(len(plan.variants))
+        [piece.size_bytes for piece in pieces if piece.variant == variant]
+        for variant in range(len(plan.variants))
     ]
     uses = low.uses(plan, [(sum(each) / max(1, len(each)), len(each)) for each in sizes])
     places = low.places(plan, uses)
-    rows = [(piece, *low.rows_of(plan, variant, piece, places)) for variant, piece in pieces]
+    rows = [
+        (size, *low.rows_of(plan, variant, size, places, message))
+        for variant, size, message in pieces
+    ]
     return rows, low.means_of(uses)
 
 

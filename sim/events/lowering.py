@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from sim.collectives.plan import AlgorithmChoice, plan_collective
+from sim.collectives.plan import AlgorithmChoice
 from sim.collectives.program import (
     Phase,
     Plan,
@@ -15,7 +15,7 @@ from sim.collectives.program import (
     Variant,
     relays_of,
 )
-from sim.endpoint.endpoint import Endpoint, EndpointModel
+from sim.endpoint.endpoint import Endpoint, EndpointModel, plan_of
 from sim.events import defaults
 from sim.events.kernel import constants
 from sim.events.packets import PacketOptions, dated_dimensions
@@ -92,6 +92,19 @@ class Lowering(SendTables):
             )
         return factors.pop()
 
+    @property
+    def header(self) -> tuple[float, float]:
+        """Header of a message on the links, in bytes, and the part of the time of long messages
+        that is not theirs; the same for all of the endpoint's models."""
+        found = {
+            (model.header_bytes, model.message_bytes) for model in self.models.values()
+            if model.header_bytes and model.message_bytes is not None
+        }
+        if len(found) > 1:
+            raise FieldError("header_bytes", f"must be the same for all, not {sorted(found)}")
+        header, message = next(iter(found), (0.0, 1.0))
+        return header, message / (message + header)
+
     # ---- Plans.
 
     def plan(self, kind: CollectiveKind, dimensions: tuple[int, ...] | None) -> Plan:
@@ -107,7 +120,7 @@ class Lowering(SendTables):
                     "routers forward (packet_routing hardware)"
                 )
             view, inside = self.network.view(dimensions)
-            made = plan_collective(view, kind, choice, inside, in_switch=mode)
+            made = plan_of(self.endpoint, view, kind, choice, inside)
             self.plans[key] = made
             self.views[id(made)] = view
             if inside is not None and (note := embedding(view, inside)) not in ("", *self.notes):
@@ -163,13 +176,14 @@ class Lowering(SendTables):
                 self._pool(deepest - 1, model)
 
     def rows_of(
-        self, plan: Plan, variant: int, size: float, places: int
+        self, plan: Plan, variant: int, size: float, places: int, message: float | None = None
     ) -> tuple[int, int]:
         """First phase record and number of phases of a variant for chunks of *size* bytes, which
-        find so many *places* in a queue."""
+        find so many *places* in a queue. *message*: the most that one carries, if not as in the
+        model."""
         phases = plan.variants[variant].phases
         model = self.models[id(plan)]
-        counts = [self._messages(phase, model, size) for phase in phases]
+        counts = [self._messages(phase, model, size, message) for phase in phases]
         key = (id(plan), variant, tuple(counts), places)
         if key in self.variant_rows:
             return self.variant_rows[key]
@@ -179,9 +193,9 @@ class Lowering(SendTables):
             width = 1 + max(program.slots for program in phase.programs)
             behind = relays_of(phase)
             self.relay_number |= {id(relay): number for number, relay in enumerate(behind)}
-            self.ring = phase.ring
+            self.place = phase.dimension, phase.ring
             made = [self._program(program, model) for program in phase.programs]
-            self.ring = 0
+            self.place = 0, 0
             roles = -1
             if phase.role is not None:
                 roles = sum(len(part) for part in self.role_program)
@@ -193,6 +207,7 @@ class Lowering(SendTables):
                     places,
                     offset,
                     count,
+                    model.grain_bytes,
                     width,
                     index + 1,
                     roles,
@@ -208,6 +223,8 @@ class Lowering(SendTables):
             self.phase_of_row.append(phase)
             # Links of an engine that cuts by itself do not tell phases apart.
             self._note_phases_left(phase, 1 if model.cut else len(phases) - index)
+            if model.oldest_first:
+                self._note_phases_left(phase, constants.OLDEST + 1)
             offset += count * width
             relays += count * len(behind) * self.network.vertices
         self.width = max(self.width, offset)
@@ -224,8 +241,11 @@ class Lowering(SendTables):
                     self._channel(leg)
                     self.phases_left.setdefault(self.links_at[id(leg)], set()).add(left)
 
-    def _messages(self, phase: Phase, model: EndpointModel, size: float) -> int:
-        if model.message_bytes is None:
+    def _messages(
+        self, phase: Phase, model: EndpointModel, size: float, most: float | None = None
+    ) -> int:
+        longest = model.message_bytes if most is None else most
+        if longest is None:
             return 1
         largest = max(
             (
@@ -237,7 +257,7 @@ class Lowering(SendTables):
             ),
             default=0.0,
         )
-        count = max(1, math.ceil(largest * size / model.message_bytes - 1e-9))
+        count = max(1, math.ceil(largest * size / longest - 1e-9))
         if count > MOST_MESSAGES:
             note = (
                 f"{phase.name}: {count} messages a step are more than {MOST_MESSAGES}; larger "
@@ -460,9 +480,9 @@ class Lowering(SendTables):
                 count = min(count, MOST_MESSAGES)
             if count not in rows:
                 rows[count] = len(self.phases)
-                self.phases.append((0, 0, 0, 0, count, 1, 1, -1, -1, -1, -1, 0.0, 0.0, 0, 0))
+                self.phases.append((0, 0, 0, 0, count, 1, 1, 1, -1, -1, -1, -1, 0.0, 0.0, 0, 0))
                 self.phase_of_row.append(None)
-            chunk_rows.append((transfer.size_bytes, 0, pseudo_call, rows[count], 0, -1, 0))
+            chunk_rows.append((transfer.size_bytes, 0, pseudo_call, rows[count], 0, -1, 0, 0))
             self.transfer_rows.append(
                 (entry_of[number], count, transfer.source, transfer.send, transfer.goal,
                  transfer.receive)

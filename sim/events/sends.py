@@ -17,20 +17,21 @@ __all__ = ["Row", "SendTables"]
 Row: TypeAlias = tuple[float, ...]
 """One record of the kernel; integers are floats to the type checker."""
 
-ORDINARY = 0.0, -1, 0
-"""Last fields of an ordinary message: no headers that ask, no class of credits, no operand read."""
-
-
+ORDINARY = 0.0, -1, 0, 0
+"""Last fields of an ordinary message: no headers that ask, no class of credits, no operand read;
+data of the node's own."""
+FORWARDED = 0.0, -1, 0, 1
 def _before(send: Send, otherwise: Sequence[Stage], model: EndpointModel) -> Sequence[Stage]:
     return model.steps.get(send.step, otherwise) if send.step else otherwise
 
 
-def _headed(send: Send, model: EndpointModel) -> tuple[float, int, int]:
+def _headed(send: Send, model: EndpointModel) -> tuple[float, int, int, int]:
     """Last fields of a send: headers that ask for data, as a fraction of data; the class whose
-    credits are needed; 1 if an operand is read for it."""
+    credits are needed; 1 if an operand is read for it; 0, as only messages to members are ever
+    forwarded before others."""
     if model.tables is None:
         return ORDINARY
-    return send.asks * model.tables.ask_share, send.traffic, int(send.reads)
+    return send.asks * model.tables.ask_share, send.traffic, int(send.reads), 0
 
 
 class SendTables:
@@ -50,10 +51,13 @@ class SendTables:
         self.relay_at: dict[tuple[int, int], int] = {}
         self.relay_number: dict[int, int] = {}  # of its phase
         self.stages: list[Row] = []
-        self.stage_ranges: dict[tuple[int, tuple[Stage, ...]], tuple[int, int]] = {}
-        self.ring = 0  # of the phase whose sends are added
+        self.stage_ranges: dict[
+            tuple[tuple[int, int], tuple[Stage, ...]], tuple[int, int]
+        ] = {}
+        self.place = 0, 0  # dimension and ring of the phase whose sends are added
         self.units: list[str] = []
         self.servers: list[int] = []
+        self.in_turn: list[bool] = []
         self.peers: list[np.ndarray] = []
         self.links: list[np.ndarray] = []
         self.peer_count = 0
@@ -88,9 +92,10 @@ class SendTables:
                 way,
                 send.fraction,
                 send.slot,
-                model.stages_before(send.source),
+                (*model.stages_before(send.source), *model.onto.get(self.place[0], ())),
                 model.stages_after(send.receipt),
                 model,
+                forwards=send.source in (Source.REDUCED, Source.FORWARD),
             )
             for way in self._ways(send.channel)
         ]
@@ -103,6 +108,8 @@ class SendTables:
         before: Sequence[Stage],
         after: Sequence[Stage],
         model: EndpointModel,
+        *,
+        forwards: bool = False,
     ) -> tuple[Row, int]:
         onward = -1
         for leg in range(len(way) - 1, -1, -1):
@@ -117,7 +124,7 @@ class SendTables:
                 *self._stages(before if leg == 0 else model.stages_before(Source.FORWARD)),
                 *self._stages(after if last else model.stages_after(Receipt.KEEP)),
                 onward,
-                *ORDINARY,
+                *(FORWARDED if forwards or leg > 0 else ORDINARY),
             )
             if leg > 0:
                 onward = self._add(row, route)
@@ -201,7 +208,7 @@ class SendTables:
         return self.channel_at[id(channel)]
 
     def _stages(self, stages: Sequence[Stage]) -> tuple[int, int]:
-        key = self.ring, tuple(stages)
+        key = self.place, tuple(stages)
         if key not in self.stage_ranges:
             first = len(self.stages)
             for stage in stages:
@@ -213,6 +220,7 @@ class SendTables:
                         seconds_to_fs(stage.fixed_s),
                         seconds_to_fs(stage.latency_s),
                         seconds_to_fs(stage.ahead_s),
+                        seconds_to_fs(stage.held_s),
                         stage.share,
                     )
                 )
@@ -222,9 +230,13 @@ class SendTables:
     def _unit(self, name: str) -> int:
         stated = (each for model in self.models.values() for each in model.units)
         unit = next((each for each in stated if each.name == name), Unit(name=name))
-        if unit.per_ring and self.ring:
-            name = f"{name} {self.ring}"
+        dimension, ring = self.place
+        if unit.per_link and dimension:
+            name = f"{name} {dimension}.{ring}"
+        elif (unit.per_ring or unit.per_link) and ring:
+            name = f"{name} {ring}"
         if name not in self.units:
             self.units.append(name)
             self.servers.append(unit.servers)
+            self.in_turn.append(unit.in_turn)
         return self.units.index(name)

@@ -164,7 +164,7 @@ def _unit_arrays(low: Lowering) -> Arrays:
     count = max(1, len(low.units) * low.rows)
     base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * low.rows)])
     return {
-        "units": _records(list(zip(base.tolist(), low.servers)), tables.UNIT),
+        "units": _records(list(zip(base.tolist(), low.servers, low.in_turn)), tables.UNIT),
         "unit_free": np.full(max(1, int(base[-1])), NEVER_BUSY, np.int64),
         "unit_busy": np.zeros(count, np.int64),
         "unit_bytes": np.zeros(count, np.int64),
@@ -356,7 +356,9 @@ def _links(low: Lowering) -> np.ndarray:
     if low.folded:
         _, numbers = np.unique(network.link_classes()[1], return_index=True)
     links = np.zeros(len(numbers), tables.LINK)
-    links["fs_per_byte"] = network.link_fs_per_byte[numbers] * low.wire_factor
+    header, share = low.header
+    links["fs_per_byte"] = network.link_fs_per_byte[numbers] * low.wire_factor * share
+    links["header_fs"] = header * network.link_fs_per_byte[numbers] * share
     links["latency_fs"] = network.link_latency_fs[numbers]
     links["dimension"] = network.link_dimension[numbers]
     links["first"] = -1

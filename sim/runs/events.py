@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sim.collectives.execute import what_is_wrong
-from sim.collectives.plan import plan_collective
 from sim.describe.build import DescribedSystem
 from sim.describe.sections import Description
+from sim.endpoint.endpoint import plan_of
 from sim.endpoint.kinds import Npu
 from sim.engines.engine import engine_named
 from sim.events.simulate import simulate
@@ -128,10 +128,7 @@ def _carry_out(description: Description, system: DescribedSystem) -> DataCheck:
     wrong, nodes = 0, system.network.nodes
     for kind, size_bytes, dimensions in sorted(calls, key=str):
         view, inside = system.network.view(dimensions)
-        plan = plan_collective(
-            view, kind, system.algorithms[kind], inside,
-            in_switch=getattr(system.endpoint, "in_switch", None),
-        )
+        plan = plan_of(system.endpoint, view, kind, system.algorithms[kind], inside)
         found = what_is_wrong(
             view,
             plan,

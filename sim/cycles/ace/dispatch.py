@@ -20,7 +20,8 @@ def dispatch(s, node, now):
     if now < d.ready_at:
         return
     if d.phase == _IDLE:
-        if d.accepted == d.issued or d.running == c.commands:
+        # Those that end in this cycle or later, one per cycle, still have their places.
+        if d.accepted == d.issued or d.running + max(0, d.pulse_free - now) == c.commands:
             return
         d.current = d.accepted
         d.accepted += 1

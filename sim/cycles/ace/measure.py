@@ -1,14 +1,18 @@
 """Latencies of ACE's event endpoint, on its cycle model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
+
+import numpy as np
 
 from hw.ace.config import AceConfig, preset
 from sim.cycles.ace.model import EngineModel
 from sim.cycles.ace.state import BURST, OUTSTANDING
-from sim.cycles.measure import LINK, POLL, READ, SCRIPT, WRITE, measured_ring
+from sim.cycles.measure import LINK, READ, SCRIPT, WRITE, measured_ring
 from sim.hosts.command import Command
+from sim.hosts.script import POLL_CYCLES, Issue, Reached, Step
 from sim.hosts.wiring import EngineWiring
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -35,7 +39,7 @@ def _way(name: str) -> dict[str, int]:
     return {
         "ready": ready,
         "hop": round(hop),
-        "start": own - data - READ - LINK - packet - ready + POLL,
+        "start": own - data - READ - LINK - packet - ready,
         "store": round(done - copied - on_link - LINK - packet - hop - data - WRITE),
         "fetch": int(model.link_activity(0, 1).beat_cycles[0]) - loaded,
         "receive": round(copied - result - on_link - LINK) + 1,
@@ -70,6 +74,22 @@ def _credit() -> int:
     more = _rate(config, packets, latency_cycles=latency)
     more -= _rate(config, packets - config.rx_packets, latency_cycles=latency)
     return round(more - 2 * latency - config.packet_beats - 1 / config.flits)
+
+
+def _dispatch() -> int:
+    """Cycles between two chunks that two FSMs get."""
+    config = preset("duo")
+    ring = measured_ring(nodes=2)
+    command = Command(elements=4 * config.packet_elements, destination=1 << 20)
+    model = EngineModel(config, ring, [command], [SCRIPT] * 2)
+    admitted: dict[int, int] = {}
+    for now in count():
+        model.run(now)
+        for fsm in np.flatnonzero(model.state.fsm["occupied"][0]).tolist():
+            admitted.setdefault(fsm, now)
+        if len(admitted) == config.fsms:
+            break
+    return admitted[1] - admitted[0]
 
 
 def _burst() -> int:
@@ -110,6 +130,27 @@ def _turn(hop: int) -> int:
     return round(gathered - int(second[-1]) - on_link - LINK - hop - 2 * packet)
 
 
+def _polls() -> dict[str, int]:
+    """Polls of the completion, by memories from run to run a cycle slower."""
+    config = preset("test")
+    command = Command(elements=3 * config.packet_elements, destination=1 << 20)
+
+    def run(slower: int, script: Sequence[Step] = SCRIPT) -> tuple[int, int]:
+        """Cycle of a completion, and the first after the poll that ends the script."""
+        ring = measured_ring(fsms=1, read_latency_cycles=READ + slower)
+        model = EngineModel(config, ring, [command], [script] * 3)
+        model.run()
+        return int(model.state.progress["done"][0, 0]), int(model.steps(0)[-1]) + 1
+
+    runs = [run(slower) for slower in range(2 * POLL_CYCLES)]
+    polls = sorted({end for _, end in runs})
+    return {
+        "ace_first_poll": run(0, (Issue(command=0), Reached(count=0)))[1],
+        "ace_poll": polls[1] - polls[0],
+        "ace_seen": min(end - done for done, end in runs),
+    }
+
+
 def _ways() -> dict[str, int]:
     narrow, wide = _way("test"), _way("ring")
     return {
@@ -129,7 +170,9 @@ def _ways() -> dict[str, int]:
 
 MEASURES: Mapping[str, Callable[[], Mapping[str, int]]] = {
     "the way through ACE": _ways,
+    "polls of ACE's host": _polls,
     "packets of an FSM": lambda: {"ace_generate": _generate()},
     "credits of ACE": lambda: {"ace_credit": _credit()},
+    "the dispatcher of ACE": lambda: {"ace_dispatch": _dispatch()},
     "reads of ACE": lambda: {"ace_burst": _burst()},
 }

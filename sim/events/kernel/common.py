@@ -212,14 +212,16 @@ def counters_of(s, c, chunk, row, node, message):
 
 @inlined
 def message_bytes(s, chunk, row, entry):
-    """Bytes of a message; up to rounding errors, a started byte counts as a whole one."""
+    """Bytes of a message; up to rounding errors, a started grain counts as a whole one."""
+    grain = s.phases[row].grain
     size = s.chunks[chunk].size_bytes * s.entries[entry].fraction / s.phases[row].messages
-    return np.int64(np.ceil(size - 1e-6))
+    return np.int64(np.ceil(size / grain - 1e-6)) * grain
 
 
 @inlined
-def serve_unit(s, c, index, node, now, size, column):
-    """Stage *index* of an endpoint serves *size* bytes; returns when they have passed."""
+def serve_unit(s, c, index, node, now, size, column, chunk):
+    """Stage *index* of an endpoint serves *size* bytes of a chunk; returns when they have passed.
+    """
     unit = s.stages[index].unit
     fixed = s.stages[index].fixed_fs
     busy = fixed + np.int64(size * s.stages[index].fs_per_byte + 0.5)
@@ -227,13 +229,18 @@ def serve_unit(s, c, index, node, now, size, column):
     if unit >= 0:
         base = s.units[unit].first + node * s.units[unit].servers
         best = base
-        for server in range(base + 1, base + s.units[unit].servers):
-            if s.unit_free[server] < s.unit_free[best]:
-                best = server
+        if s.units[unit].in_turn > 0:
+            number = chunk - s.calls[s.chunks[chunk].call].first_chunk
+            best = base + number % s.units[unit].servers
+        else:
+            for server in range(base + 1, base + s.units[unit].servers):
+                if s.unit_free[server] < s.unit_free[best]:
+                    best = server
         start = max(now - s.stages[index].ahead_fs, s.unit_free[best])
-        s.unit_free[best] = start + busy
+        held = s.stages[index].held_fs
+        s.unit_free[best] = start + busy + held
         finish = max(now, start + busy)
-        s.unit_busy[unit * c.nodes + node] += busy
+        s.unit_busy[unit * c.nodes + node] += busy + held
         s.unit_bytes[unit * c.nodes + node] += np.int64(size * s.stages[index].share + 0.5)
     finish += s.stages[index].latency_fs
     s.bus_delay[column] += finish - now
@@ -243,7 +250,7 @@ def serve_unit(s, c, index, node, now, size, column):
 @inlined
 def time_on_link(s, link, amount):
     """Time for which *amount* bytes keep a link busy."""
-    return max(np.int64(amount * s.link[link].fs_per_byte + 0.5), 1)
+    return max(np.int64(amount * s.link[link].fs_per_byte + s.link[link].header_fs + 0.5), 1)
 
 
 @inlined

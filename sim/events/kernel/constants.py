@@ -15,6 +15,7 @@ LIMITS = {
     "phases": 1 << 4,
     "chunks": 1 << 21,
 }
+OLDEST = LIMITS["chunks"]  # more than the age of any chunk
 
 # Work at one node and time.
 ADVANCE, PHASE_END, REQUEST, ADMIT, BEGIN, CHUNK_END, TASK_DONE, TASK_READY, DISPATCH = range(9)

@@ -430,12 +430,23 @@ def end_chunk(s, c, now, node, chunk, depth):
     s.call_left[call * c.nodes + node] -= 1
     if s.call_left[call * c.nodes + node] == 0:
         task = s.call_left[(len(s.calls) + call) * c.nodes + node]
-        pause = s.tasks[s.graph_first[s.node_graph[node]] + task].duration_fs
-        if pause > 0:
-            enter_event(s, now + pause, (np.int64(task) << CHUNK_AT) | TASK_END, node)
+        end = now + s.tasks[s.graph_first[s.node_graph[node]] + task].duration_fs
+        if s.calls[call].poll_fs > 0:
+            end = _seen(s, call, s.task_start[node * c.max_tasks + task], end)
+        if end > now:
+            enter_event(s, end, (np.int64(task) << CHUNK_AT) | TASK_END, node)
         else:
             depth = later(s, depth, TASK_DONE, task)
     return depth, status
+
+
+@inlined
+def _seen(s, call, start, end):
+    """The time at which a host that polls sees the end of a call."""
+    period = s.calls[call].poll_fs
+    first = start + s.calls[call].first_poll_fs
+    late = max(0, end + s.calls[call].seen_fs - first)
+    return first + (late + period - 1) // period * period
 
 
 @compiled

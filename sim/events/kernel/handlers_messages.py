@@ -41,7 +41,7 @@ from sim.events.kernel.constants import (
     TASK_DONE,
     TASK_END,
 )
-from sim.events.kernel.lines import keeps_turn, line_up, must_wait, next_in_line
+from sim.events.kernel.lines import keeps_turn, line_up, must_wait, next_in_line, urgency
 from sim.events.kernel.packets import inject, packet_event
 from sim.events.kernel.relays import credit, relay
 from sim.native.mark import inlined
@@ -77,8 +77,9 @@ def send(s, c, now, node, part, way, entry, goal):
     if way.direct > 0:
         # One link and nothing before it: it is requested here, without an event.
         link = s.links[way.links + node]
-        phase = (way.key >> PHASE_AT) & PHASE_MASK
-        if must_wait(s, c, link, now, way.key >> CHUNK_AT, phase, way.amount, node):
+        if must_wait(
+            s, c, link, now, urgency(s, way.key), way.amount, keeps_turn(s, c, way.key, node)
+        ):
             _wait(s, c, link, now, way.key | HOP, node)
         else:
             _go(s, c, now, now, part, way, link, goal)
@@ -130,7 +131,8 @@ def stage_of_message(s, c, e, node, is_before):
     else:
         index = s.entries[e.entry].after + e.stage
         end = s.entries[e.entry].after_end
-    finish = serve_unit(s, c, index, node, e.now, amount, column_of(s, c, e.chunk, row))
+    finish = serve_unit(s, c, index, node, e.now, amount, column_of(s, c, e.chunk, row),
+                        e.chunk)
     if index + 1 < end:
         key = e.key + (1 << STAGE_AT)
     elif is_before and s.entries[e.entry].hops > 0:
@@ -172,7 +174,7 @@ def hop(s, c, e, node):
         else:
             e = decode(e.now, (e.key & MESSAGE_KEY) | HOP)
     link = s.links[s.entries[e.entry].links + node + e.stage * c.nodes]
-    if must_wait(s, c, link, e.now, e.chunk, e.phase, amount, node):
+    if must_wait(s, c, link, e.now, urgency(s, e.key), amount, keeps_turn(s, c, e.key, node)):
         _wait(s, c, link, e.now, e.key, node)
     else:
         _cross(s, c, e, node, e.now)
@@ -182,8 +184,8 @@ def hop(s, c, e, node):
 def _wait(s, c, link, now, key, node):
     """Line a message up for a link; the first in line schedules a look at the link when it is free.
     """
-    keeps = np.int64(keeps_turn(s, c, node))
-    if line_up(s.registers, s.waiters, s.link, s.chunks, link, now, key, node, keeps):
+    keeps, left = np.int64(keeps_turn(s, c, key, node)), np.int64(urgency(s, key))
+    if line_up(s.registers, s.waiters, s.link, s.chunks, link, now, key, node, keeps, left):
         enter_event(s, s.link[link].free, np.int64(LOOK), link)
 
 
@@ -331,6 +333,7 @@ def stage_of_chunk(s, c, e, node):
         depth = later(s, depth, BEGIN if e.phase == 0 else CHUNK_END, e.chunk)
     else:
         column = column_of(s, c, e.chunk, s.chunks[e.chunk].phase)
-        finish = serve_unit(s, c, index, node, e.now, s.chunks[e.chunk].size_bytes, column)
+        finish = serve_unit(s, c, index, node, e.now, s.chunks[e.chunk].size_bytes, column,
+                            e.chunk)
         enter_event(s, finish, e.key + (1 << STAGE_AT), node)
     return depth

@@ -60,6 +60,7 @@ ENTRY = np.dtype(
         ("asks", F8),
         ("traffic", I4),
         ("reads", I4),
+        ("forwards", I4),
     ]
 )
 # A switch waits for as many messages as stand at `needs`, one number for each vertex, and sends
@@ -88,6 +89,7 @@ PHASE = np.dtype(
         ("places", I4),
         ("state", I4),
         ("messages", I4),
+        ("grain", I4),
         ("width", I4),
         ("column", I4),
         ("roles", I8),
@@ -100,17 +102,20 @@ PHASE = np.dtype(
         ("relays", I8),
     ]
 )
-# `ahead_fs`: time by which the unit works ahead; `share`: bytes that it moves, over the size.
+# `ahead_fs`: time by which the unit works ahead; `held_fs`: for which it stays taken behind;
+# `share`: bytes that it moves, over the size.
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8),
-                  ("ahead_fs", I8), ("share", F8)])
-UNIT = np.dtype([("first", I8), ("servers", I4)])
+                  ("ahead_fs", I8), ("held_fs", I8), ("share", F8)])
+UNIT = np.dtype([("first", I8), ("servers", I4), ("in_turn", I4)])
 # `stream`: collectives and messages of a stream run one at a time on a node; -1: whenever they are
 # issued. The last call stands for all messages to other nodes.
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
-                 ("store", I4), ("store_end", I4), ("stream", I4)])
+                 ("store", I4), ("store_end", I4), ("stream", I4), ("poll_fs", I8),
+                 ("first_poll_fs", I8), ("seen_fs", I8)])
+# `age`: above 0 if the oldest chunk goes first, and larger for older ones.
 CHUNK = np.dtype(
     [("size_bytes", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
-     ("open", I4)]
+     ("open", I4), ("age", I4)]
 )
 # Most events read and write this, the counters and the links: they are kept small, and the fields
 # that an event needs lie together, because large systems are bound by memory.
@@ -119,12 +124,14 @@ CHUNK_AT_NODE = np.dtype(
 )
 # `first` and `last`: of the messages that wait for it, -1 for none. `most_left`: phases that the
 # chunks of its messages have to go at most; 0 if they all have as many.
-LINK = np.dtype([("free", I8), ("bytes", I8), ("busy", I8), ("fs_per_byte", F8),
-                 ("latency_fs", I8), ("dimension", I2), ("most_left", I2), ("first", I4),
+LINK = np.dtype([("free", I8), ("bytes", I8), ("busy", I8), ("fs_per_byte", F8), ("header_fs", F8),
+                 ("latency_fs", I8), ("dimension", I2), ("most_left", I4), ("first", I4),
                  ("last", I4)])
 # A message that waits for a link or an entry of a table, and the next one behind it. `keeps`: it
 # keeps its turn, nothing passes it; for a sum that has entries: its chunk.
-WAITER = np.dtype([("key", I8), ("since", I8), ("node", I4), ("next", I4), ("keeps", I4)])
+# `left`: how urgent it is.
+WAITER = np.dtype([("key", I8), ("since", I8), ("node", I4), ("next", I4), ("keeps", I4),
+                   ("left", I4)])
 # `waiting`: chunks in the queues or being loaded.
 NODE = np.dtype(
     [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),

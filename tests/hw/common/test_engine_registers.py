@@ -236,6 +236,10 @@ MAPS = {
         "ace": "c7d731b8f919bf2b", "smartnic": "3d683b1675f2dff6", "switch": "a619a0fbb8ce6c1b",
         "switch-dma": "a475e3ce5072419d",
     },
+    5: {
+        "ace": "acb8d0c7bdc55bbd", "smartnic": "3d683b1675f2dff6", "switch": "a619a0fbb8ce6c1b",
+        "switch-dma": "a475e3ce5072419d",
+    },
 }
 
 

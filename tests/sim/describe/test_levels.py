@@ -76,10 +76,12 @@ def test_a_preset_gives_the_event_endpoint_its_parameters():
     assert endpoint.read_latency_s == pytest.approx(50 / 1.245e9)
     assert description.scheduler.chunk_bytes == 4 * config.slot_elements
     assert description.dimensions[0].efficiency == 64 / (64 + 16)
-    # Eight packets of five cycles each, and 142 until the credit of the first is back.
+    # Room for eight packets of five cycles each, and 142 until the credit of one is back.
     far = parse(text.replace("8e-9", "49e-9").replace("9.96e9", "19.92e9"), source="s.toml")
-    *_, credits = far.endpoint.ring.model(CollectiveKind.ALL_REDUCE).before[Source.FORWARD]
-    assert credits.fixed_s * 1.245e9 == pytest.approx((122 + 15 + 5) / 8, rel=0.01)
+    made = far.endpoint.ring.model(CollectiveKind.ALL_REDUCE)
+    *_, credits = made.before[Source.FORWARD]
+    assert credits.held_s * 1.245e9 == pytest.approx(122 + 15 + 5, rel=0.01)
+    assert [each.servers for each in made.units if each.name == credits.unit] == [8]
     near = description.endpoint.ring.model(CollectiveKind.ALL_REDUCE).before[Source.FORWARD]
     assert near == ()
     with pytest.raises(ConfigError, match=r"endpoint\.lanes: must be absent beside endpoint"):

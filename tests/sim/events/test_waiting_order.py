@@ -48,7 +48,7 @@ def test_turns_of_a_collective_go_to_messages_with_most_phases_left(seed: int) -
             phase = rng.randrange(chunks[chunk].phases)
             key, node = (chunk << CHUNK_AT) | (phase << PHASE_AT), rng.randrange(100)
             left, keeps = int(chunks[chunk].phases) - phase, rng.random() < 0.2
-            alone = lines.line_up(registers, waiters, link, chunks, 0, now, key, node, keeps)
+            alone = lines.line_up(registers, waiters, link, chunks, 0, now, key, node, keeps, left)
             assert alone == (not turns)
             mine = waiting[int(chunks[chunk].call)]
             turns.append(int(chunks[chunk].call))
