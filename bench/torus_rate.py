@@ -15,18 +15,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
 from bench._tori import PHASES, TorusCase
 from bench.options import bench_parser
 from bench.result import result
 from foldwire.console import print_table
 from gen.table import Column, Table
 from hw.ace.config import ELEMENT_BYTES, AceConfig
-from sim.cycles.ace.model import EngineModel
+from hw.common.axi import aligned
 from sim.hosts.command import Command
 from sim.hosts.script import Interrupt, Issue
-from sim.rtl.ace.ring import AceRing
+from sim.runs.scripts import draw_inputs, run_engines
 
 __all__ = ["main"]
 
@@ -143,31 +141,22 @@ def _row(case: _Case, found: _Found) -> tuple[str | float, ...]:
 def _run(case: _Case, seed: int) -> _Found:
     config, around = case.config, case.around
     elements = case.size_bytes // ELEMENT_BYTES
-    vectors = list(
-        np.random.default_rng(seed).standard_normal((around.engines, elements)).astype(np.float32)
-    )
-    began = time.process_time()
-    ring = AceRing(config, around, record_beats=True)
-    begin = ring.system.cycle
-    results = ring.all_reduce(vectors)
-    cpu_s = time.process_time() - began
-    golden = ring.golden(vectors).tobytes()
-    exact = all(each.tobytes() == golden for each in results)
-    assert ring.last_run is not None
-    cycles = ring.last_run.cycles
-    model = EngineModel(
-        config, around, [Command(elements=elements)],
+    commands = [Command(elements=elements, destination=aligned(case.size_bytes))]
+    run = partial(
+        run_engines, "ace", config, around, commands,
         [[Issue(command=0), Interrupt()]] * around.engines,
     )
-    model.run()
-    quarter = cycles // 4
+    began = time.process_time()
+    rtl = run(draw_inputs(commands, around.engines, seed=seed), trace=True)
+    cpu_s = time.process_time() - began
+    model = run(levels="cycles", start_cycle=rtl.begin)
+    quarter = rtl.cycles // 4
     middle = 100.0
-    for number in range(around.engines):
-        for port in range(config.ports):
-            beats = ring.system.link_activity(number, port).beat_cycles - begin
-            inside = ((beats >= quarter) & (beats < 3 * quarter)).sum()
-            middle = min(middle, 100 * inside / (2 * quarter))
+    for link in rtl.links.values():
+        beats = link.beat_cycles - rtl.begin
+        inside = ((beats >= quarter) & (beats < 3 * quarter)).sum()
+        middle = min(middle, 100 * inside / (2 * quarter))
     return _Found(
-        cycles=cycles, modelled=int(model.completions().max()), middle=middle, exact=exact,
-        cpu_s=cpu_s,
+        cycles=rtl.cycles, modelled=model.cycles, middle=middle,
+        exact=rtl.checked == around.engines and not rtl.wrong, cpu_s=cpu_s,
     )
