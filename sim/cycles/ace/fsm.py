@@ -37,7 +37,7 @@ __all__ = [
 
 @compiled
 def _index_bits(s):
-    """Of a peer's context in the number of a row of the table of early READY packets."""
+    """Bits that name a context of a peer in the number of a row of the READY table."""
     bits = 0
     while 1 << bits < s.c[0].contexts:
         bits += 1
