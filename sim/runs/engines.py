@@ -24,8 +24,14 @@ from sim.workload.host import slowed, waits_are_alike, why_not_alike
 __all__ = ["run_on_engines"]
 
 
-def run_on_engines(description: Description, system: DescribedSystem) -> Run:
-    """Run *description* at level ``cycles`` or ``rtl``, or some nodes at each; or one for all."""
+def run_on_engines(
+    description: Description, system: DescribedSystem, *, start_cycle: int = 0
+) -> Run:
+    """Run *description* at level ``cycles`` or ``rtl``, or some nodes at each; or one for all.
+
+    Hosts of cycle models begin in *start_cycle*, those of RTL when it is set up. Random stalls
+    depend on the cycle.
+    """
     group = engine_group(description, system)
     engine, settings = group.engine, group.settings
     known = engine_named(engine.kind)
@@ -57,7 +63,9 @@ def run_on_engines(description: Description, system: DescribedSystem) -> Run:
             raise description.reader.error(section, error.field, error.what) from error
         what = f"does not run at level {description.level!r}: {error}"
         raise description.reader.error("workload", "", what) from error
-    options: dict[str, Any] = {"bucket_cycles": _bucket_cycles(description, system)}
+    options: dict[str, Any] = {
+        "bucket_cycles": _bucket_cycles(description, system), "start_cycle": start_cycle,
+    }
     if "rtl" in group.levels:
         options |= {"threads": description.run.threads}
         options["trace_signals"] = description.run.trace_signals
