@@ -164,12 +164,12 @@ def _unit_arrays(low: Lowering, links: int) -> Arrays:
     and their outboxes, one for each server and link."""
     count = max(1, len(low.units) * low.rows)
     base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * low.rows)])
-    servers = np.array(low.servers, np.int64)
-    servers[[n for n in range(len(servers)) if n not in low.with_outboxes]] = 0
-    first = np.cumsum(servers * links) - servers * links
-    outboxes = np.zeros(max(1, links * int(servers.sum())), tables.OUTBOX)
+    places = np.array(
+        [links * n * (unit in low.with_outboxes) for unit, n in enumerate(low.servers)], np.int64
+    )
+    outboxes = np.zeros(max(1, int(places.sum())), tables.OUTBOX)
     outboxes["first"] = -1
-    rows = zip(base.tolist(), low.servers, low.in_turn, first.tolist())
+    rows = zip(base.tolist(), low.servers, low.in_turn, (np.cumsum(places) - places).tolist())
     return {
         "units": _records(list(rows), tables.UNIT),
         "outboxes": outboxes,

@@ -176,7 +176,8 @@ class State(NamedTuple):
     ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (places of
     each group: ``queue_taken`` are not free, ``queue_used`` have a chunk), ``partition_limit``
     (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
-    each directed link; ``waiters``, as many as events, or a single one if no message waits;
+    each directed link; ``outboxes``, one for each link and server of a unit that has them;
+    ``waiters``, as many as events, or a single one if no message waits;
     ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages, width of the phase)
     int32: the step and the counters of arrivals; ``relay_counts`` (slots, relays of each phase,
     vertices, messages) int32: arrivals at switches; ``begun`` (queues, MOST_BEGUN) records, of
