@@ -92,7 +92,7 @@ class AceRingTimes(HardwareRing):
         banks = c.slot_banks * (1 if c.bank_ports == "1r1w" else 0.5)
         credits = self._credits()
         made_s = known.ace_generate * cycle
-        make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s)
+        make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s, outbox=True)
         # Blocks of a chunk that a node's SRAM reads, spread over the blocks that arrive.
         both = kind not in (_ALL_GATHER, _REDUCE_SCATTER)
         arrives = (self.nodes - 1) * (2 if both else 1)

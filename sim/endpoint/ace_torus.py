@@ -115,7 +115,7 @@ class AceTorusTimes(AceRingTimes):
         beat = cycle / c.bus_bytes  # seconds per byte
         banks = c.slot_banks * (1 if c.bank_ports == "1r1w" else 0.5)
         made_s = known.ace_generate * cycle
-        make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s)
+        make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s, outbox=True)
         traffic = _traffic(self.plan.variants[0], self.torus.shape)
         share = traffic.reads / traffic.arrives
         passes = (

@@ -46,7 +46,8 @@ class Stage:
     ``latency_s`` later. Without a unit it is a delay. ``ahead_s``: time for which a unit without
     requests works ahead, as one that prefetches data into a buffer does. ``held_s``: time for which
     the unit stays taken behind, while the message goes on. ``share``: bytes that the unit moves
-    meanwhile, over b."""
+    meanwhile, over b. ``outbox``: of what a server of the unit has made, one message waits for each
+    link; the others are made when it has left, the most urgent one first."""
 
     unit: str | None
     s_per_byte: float = 0.0
@@ -55,6 +56,7 @@ class Stage:
     ahead_s: float = 0.0
     held_s: float = 0.0
     share: float = 1.0
+    outbox: bool = False
 
 
 class Piece(NamedTuple):

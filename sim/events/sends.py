@@ -58,6 +58,7 @@ class SendTables:
         self.units: list[str] = []
         self.servers: list[int] = []
         self.in_turn: list[bool] = []
+        self.with_outboxes: set[int] = set()  # numbers of units
         self.peers: list[np.ndarray] = []
         self.links: list[np.ndarray] = []
         self.peer_count = 0
@@ -121,7 +122,7 @@ class SendTables:
                 links,
                 hops,
                 slot if last else -1,
-                *self._stages(before if leg == 0 else model.stages_before(Source.FORWARD)),
+                *self._making(before if leg == 0 else model.stages_before(Source.FORWARD), hops),
                 *self._stages(after if last else model.stages_after(Receipt.KEEP)),
                 onward,
                 *(FORWARDED if forwards or leg > 0 else ORDINARY),
@@ -136,7 +137,7 @@ class SendTables:
         assert send.relay is not None
         peers, links, hops, route = self._channel(send.channel)
         return (
-            send.fraction, peers, links, hops, constants.RELAYED, *self._stages(before),
+            send.fraction, peers, links, hops, constants.RELAYED, *self._stages(before), -1,
             *self._stages(()), self._relay(send.relay, model), *_headed(send, model),
         ), route
 
@@ -159,7 +160,7 @@ class SendTables:
                     rows.append(self._to_relay(send, before, model))
                     continue
                 peers, links, hops, route = self._channel(send.channel)
-                stages = *self._stages(before), *self._stages(model.stages_after(send.receipt))
+                stages = *self._stages(before), -1, *self._stages(model.stages_after(send.receipt))
                 row: Row = (send.fraction, peers, links, hops, send.slot, *stages, -1)
                 rows.append(((*row, *_headed(send, model)), route))
             first = len(self.entries)
@@ -180,7 +181,7 @@ class SendTables:
         nobody = np.full(self.network.nodes, -1)
         channel = self.network.table("nobody", nobody)
         peers, links, hops, route = self._channel(channel)
-        return (0.0, peers, links, hops, -1, 0, 0, 0, 0, -1, *ORDINARY), route
+        return (0.0, peers, links, hops, -1, 0, 0, -1, 0, 0, -1, *ORDINARY), route
 
     # ---- Channels and stages.
 
@@ -213,6 +214,8 @@ class SendTables:
             first = len(self.stages)
             for stage in stages:
                 unit = -1 if stage.unit is None else self._unit(stage.unit)
+                if stage.outbox:
+                    self.with_outboxes.add(unit)
                 self.stages.append(
                     (
                         unit,
@@ -226,6 +229,12 @@ class SendTables:
                 )
             self.stage_ranges[key] = first, len(self.stages)
         return self.stage_ranges[key]
+
+    def _making(self, stages: Sequence[Stage], hops: int) -> tuple[int, int, int]:
+        """Range of the stages before a link, and the one whose unit has an outbox for it, or -1."""
+        first, end = self._stages(stages)
+        places = [first + n for n, each in enumerate(stages) if each.outbox and hops == 1]
+        return first, end, (*places, -1)[0]
 
     def _unit(self, name: str) -> int:
         stated = (each for model in self.models.values() for each in model.units)

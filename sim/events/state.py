@@ -81,7 +81,7 @@ def make_state(
     numbers[constants.FREE_SLOTS] = slots
     link = _links(low)
     held = _tables(low)
-    waits = bool(link["most_left"].any()) or held is not None
+    waits = bool(link["most_left"].any()) or held is not None or bool(low.with_outboxes)
     room = event_room(spare, waits)
     return tables.State(
         numbers=numbers,
@@ -90,7 +90,7 @@ def make_state(
         **_relay_arrays(low, slots),
         **_pool_arrays(low, held),
         counts=np.zeros(len(constants.COUNTED), np.int64),
-        **_unit_arrays(low),
+        **_unit_arrays(low, len(link)),
         link=link,
         waiters=np.empty(room if waits else 1, tables.WAITER),
         link_series=np.zeros(max(1, len(low.network.dimensions) * buckets), np.int64),
@@ -159,12 +159,20 @@ def _relay_arrays(low: Lowering, slots: int) -> Arrays:
     }
 
 
-def _unit_arrays(low: Lowering) -> Arrays:
-    """Units of endpoints: from when on each server is free, and time and bytes that they served."""
+def _unit_arrays(low: Lowering, links: int) -> Arrays:
+    """Units of endpoints: from when on each server is free, and time and bytes that they served;
+    and their outboxes, one for each server and link."""
     count = max(1, len(low.units) * low.rows)
     base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * low.rows)])
+    places = np.array(
+        [links * n * (unit in low.with_outboxes) for unit, n in enumerate(low.servers)], np.int64
+    )
+    outboxes = np.zeros(max(1, int(places.sum())), tables.OUTBOX)
+    outboxes["first"] = -1
+    rows = zip(base.tolist(), low.servers, low.in_turn, (np.cumsum(places) - places).tolist())
     return {
-        "units": _records(list(zip(base.tolist(), low.servers, low.in_turn)), tables.UNIT),
+        "units": _records(list(rows), tables.UNIT),
+        "outboxes": outboxes,
         "unit_free": np.full(max(1, int(base[-1])), NEVER_BUSY, np.int64),
         "unit_busy": np.zeros(count, np.int64),
         "unit_bytes": np.zeros(count, np.int64),

@@ -44,7 +44,7 @@ from sim.events.kernel.constants import (
 from sim.events.kernel.lines import keeps_turn, line_up, must_wait, next_in_line, urgency
 from sim.events.kernel.packets import inject, packet_event
 from sim.events.kernel.relays import credit, relay
-from sim.native.mark import inlined
+from sim.native.mark import compiled, inlined
 
 __all__ = ["arrive", "hop", "link_free", "packet", "send", "stage_of_chunk", "stage_of_message"]
 
@@ -173,11 +173,52 @@ def hop(s, c, e, node):
                 return
         else:
             e = decode(e.now, (e.key & MESSAGE_KEY) | HOP)
+    elif s.entries[e.entry].made >= 0:
+        # One link; stage 1: the outbox is its.
+        if e.stage == 0 and not _into_outbox(s, e, node):
+            return
+        e = decode(e.now, (e.key & MESSAGE_KEY) | HOP)
     link = s.links[s.entries[e.entry].links + node + e.stage * c.nodes]
     if must_wait(s, c, link, e.now, urgency(s, e.key), amount, keeps_turn(s, c, e.key, node)):
         _wait(s, c, link, e.now, e.key, node)
     else:
         _cross(s, c, e, node, e.now)
+
+
+@inlined
+def _outbox(s, entry, chunk, node):
+    """Number of the outbox of the server that makes a chunk's messages, at the link of *entry*."""
+    unit = s.stages[s.entries[entry].made].unit
+    servers = s.units[unit].servers
+    number = chunk - s.calls[s.chunks[chunk].call].first_chunk
+    link = s.links[s.entries[entry].links + node]
+    return s.units[unit].outboxes + link * servers + number % servers
+
+
+@compiled
+def _into_outbox(s, e, node):
+    """Put a message into its outbox; False if it must wait until that is empty."""
+    outbox = _outbox(s, e.entry, e.chunk, node)
+    goes = s.outboxes[outbox].taken == 0
+    s.outboxes[outbox].taken = 1
+    if not goes:
+        line_up(s.registers, s.waiters, s.outboxes, s.chunks, outbox, e.now, e.key, node,
+                np.int64(0), np.int64(urgency(s, e.key)))
+    return goes
+
+
+@compiled
+def _out_of_outbox(s, c, e, node, now):
+    """A message leaves its outbox: the server makes the next one for it, if there is any."""
+    outbox = _outbox(s, e.entry, e.chunk, node)
+    if s.outboxes[outbox].first < 0:
+        s.outboxes[outbox].taken = 0
+        return
+    key, node, since = next_in_line(s.registers, s.waiters, s.outboxes, outbox)
+    ready = now + s.stages[s.entries[(key >> ENTRY_AT) & ENTRY_MASK].made].fixed_fs
+    row = s.chunks[key >> CHUNK_AT].phase + ((key >> PHASE_AT) & PHASE_MASK)
+    s.bus_delay[column_of(s, c, key >> CHUNK_AT, row)] += ready - since
+    enter_event(s, ready, key + (1 << STAGE_AT), np.int64(node))
 
 
 @inlined
@@ -217,6 +258,8 @@ def _cross(s, c, e, node, since):
         start, busy = serve_asked(s, link, e.now, e.chunk, row, e.entry)
     else:
         start, busy = serve_link(s, c, link, e.now, amount)
+    if s.entries[e.entry].made >= 0:
+        _out_of_outbox(s, c, e, node, start)
     slowest = busy
     if c.tables:
         slowest = busy * s.pools[link].lanes

@@ -9,6 +9,8 @@ are not compared. A message on a link is not interrupted. If nothing may pass a 
 waits, its time of service is known at once, so a link that carries one phase needs no extra event.
 
 An engine may take the oldest chunk first instead, and before its own data what a node sends on.
+Where servers have an outbox for each link, one message of each is in the line; those that it makes
+later are in a line of their own, with the same rule.
 """
 
 import numpy as np

@@ -19,6 +19,7 @@ __all__ = [
     "ENTRY",
     "LINK",
     "NODE",
+    "OUTBOX",
     "PHASE",
     "POOL",
     "PROGRAM",
@@ -44,7 +45,8 @@ PROGRAM = np.dtype([("first", I4), ("steps", I4)])
 # the peer forwards it as entry `onward`, or it is of a transfer, if that is -1 too; -2: the peer
 # is a switch, relay `onward`. `asks`: headers that ask for data, as a fraction likewise, which take
 # time of links; `traffic`: the class whose credits it needs, or -1; `reads`: 1 for an operand,
-# behind which others wait until it has left.
+# behind which others wait until it has left. `made`: the stage whose unit has outboxes that the
+# message passes, or -1.
 ENTRY = np.dtype(
     [
         ("fraction", F8),
@@ -54,6 +56,7 @@ ENTRY = np.dtype(
         ("slot", I4),
         ("before", I4),
         ("before_end", I4),
+        ("made", I4),
         ("after", I4),
         ("after_end", I4),
         ("onward", I4),
@@ -106,7 +109,11 @@ PHASE = np.dtype(
 # `share`: bytes that it moves, over the size.
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8),
                   ("ahead_fs", I8), ("held_fs", I8), ("share", F8)])
-UNIT = np.dtype([("first", I8), ("servers", I4), ("in_turn", I4)])
+# `outboxes`: the first of its outboxes, one for each link and server, if it has any.
+UNIT = np.dtype([("first", I8), ("servers", I4), ("in_turn", I4), ("outboxes", I8)])
+# `taken`: 1 while a message waits for the link; `first` and `last`: of those that are made later,
+# -1 for none.
+OUTBOX = np.dtype([("taken", I4), ("first", I4), ("last", I4)])
 # `stream`: collectives and messages of a stream run one at a time on a node; -1: whenever they are
 # issued. The last call stands for all messages to other nodes.
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
@@ -169,7 +176,8 @@ class State(NamedTuple):
     ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (places of
     each group: ``queue_taken`` are not free, ``queue_used`` have a chunk), ``partition_limit``
     (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
-    each directed link; ``waiters``, as many as events, or a single one if no message waits;
+    each directed link; ``outboxes``, one for each link and server of a unit that has them;
+    ``waiters``, as many as events, or a single one if no message waits;
     ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages, width of the phase)
     int32: the step and the counters of arrivals; ``relay_counts`` (slots, relays of each phase,
     vertices, messages) int32: arrivals at switches; ``begun`` (queues, MOST_BEGUN) records, of
@@ -205,6 +213,7 @@ class State(NamedTuple):
     unit_free: Any
     unit_busy: Any
     unit_bytes: Any
+    outboxes: Any
     peers: Any
     links: Any
     link: Any

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from sim.collectives.plan import AlgorithmChoice
+from sim.collectives.program import Plan, Source
+from sim.endpoint.endpoint import EndpointModel, Stage, Unit
 from sim.endpoint.kinds import IdealEndpoint
 from sim.events.kernel import lines, queue, tables
 from sim.events.kernel.constants import CHUNK_AT, LINK_SPAN, PHASE_AT
@@ -122,6 +124,62 @@ def test_messages_keep_their_turns_while_chunks_wait() -> None:
     order = order_on_a_link(network(2, 2), "dimension_ordered", scheduler)
 
     assert order == [1] * 7 + [3, 1] * 5 + [3] * 7
+
+
+class Makers(IdealEndpoint):
+    """Servers that make messages of 500 bytes, 50 ns on a link; the oldest chunk goes first."""
+
+    def __init__(self, servers: int, made_ns: float) -> None:
+        super().__init__(delay_s=0.0)
+        make = Stage(unit="makers", fixed_s=made_ns * 1e-9, outbox=True)
+        self.made = EndpointModel(
+            units=(Unit(name="makers", servers=servers, in_turn=True),),
+            before={Source.FRESH: (make,), Source.SUM: (make,)},
+            message_bytes=500.0,
+            oldest_first=True,
+        )
+
+    def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        return self.made
+
+
+def made_messages(
+    kind: CollectiveKind, size_bytes: int, servers: int, made_ns: float
+) -> list[tuple[int, float]]:
+    """Chunk and start on the link from node 0 to 1, in ns, of all messages of two chunks."""
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=kind, size_bytes=size_bytes)
+    builder.add("call", TaskKind.COLLECTIVE, call=call)
+    record = simulate(
+        network(2),
+        Job(name="one", graphs=(builder.graph(),)),
+        endpoint=Makers(servers, made_ns),
+        algorithms=AlgorithmChoice(style="halves", rings=1),
+        scheduler=Scheduler(splits=2, concurrency=None),
+        spans=1000,
+    )
+    spans = record.spans[(record.spans["kind"] == LINK_SPAN) & (record.spans["row"] == 0)]
+    spans = np.sort(spans, order="start_fs")
+    return [(int(each["chunk"]), float(each["start_fs"] / NS)) for each in spans]
+
+
+def test_a_server_makes_one_message_ahead_for_a_link() -> None:
+    """Four messages of each chunk, made in 70 ns by a server of its own. The older one has all
+    that it makes on the link at once. The third of the younger is ready at 210 ns behind the
+    second, which leaves at 270: it is made again by 340. Likewise the fourth, by 440."""
+    found = made_messages(CollectiveKind.REDUCE_SCATTER, 8000, 2, 70)
+
+    assert found == [
+        (0, 70), (1, 120), (0, 170), (0, 220), (1, 270), (0, 320), (1, 370), (1, 440),
+    ]
+
+
+def test_the_oldest_of_the_messages_of_a_server_is_made_first() -> None:
+    """Eight messages of each chunk and phase. The first chunk is in its gather from 510 ns on, when
+    four of the other chunk's are waiting in the server and one for the link."""
+    found = made_messages(CollectiveKind.ALL_REDUCE, 16000, 1, 10)
+
+    assert [chunk for chunk, _ in found] == [0] * 8 + [1] * 4 + [0] * 8 + [1] * 12
 
 
 @pytest.mark.parametrize("fold", ["on", "off"])
