@@ -109,9 +109,10 @@ def _cells(root: Path) -> Tables:
 
 
 def _examples(root: Path) -> Tables:
-    """Runs the scripts in ``examples`` and writes what they print beside them."""
+    """Runs the scripts in ``examples`` that have what they print beside them, and writes it."""
     table = Table("What the examples print", [Column("example"), Column("prints")])
-    for script in sorted((root / "examples").glob("*.py")):
+    for shown in sorted((root / "examples").glob("*.out")):
+        script = shown.with_suffix(".py")
         done = subprocess.run(
             [sys.executable, str(script)],
             cwd=root,
@@ -122,7 +123,7 @@ def _examples(root: Path) -> Tables:
         )
         if done.returncode:
             raise RuntimeError(f"examples/{script.name}: {done.stderr}")
-        script.with_suffix(".out").write_text(done.stdout, encoding="utf-8")
+        shown.write_text(done.stdout, encoding="utf-8")
         for line in done.stdout.splitlines():
             table.add(script.name, " ".join(line.split()))
     return {"examples": table}
