@@ -6,10 +6,12 @@ from sim.cycles.ace.events import (
     CLOSE,
     DATA,
     DISPATCH,
+    FAULT,
     LOADED,
     NOW,
     STORE,
     STORED,
+    TOO_MANY_REPORTS,
     WALK,
     post,
 )
@@ -84,6 +86,9 @@ def _next_burst(d):
 @compiled
 def _report(s, kind, node, m, d, cycle, tag):
     """A DMA reports a chunk, to be known from *cycle* on."""
+    if d.report_count == REPORTS:
+        s.registers[FAULT] = TOO_MANY_REPORTS
+        return
     at = (d.report_head + d.report_count) % REPORTS
     d.report_count += 1
     d.report_at[at] = cycle

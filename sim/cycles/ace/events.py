@@ -25,7 +25,7 @@ SIZE, NOW, LOGGED, FAULT = range(4)
 FAULTS = {
     1: "an event of the cycle model lies in the past",
     2: "too many events in the cycle model of the engine",
-    3: "too many events wait for an FSM in the cycle model",
+    3: "too many reports wait in the cycle model of the engine",
     4: "the log of the cycle model is full",
 }
 IN_THE_PAST, TOO_MANY_EVENTS, TOO_MANY_REPORTS, LOG_FULL = FAULTS

@@ -29,7 +29,7 @@ FIRST = 0  # of them
 DIMENSIONS = 6  # in which blocks are counted on
 CUTS = 32  # bursts and segments without beats of the RX DMA ahead of its reads
 UNDER_WAY = 16  # bursts and runs of segments without beats
-REPORTS = 4  # of a DMA that wait for those of others
+REPORTS = 8  # of a DMA that wait for those of others
 
 _SETTINGS = np.dtype(
     integers(
