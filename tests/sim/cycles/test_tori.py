@@ -95,6 +95,8 @@ def test_fsms_that_share_ports_serve_the_oldest_chunk_first_in_rtl_too():
 DEEP = replace(ACE, fsms=8, sram_bytes=128 << 10, rx_packets=64, tx_packets=64)
 """Header queues in block memory, and two FSMs for each path."""
 NARROW = replace(ACE, fsms=8, contexts=2, alus=1, banks=4, memory_ports=3, tx_packets=2)
+FEW = replace(ACE, fsms=8, contexts=2, rx_packets=4, tx_packets=2)
+"""So few credits that READYs wait for room, and come to an FSM from several ports at once."""
 
 
 @pytest.mark.parametrize("config, shape, style, elements, stalls, latency_cycles", [
@@ -104,6 +106,8 @@ NARROW = replace(ACE, fsms=8, contexts=2, alus=1, banks=4, memory_ports=3, tx_pa
     (NARROW, (2, 3), "multi_colour", (5000, 5000), 0.0, 30),
     (NARROW, (2, 3), "baseline", (9000,), 0.1, 90),
     (NARROW, (4, 4), "baseline", (1,), 0.0, 60),
+    (FEW, (2, 2), "dimension_ordered", (400, 400), 0.0, 5),
+    (FEW, (2, 2), "dimension_ordered", (1000, 1000), 0.0, 5),
 ], ids=str)
 def test_every_beat_on_single_links_is_in_the_cycle_of_the_model(
     config, shape, style, elements, stalls, latency_cycles

@@ -5,8 +5,11 @@ import re
 
 import pytest
 
+from sim.describe.build import build
 from sim.describe.reader import ConfigError
+from sim.describe.system import describe
 from sim.run import run
+from sim.runs.engines import run_on_engines
 
 TORUS = {
     "topology": {
@@ -50,6 +53,19 @@ def test_all_levels_agree_and_every_link_is_used(kind):
     assert len(rtl.record.links) == 36 and (rtl.record.link_bytes > 0).all()
     assert events.time_s == pytest.approx(rtl.time_s, rel=0.15)
     assert (events.record.link_bytes > 0).all()
+
+
+def test_a_model_that_begins_with_the_rtl_meets_the_same_stalls():
+    stalls = {"network": {"stall_probability": 0.1}, "memory": {"stall_probability": 0.1}}
+    rtl = run(described("rtl", **stalls))
+    description = describe(described("cycles", **stalls))
+    begins = 0, rtl.engines.begin
+    at_once, together = (
+        run_on_engines(description, build(description), start_cycle=each) for each in begins
+    )
+    assert together.time_s == rtl.time_s
+    assert together.record.link_bytes.tolist() == rtl.record.link_bytes.tolist()
+    assert at_once.time_s != rtl.time_s
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
