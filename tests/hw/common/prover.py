@@ -133,17 +133,18 @@ def holds(
     _translate(harness, folder, covers, macros=macros)
     read = "read_aiger harness.aig; strash;" + ("scorr;" if twins else "")
     search = f"pdr -T {timeout}" if cycles is None else f"bmc3 -F {cycles} -T {timeout}"
-    # Merging may leave few registers or none: `dprove` decides such networks at once.
-    log = _abc(folder, f"{read} dprove", timeout) if twins and cycles is None else ""
-    if not re.search("Networks are (not )?equivalent", log):
+    log, verdict = "", None
+    if twins and cycles is None:
+        # Merging may leave few registers or none: `dprove` decides such networks at once.
+        log = _abc(folder, f"{read} dprove", timeout)
+        verdict = _verdict(log, None)
+    if verdict is None:
         log = _abc(folder, f"{read} {search}", timeout)
-    if re.search(r"was asserted in frame|Networks are not equivalent|Output 0 .*asserted", log):
-        return False
-    proved = re.search(r"Property proved|Networks are equiv|^UNSATISFIABLE", log, re.MULTILINE) or (
-        cycles is not None and re.search(rf"No output asserted in {cycles} frames", log)
-    )
-    if not proved:
+        verdict = _verdict(log, cycles)
+    if verdict is None:
         raise RuntimeError(f"neither proved nor refuted:\n{log}")
+    if not verdict:
+        return False
     bound = cycles if cycles is not None else cover_cycles or COVER_CYCLES
     reached = _reached(folder, covers, bound, timeout)
     missed = [name for name in covers if name not in reached]
@@ -154,6 +155,21 @@ def holds(
         seconds=round(time.monotonic() - begin, 1),
     ))
     return True
+
+
+def _verdict(log: str, cycles: int | None) -> bool | None:
+    """Whether *log* says that `bad` is always 0; None if ABC could not tell."""
+    # A network without registers is a matter of satisfiability, which has words of its own.
+    if re.search(
+        r"was asserted in frame|Networks are NOT EQUIVALENT|Output 0 .*asserted|^SATISFIABLE",
+        log, re.MULTILINE | re.IGNORECASE,
+    ):
+        return False
+    if re.search(r"Property proved|Networks are equivalent|^UNSATISFIABLE", log, re.MULTILINE) or (
+        cycles is not None and re.search(rf"No output asserted in {cycles} frames", log)
+    ):
+        return True
+    return None
 
 
 def _words(cover: str) -> str:
