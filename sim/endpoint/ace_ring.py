@@ -114,11 +114,11 @@ class AceRingTimes(HardwareRing):
         return EndpointModel(
             units=(
                 Unit(name="SRAM"),
-                Unit(name="FSMs", servers=c.fsms, in_turn=True),
+                Unit(name="FSMs", servers=c.fsms, turns=c.fsms),
                 *self.link_units,
                 Unit(name="dispatcher"),
                 *(
-                    Unit(name=name, servers=c.memory_ports)
+                    Unit(name=name, servers=c.memory_ports, turns=c.fsms)
                     for name in ("TX DMA", "reads", "RX DMA", "writes")
                 ),
             ),

@@ -128,16 +128,16 @@ class AceTorusTimes(AceRingTimes):
         own = (make, Stage(unit=None, s_per_byte=beat))
         opened = (Stage(unit=None, latency_s=self._ready_s), *own)
         turned = (Stage(unit=None, latency_s=known.ace_turn * cycle), *own)
-        slots = c.slots
+        slots, queues = c.slots, self.program.queues
         chunk = float(c.slot_elements * ELEMENT_BYTES)
         phases = max(len(each.phases) for each in self.plan.variants)
         names = "TX DMA", "reads", "RX DMA", "writes"
         return EndpointModel(
             units=(
-                Unit(name="SRAM"), Unit(name="FSMs", servers=self.program.queues, in_turn=True),
+                Unit(name="SRAM"), Unit(name="FSMs", servers=queues, turns=queues),
                 *self.link_units,
                 Unit(name="dispatcher"),
-                *(Unit(name=name, servers=c.memory_ports) for name in names),
+                *(Unit(name=name, servers=c.memory_ports, turns=queues) for name in names),
             ),
             before={
                 Source.FRESH: own, Source.SUM: opened, Source.AGAIN: opened, Source.HELD: turned,

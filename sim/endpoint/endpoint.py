@@ -31,13 +31,13 @@ class Unit:
     """A resource of every node that serves requests in order, with ``servers`` alike in parallel.
     ``per_ring``: each of the rings among which chunks are dealt out has one of its own;
     ``per_link``: in every dimension.
-    ``in_turn``: chunks of a call have the servers in turn, not whichever is free."""
+    ``turns``: chunk n of a call has server n mod ``turns`` mod ``servers``; 0: whichever is free."""
 
     name: str
     servers: int = 1
     per_ring: bool = False
     per_link: bool = False
-    in_turn: bool = False
+    turns: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

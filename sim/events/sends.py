@@ -57,7 +57,7 @@ class SendTables:
         self.place = 0, 0  # dimension and ring of the phase whose sends are added
         self.units: list[str] = []
         self.servers: list[int] = []
-        self.in_turn: list[bool] = []
+        self.turns: list[int] = []
         self.with_outboxes: set[int] = set()  # numbers of units
         self.peers: list[np.ndarray] = []
         self.links: list[np.ndarray] = []
@@ -247,5 +247,5 @@ class SendTables:
         if name not in self.units:
             self.units.append(name)
             self.servers.append(unit.servers)
-            self.in_turn.append(unit.in_turn)
+            self.turns.append(unit.turns)
         return self.units.index(name)

@@ -169,7 +169,7 @@ def _unit_arrays(low: Lowering, links: int) -> Arrays:
     )
     outboxes = np.zeros(max(1, int(places.sum())), tables.OUTBOX)
     outboxes["first"] = -1
-    rows = zip(base.tolist(), low.servers, low.in_turn, (np.cumsum(places) - places).tolist())
+    rows = zip(base.tolist(), low.servers, low.turns, (np.cumsum(places) - places).tolist())
     return {
         "units": _records(list(rows), tables.UNIT),
         "outboxes": outboxes,

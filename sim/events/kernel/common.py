@@ -229,9 +229,9 @@ def serve_unit(s, c, index, node, now, size, column, chunk):
     if unit >= 0:
         base = s.units[unit].first + node * s.units[unit].servers
         best = base
-        if s.units[unit].in_turn > 0:
+        if s.units[unit].turns > 0:
             number = chunk - s.calls[s.chunks[chunk].call].first_chunk
-            best = base + number % s.units[unit].servers
+            best = base + number % s.units[unit].turns % s.units[unit].servers
         else:
             for server in range(base + 1, base + s.units[unit].servers):
                 if s.unit_free[server] < s.unit_free[best]:

@@ -110,7 +110,7 @@ PHASE = np.dtype(
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8),
                   ("ahead_fs", I8), ("held_fs", I8), ("share", F8)])
 # `outboxes`: the first of its outboxes, one for each link and server, if it has any.
-UNIT = np.dtype([("first", I8), ("servers", I4), ("in_turn", I4), ("outboxes", I8)])
+UNIT = np.dtype([("first", I8), ("servers", I4), ("turns", I4), ("outboxes", I8)])
 # `taken`: 1 while a message waits for the link; `first` and `last`: of those that are made later,
 # -1 for none.
 OUTBOX = np.dtype([("taken", I4), ("first", I4), ("last", I4)])

@@ -133,7 +133,7 @@ class Makers(IdealEndpoint):
         super().__init__(delay_s=0.0)
         make = Stage(unit="makers", fixed_s=made_ns * 1e-9, outbox=True)
         self.made = EndpointModel(
-            units=(Unit(name="makers", servers=servers, in_turn=True),),
+            units=(Unit(name="makers", servers=servers, turns=servers),),
             before={Source.FRESH: (make,), Source.SUM: (make,)},
             message_bytes=500.0,
             oldest_first=True,
