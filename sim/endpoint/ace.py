@@ -157,7 +157,6 @@ class AceEndpoint:
         return EndpointModel(
             units=(
                 *(Unit(name=name) for name in units), Unit(name="ALUs", servers=self.alus),
-                *(() if self.ring is None else self.ring.link_units),
             ),
             before=before,
             after=after,
@@ -173,7 +172,7 @@ class AceEndpoint:
             rooms=self._rooms(network, plan),
             contexts=tuple([max(1, self.fsms * self.contexts // max(1, phases))] * max(1, phases)),
             message_bytes=self.message_bytes,
-            onto={} if self.ring is None else self.ring.onto(network),
+            credits=None if self.ring is None else self.ring.credits,
             polls=None if self.ring is None else self.ring.polls,
         )
 

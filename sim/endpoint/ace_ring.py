@@ -19,7 +19,16 @@ from hw.link.packet import FLIT_BYTES
 from sim.collectives.ace_program import AceProgram
 from sim.collectives.partition import Partition
 from sim.collectives.program import Plan, Receipt, Source
-from sim.endpoint.endpoint import EndpointModel, HardwareRing, Piece, Polls, Room, Stage, Unit
+from sim.endpoint.endpoint import (
+    Credits,
+    EndpointModel,
+    HardwareRing,
+    Piece,
+    Polls,
+    Room,
+    Stage,
+    Unit,
+)
 from sim.endpoint.latencies import EventLatencies
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -90,16 +99,17 @@ class AceRingTimes(HardwareRing):
         cycle = 1 / self.clock_hz
         beat = cycle / c.bus_bytes  # seconds per byte
         banks = c.slot_banks * (1 if c.bank_ports == "1r1w" else 0.5)
-        credits = self._credits()
         made_s = known.ace_generate * cycle
         make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s, outbox=True)
+        again: tuple[Stage, ...] = ()
         # Blocks of a chunk that a node's SRAM reads, spread over the blocks that arrive.
         both = kind not in (_ALL_GATHER, _REDUCE_SCATTER)
         arrives = (self.nodes - 1) * (2 if both else 1)
         accesses = float(2 * self.nodes if both else self.nodes + 1)
         if both and self.nodes >= PARKING_NODES and c.tx_packets < PARKING_PACKETS:
-            accesses += PARKED[bool(credits)] * (arrives - 1)
-            credits = (make, *credits) if credits else ()
+            waits = self._waits_for_credits
+            accesses += PARKED[waits] * (arrives - 1)
+            again = (make,) if waits else ()
         sram = beat * accesses / arrives / banks
         passes = (
             Stage(
@@ -108,21 +118,20 @@ class AceRingTimes(HardwareRing):
             ),
             Stage(unit=None, s_per_byte=beat, latency_s=self._hop_cycles * cycle),
         )
-        own = (make, Stage(unit=None, s_per_byte=beat), *self._credits())
+        own = (make, Stage(unit=None, s_per_byte=beat))
         slots = c.slots
         largest = self._largest(kind)
         return EndpointModel(
             units=(
                 Unit(name="SRAM"),
                 Unit(name="FSMs", servers=c.fsms, turns=c.fsms),
-                *self.link_units,
                 Unit(name="dispatcher"),
                 *(
                     Unit(name=name, servers=c.memory_ports, turns=c.fsms)
                     for name in ("TX DMA", "reads", "RX DMA", "writes")
                 ),
             ),
-            before={Source.FRESH: own, Source.REDUCED: credits, Source.FORWARD: credits},
+            before={Source.FRESH: own, Source.REDUCED: again, Source.FORWARD: again},
             after={Receipt.KEEP: passes, Receipt.REDUCE: passes},
             rooms=(
                 Room(name="slots", size_bytes=slots * largest[0]),
@@ -133,6 +142,7 @@ class AceRingTimes(HardwareRing):
             grain_bytes=FLIT_BYTES,
             header_bytes=FLIT_BYTES,
             oldest_first=True,
+            credits=self.credits,
             start_s=known.ace_start * cycle,
             cut=partial(self._chunks, kind),
             moves=partial(self._moves, kind),
@@ -148,26 +158,18 @@ class AceRingTimes(HardwareRing):
             seen_s=known.ace_seen / clock_hz,
         )
 
-    def _credits(
-        self, hop_s: float | None = None, packet_s: float | None = None
-    ) -> tuple[Stage, ...]:
-        """Wait for a place in the next receive buffer, each of which is taken for a round trip; no
-        stage where there are enough places for a full link. None: links and packets of the ring.
-        """
-        c = self.config
-        hop_s = self.hop_s if hop_s is None else hop_s
-        packet_s = self.packet_s if packet_s is None else packet_s
-        known = self.latencies
+    @property
+    def credits(self) -> Credits:
+        known, c = self.latencies, self.config
         handled = known.ace_credit + (known.ace_patience if c.flits > 1 else 0)
-        away_s = 2 * hop_s + handled / self.clock_hz + packet_s
-        if c.rx_packets * packet_s >= away_s:
-            return ()
-        return (Stage(unit="credits", held_s=away_s),)
+        return Credits(places=c.rx_packets, handled_s=handled / self.clock_hz)
 
     @property
-    def link_units(self) -> tuple[Unit, ...]:
-        """Places in the receive buffer at the other end of a link."""
-        return (Unit(name="credits", servers=self.config.rx_packets, per_link=True),)
+    def _waits_for_credits(self) -> bool:
+        """True if the receive buffer has too few places for a full link."""
+        credits = self.credits
+        away_s = 2 * self.hop_s + self.packet_s + credits.handled_s
+        return credits.places * self.packet_s < away_s
 
     @property
     def _ready_s(self) -> float:

@@ -135,7 +135,6 @@ class AceTorusTimes(AceRingTimes):
         return EndpointModel(
             units=(
                 Unit(name="SRAM"), Unit(name="FSMs", servers=queues, turns=queues),
-                *self.link_units,
                 Unit(name="dispatcher"),
                 *(Unit(name=name, servers=c.memory_ports, turns=queues) for name in names),
             ),
@@ -152,20 +151,12 @@ class AceTorusTimes(AceRingTimes):
             message_bytes=float(c.packet_bytes),
             grain_bytes=FLIT_BYTES,
             header_bytes=FLIT_BYTES,
-            onto=self.onto(self.network),
+            credits=self.credits,
             oldest_first=True,
             cut=partial(self._chunks, kind),
             moves=partial(self._moves, kind),
             polls=self.polls,
         )
-
-    def onto(self, network: Network) -> dict[int, tuple[Stage, ...]]:
-        """Waits for credits, by dimension."""
-        packet = self.config.packet_bytes + FLIT_BYTES
-        return {
-            dimension: self._credits(each.hop_s, packet / each.bandwidth_bytes_per_s)
-            for dimension, each in enumerate(network.dimensions)
-        }
 
     def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[Piece]:
         """Chunks of a call; variants of the plan are the paths of FSMs.

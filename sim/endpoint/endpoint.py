@@ -13,6 +13,7 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "ComputeShare",
+    "Credits",
     "Endpoint",
     "EndpointModel",
     "HardwareRing",
@@ -29,14 +30,12 @@ __all__ = [
 @dataclass(frozen=True, kw_only=True)
 class Unit:
     """A resource of every node that serves requests in order, with ``servers`` alike in parallel.
-    ``per_ring``: each of the rings among which chunks are dealt out has one of its own;
-    ``per_link``: in every dimension.
-    ``turns``: chunk n of a call has server n mod ``turns`` mod ``servers``; 0: whichever is free."""
+    ``per_ring``: each of the rings among which chunks are dealt out has one of its own.
+    ``turns``: chunk n of a call has server n mod ``turns`` mod ``servers``; 0: any that is free."""
 
     name: str
     servers: int = 1
     per_ring: bool = False
-    per_link: bool = False
     turns: int = 0
 
 
@@ -44,17 +43,15 @@ class Unit:
 class Stage:
     """A message (or chunk) of b bytes occupies a unit for ``fixed_s + b * s_per_byte`` and goes on
     ``latency_s`` later. Without a unit it is a delay. ``ahead_s``: time for which a unit without
-    requests works ahead, as one that prefetches data into a buffer does. ``held_s``: time for which
-    the unit stays taken behind, while the message goes on. ``share``: bytes that the unit moves
-    meanwhile, over b. ``outbox``: of what a server of the unit has made, one message waits for each
-    link; the others are made when it has left, the most urgent one first."""
+    requests works ahead, as one that prefetches data into a buffer does. ``share``: bytes that the
+    unit moves meanwhile, over b. ``outbox``: of what a server of the unit has made, one message
+    waits for each link; the others are made when it has left, the most urgent one first."""
 
     unit: str | None
     s_per_byte: float = 0.0
     fixed_s: float = 0.0
     latency_s: float = 0.0
     ahead_s: float = 0.0
-    held_s: float = 0.0
     share: float = 1.0
     outbox: bool = False
 
@@ -85,6 +82,15 @@ class Room:
 
     name: str
     size_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credits:
+    """Places for messages in the buffer behind every link; one that goes there needs a free one. A
+    place is taken for the latency of the link both ways, a full message, and ``handled_s``."""
+
+    places: int
+    handled_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,14 +160,14 @@ _RECEIPT_AS = {
 class EndpointModel:
     """Stages by the source of the data and by what becomes of them; all may be empty.
 
-    ``onto``, by dimension: passed by every message before a link, behind ``before``. ``load`` and
-    ``store`` are passed once by each chunk, before its first and after its last phase. ``rooms``
-    has one more than the plan has phases: phase i holds room i and needs space in room i + 1 to
-    start. ``contexts`` bounds the chunks in each phase (FSMs). ``message_bytes`` is the unit in
-    which the data of a step travel and are chained. A message is a number of whole ``grain_bytes``
-    and, on links, has a header: the efficiency of links has those of messages of ``message_bytes``,
-    and shorter ones take ``header_bytes`` all the same. ``receive_delay_s`` passes after every
-    message, ``start_s`` once in every call, and ``start_of`` by the bytes of the call on top.
+    ``credits``: what messages on links wait for; None: for nothing. ``load`` and ``store`` are
+    passed once by each chunk, before its first and after its last phase. ``rooms`` has one more
+    than the plan has phases: phase i holds room i and needs space in room i + 1 to start.
+    ``contexts`` bounds the chunks in each phase (FSMs). ``message_bytes`` is the unit in which the
+    data of a step travel and are chained. A message is a number of whole ``grain_bytes`` and, on
+    links, has a header: the efficiency of links has those of messages of ``message_bytes``, and
+    shorter ones take ``header_bytes`` all the same. ``receive_delay_s`` passes after every message,
+    ``start_s`` once in every call, and ``start_of`` by the bytes of the call on top.
     ``wire_factor`` is the size of data on the links over that in memory, for endpoints that
     compress; it must be the same for all collectives of a run. ``steps``: stages of sends by the
     name of their step. ``tables``: resources of switches that reduce. ``cut``: the chunks into
@@ -176,7 +182,7 @@ class EndpointModel:
     units: tuple[Unit, ...] = ()
     before: Mapping[Source, tuple[Stage, ...]] = field(default_factory=dict)
     after: Mapping[Receipt, tuple[Stage, ...]] = field(default_factory=dict)
-    onto: Mapping[int, tuple[Stage, ...]] = field(default_factory=dict)
+    credits: Credits | None = None
     load: tuple[Stage, ...] = ()
     store: tuple[Stage, ...] = ()
     rooms: tuple[Room, ...] = ()
@@ -230,14 +236,10 @@ class HardwareRing(ABC):
         """*plan* as the engine carries it out."""
         return plan
 
-    def onto(self, network: Network) -> Mapping[int, tuple[Stage, ...]]:
-        """Stages before the links of a dimension, beside what is in `model`."""
-        return {}
-
     @property
-    def link_units(self) -> tuple[Unit, ...]:
-        """Units of the stages before links."""
-        return ()
+    def credits(self) -> Credits | None:
+        """What messages on links wait for, whether the engine performs their plan or not."""
+        return None
 
     @property
     def polls(self) -> Polls | None:

@@ -93,7 +93,7 @@ class SendTables:
                 way,
                 send.fraction,
                 send.slot,
-                (*model.stages_before(send.source), *model.onto.get(self.place[0], ())),
+                model.stages_before(send.source),
                 model.stages_after(send.receipt),
                 model,
                 forwards=send.source in (Source.REDUCED, Source.FORWARD),
@@ -223,7 +223,6 @@ class SendTables:
                         seconds_to_fs(stage.fixed_s),
                         seconds_to_fs(stage.latency_s),
                         seconds_to_fs(stage.ahead_s),
-                        seconds_to_fs(stage.held_s),
                         stage.share,
                     )
                 )
@@ -239,10 +238,8 @@ class SendTables:
     def _unit(self, name: str) -> int:
         stated = (each for model in self.models.values() for each in model.units)
         unit = next((each for each in stated if each.name == name), Unit(name=name))
-        dimension, ring = self.place
-        if unit.per_link and dimension:
-            name = f"{name} {dimension}.{ring}"
-        elif (unit.per_ring or unit.per_link) and ring:
+        _, ring = self.place
+        if unit.per_ring and ring:
             name = f"{name} {ring}"
         if name not in self.units:
             self.units.append(name)

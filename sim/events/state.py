@@ -81,6 +81,8 @@ def make_state(
     numbers[constants.FREE_SLOTS] = slots
     link = _links(low)
     held = _tables(low)
+    credits = _credit_arrays(low, link)
+    numbers[constants.HAS_CREDITS] = bool(credits)
     waits = bool(link["most_left"].any()) or held is not None or bool(low.with_outboxes)
     room = event_room(spare, waits)
     return tables.State(
@@ -88,7 +90,7 @@ def make_state(
         **_event_arrays(room),
         **_program_arrays(low),
         **_relay_arrays(low, slots),
-        **_pool_arrays(low, held),
+        **{**_pool_arrays(low, held), **credits},
         counts=np.zeros(len(constants.COUNTED), np.int64),
         **_unit_arrays(low, len(link)),
         link=link,
@@ -345,6 +347,27 @@ def _pool_arrays(low: Lowering, held: Tables | None) -> Arrays:
         "credits": credits,
         "packet_bytes": np.array([held.packet_bytes, held.ask_share]),
     }
+
+
+def _credit_arrays(low: Lowering, link: np.ndarray) -> Arrays:
+    """The credits of all links, where messages wait for them; nothing where none ever has to."""
+    found = {
+        (model.credits, model.message_bytes) for model in low.models.values()
+        if model.credits is not None and model.message_bytes is not None
+    }
+    if len(found) > 1:
+        raise FieldError("credits", f"must be the same for all, not {sorted(map(str, found))}")
+    if not found:
+        return {}
+    credits, message = next(iter(found))
+    busy = message * link["fs_per_byte"] + link["header_fs"]
+    away = 2 * link["latency_fs"] + busy + seconds_to_fs(credits.handled_s)
+    if (away <= credits.places * busy).all():
+        return {}
+    windows = np.zeros(len(link), tables.WINDOW)
+    windows["first"] = credits.places * np.arange(len(link))
+    windows["places"], windows["away_fs"] = credits.places, away
+    return {"windows": windows, "credits": np.zeros(credits.places * len(link), np.int64)}
 
 
 def _node_scale(nodes: int, rows: int, stragglers: Mapping[int, float]) -> np.ndarray:

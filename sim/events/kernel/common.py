@@ -74,6 +74,7 @@ class Constants(NamedTuple):
     streams: Any
     shared_links: Any
     tables: Any  # switches have tables, their links credits
+    credited: Any  # links have a credit for each place in the buffer behind them
     whole: Any  # messages travel whole, not in packets
     first_hop: Any  # kind of the event with which a message enters the network
 
@@ -237,10 +238,9 @@ def serve_unit(s, c, index, node, now, size, column, chunk):
                 if s.unit_free[server] < s.unit_free[best]:
                     best = server
         start = max(now - s.stages[index].ahead_fs, s.unit_free[best])
-        held = s.stages[index].held_fs
-        s.unit_free[best] = start + busy + held
+        s.unit_free[best] = start + busy
         finish = max(now, start + busy)
-        s.unit_busy[unit * c.nodes + node] += busy + held
+        s.unit_busy[unit * c.nodes + node] += busy
         s.unit_bytes[unit * c.nodes + node] += np.int64(size * s.stages[index].share + 0.5)
     finish += s.stages[index].latency_fs
     s.bus_delay[column] += finish - now
@@ -275,9 +275,21 @@ def serve_link(s, c, link, now, amount):
     start = max(now, s.link[link].free)
     if c.shared_links:
         s.link[link].free = start + busy
+    if c.credited:
+        _use_credit(s, link, start)
     s.link[link].bytes += amount
     s.link[link].busy += busy
     return start, busy
+
+
+@inlined
+def _use_credit(s, link, start):
+    """A message that begins at *start* uses a credit of the link, which is not free without one."""
+    place = s.windows[link].first + s.windows[link].next
+    s.credits[place] = start + s.windows[link].away_fs
+    s.windows[link].next = (s.windows[link].next + 1) % s.windows[link].places
+    place = s.windows[link].first + s.windows[link].next
+    s.link[link].free = max(s.link[link].free, s.credits[place])
 
 
 @inlined

@@ -32,6 +32,7 @@ from sim.events.kernel.constants import (
     DISPATCH,
     DONE,
     EVENTS,
+    HAS_CREDITS,
     HAS_TABLES,
     HOP,
     LINK_FREE,
@@ -116,6 +117,7 @@ def run(s, p):
         s.numbers[STREAMS],
         s.numbers[SHARED_LINKS] > 0,
         s.numbers[HAS_TABLES] > 0,
+        s.numbers[HAS_CREDITS] > 0,
         p is None,
         HOP if p is None else PACKET,
     )

@@ -105,10 +105,9 @@ PHASE = np.dtype(
         ("relays", I8),
     ]
 )
-# `ahead_fs`: time by which the unit works ahead; `held_fs`: for which it stays taken behind;
-# `share`: bytes that it moves, over the size.
+# `ahead_fs`: time by which the unit works ahead; `share`: bytes that it moves, over the size.
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8),
-                  ("ahead_fs", I8), ("held_fs", I8), ("share", F8)])
+                  ("ahead_fs", I8), ("share", F8)])
 # `outboxes`: the first of its outboxes, one for each link and server, if it has any.
 UNIT = np.dtype([("first", I8), ("servers", I4), ("turns", I4), ("outboxes", I8)])
 # `taken`: 1 while a message waits for the link; `first` and `last`: of those that are made later,
@@ -183,7 +182,8 @@ class State(NamedTuple):
     vertices, messages) int32: arrivals at switches; ``begun`` (queues, MOST_BEGUN) records, of
     which the first ``begun_count`` of each queue are there; ``pools``, a table for each link, and
     those of each vertex;
-    ``windows``, three for each link, and ``credits``; ``counts``, by
+    ``windows``, as many as there are classes for each link where switches have tables, one where
+    links have credits, and ``credits``; ``counts``, by
     :data:`sim.events.kernel.constants.COUNTED`. Peers and links of what passes through switches
     have a column for each vertex.
     """

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from hw.ace.config import preset as ace_preset
-from sim.collectives.program import Source
 from sim.describe.build import build
 from sim.describe.levels import ANY, MEANINGS
 from sim.describe.reader import ConfigError
@@ -76,14 +75,10 @@ def test_a_preset_gives_the_event_endpoint_its_parameters():
     assert endpoint.read_latency_s == pytest.approx(50 / 1.245e9)
     assert description.scheduler.chunk_bytes == 4 * config.slot_elements
     assert description.dimensions[0].efficiency == 64 / (64 + 16)
-    # Room for eight packets of five cycles each, and 142 until the credit of one is back.
-    far = parse(text.replace("8e-9", "49e-9").replace("9.96e9", "19.92e9"), source="s.toml")
-    made = far.endpoint.ring.model(CollectiveKind.ALL_REDUCE)
-    *_, credits = made.before[Source.FORWARD]
-    assert credits.held_s * 1.245e9 == pytest.approx(122 + 15 + 5, rel=0.01)
-    assert [each.servers for each in made.units if each.name == credits.unit] == [8]
-    near = description.endpoint.ring.model(CollectiveKind.ALL_REDUCE).before[Source.FORWARD]
-    assert near == ()
+    # A place for each of eight packets, taken for 15 cycles beside the way to and fro.
+    credits = description.endpoint.ring.model(CollectiveKind.ALL_REDUCE).credits
+    assert credits.places == 8
+    assert credits.handled_s * 1.245e9 == pytest.approx(15)
     with pytest.raises(ConfigError, match=r"endpoint\.lanes: must be absent beside endpoint"):
         parse(text.replace("contexts = 2", "lanes = 8"), source="s.toml")
     rtl = parse(GOOD.replace("8e-9", "49e-9").replace("9.96e9", "19.92e9"), source="s.toml")

@@ -8,7 +8,7 @@ import pytest
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.collectives.program import Plan, Source
-from sim.endpoint.endpoint import EndpointModel, Stage, Unit
+from sim.endpoint.endpoint import Credits, EndpointModel, Stage, Unit
 from sim.endpoint.kinds import IdealEndpoint
 from sim.events.kernel import lines, queue, tables
 from sim.events.kernel.constants import CHUNK_AT, LINK_SPAN, PHASE_AT
@@ -129,7 +129,7 @@ def test_messages_keep_their_turns_while_chunks_wait() -> None:
 class Makers(IdealEndpoint):
     """Servers that make messages of 500 bytes, 50 ns on a link; the oldest chunk goes first."""
 
-    def __init__(self, servers: int, made_ns: float) -> None:
+    def __init__(self, servers: int, made_ns: float, credits: Credits | None = None) -> None:
         super().__init__(delay_s=0.0)
         make = Stage(unit="makers", fixed_s=made_ns * 1e-9, outbox=True)
         self.made = EndpointModel(
@@ -137,6 +137,7 @@ class Makers(IdealEndpoint):
             before={Source.FRESH: (make,), Source.SUM: (make,)},
             message_bytes=500.0,
             oldest_first=True,
+            credits=credits,
         )
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
@@ -144,7 +145,8 @@ class Makers(IdealEndpoint):
 
 
 def made_messages(
-    kind: CollectiveKind, size_bytes: int, servers: int, made_ns: float
+    kind: CollectiveKind, size_bytes: int, servers: int, made_ns: float,
+    credits: Credits | None = None,
 ) -> list[tuple[int, float]]:
     """Chunk and start on the link from node 0 to 1, in ns, of all messages of two chunks."""
     builder = GraphBuilder()
@@ -153,7 +155,7 @@ def made_messages(
     record = simulate(
         network(2),
         Job(name="one", graphs=(builder.graph(),)),
-        endpoint=Makers(servers, made_ns),
+        endpoint=Makers(servers, made_ns, credits),
         algorithms=AlgorithmChoice(style="halves", rings=1),
         scheduler=Scheduler(splits=2, concurrency=None),
         spans=1000,
@@ -180,6 +182,17 @@ def test_the_oldest_of_the_messages_of_a_server_is_made_first() -> None:
     found = made_messages(CollectiveKind.ALL_REDUCE, 16000, 1, 10)
 
     assert [chunk for chunk, _ in found] == [0] * 8 + [1] * 4 + [0] * 8 + [1] * 12
+
+
+def test_a_credit_is_for_the_oldest_when_it_is_back() -> None:
+    """Places for two messages, each taken for 50 ns on the link, its latency both ways, and 80 ns.
+    Messages are made in 10 ns. The younger chunk's first is ready as early as the older one's, and
+    has a credit when those have had theirs."""
+    credits = Credits(places=2, handled_s=80e-9)
+    found = made_messages(CollectiveKind.REDUCE_SCATTER, 8000, 2, 10, credits)
+
+    starts = 10, 60, 340, 390, 670, 720, 1000, 1050
+    assert found == list(zip([0] * 4 + [1] * 4, starts))
 
 
 @pytest.mark.parametrize("fold", ["on", "off"])
