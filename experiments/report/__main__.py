@@ -105,6 +105,9 @@ def _is_current(part: Part, page: Path) -> bool:
 def _write(folder: Path, name: str, part: Part, tables: Mapping[str, Table]) -> None:
     """The page of a part and its tables as CSV; a table of a paper is a page of its own."""
     body = [f"# {part.title}", ""]
+    if part.figure is not None:
+        file, shown = part.figure
+        body += [f"![{shown}]({file})", ""]
     for stem, table in tables.items():
         table.write(folder / f"{stem}.csv")
         text = f"## {table.title}\n\n{table.to_markdown()}"

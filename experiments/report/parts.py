@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+
 from bench.records.registered import modules
 from bench.sources import digest
 from experiments.figure import Context
@@ -21,6 +23,7 @@ from gen.verilog import emit
 from hw.switch.config import PRESETS as SWITCH
 from hw.switch.formats import LANES
 from sim.engines.engine import engine_named
+from sim.run import run
 
 __all__ = ["PARTS", "SWITCH_RATES", "SWITCH_UNITS", "Part", "provenance"]
 
@@ -59,6 +62,8 @@ class Part:
         Distributions that they depend on.
     make
         Takes the root of the repository, returns tables by the names of their CSV files.
+    figure
+        Name of a figure that *make* has written beside the page, and what it shows.
     """
 
     title: str
@@ -67,6 +72,7 @@ class Part:
     sources: tuple[str, ...]
     tools: tuple[str, ...]
     make: Callable[[Path], Tables]
+    figure: tuple[str, str] | None = None
 
 
 def _rtl(root: Path) -> Tables:
@@ -127,6 +133,35 @@ def _examples(root: Path) -> Tables:
         for line in done.stdout.splitlines():
             table.add(script.name, " ".join(line.split()))
     return {"examples": table}
+
+
+def _torus(root: Path) -> Tables:
+    """Links and parts of the engines in a run that fills the links, and its figure."""
+    from sim.results.network import utilisation
+    from sim.results.training_figures import series_figure
+
+    done = run(root / "examples" / "torus_rate.toml")
+    series = utilisation(done.record, done.job)
+    series_figure(
+        root / "docs" / "results" / "torus.svg", 1e6 * series.edges_s, network=series.network,
+        dimensions=series.dimensions, units=series.units, title="All-reduce of 4 MiB on 4 x 4 x 4",
+    )
+    table = Table(
+        "Work of links and of the parts of an engine",
+        [
+            Column("part"), Column("run", "whole run", "%", 1),
+            Column("middle", "middle half", "%", 1),
+        ],
+        note="Mean over all links of a dimension, all banks, ALUs, FSMs or memory ports. FSMs look "
+        "for a packet to send; polls of peers that are not ready do not count.",
+    )
+    links = {f"links of dimension {n}": each for n, each in enumerate(series.dimensions)}
+    widths = np.diff(series.edges_s)
+    middle = slice(len(widths) // 4, 3 * len(widths) // 4)
+    for name, share in {**links, **series.units}.items():
+        parts = (np.average(share[of], weights=widths[of]) for of in (slice(None), middle))
+        table.add(name, *(100 * float(part) for part in parts))
+    return {"torus": table}
 
 
 def _papers(root: Path) -> Tables:
@@ -219,6 +254,15 @@ PARTS: dict[str, Part] = {
         sources=("hw", "gen", "sim", "foldwire", "examples"),
         tools=("amaranth", "pyosys", "numpy"),
         make=_examples,
+    ),
+    "torus": Part(
+        title="A torus at work",
+        command="foldwire sim examples/torus_rate.toml",
+        configuration="as in the file, at level cycles",
+        sources=("hw", "sim", "examples"),
+        tools=("numpy", "matplotlib"),
+        make=_torus,
+        figure=("torus.svg", "Links and parts of an engine over time"),
     ),
     "papers": Part(
         title="Published results and simulated ones",

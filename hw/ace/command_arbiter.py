@@ -23,6 +23,84 @@ class _Candidate(NamedTuple):
     fsm: Value
 
 
+class _PortCommands(wiring.Component):
+    """Gives one port the commands of all FSMs, see `CommandArbiter`.
+
+    Members
+    -------
+    i : ``In(stream.Signature(send_command_layout(config), always_ready=True)).array(fsms)``
+        Commands for this port, while there is room.
+    room : ``Out(fsms)``
+        There is room for a command of this FSM.
+    o : ``Out(stream.Signature(send_command_layout(config)))``
+        A register.
+    """
+
+    i: Any
+    room: Any
+    o: Any
+
+    def __init__(self, config: AceConfig) -> None:
+        self._fsms = config.fsms
+        command = send_command_layout(config)
+        super().__init__(
+            {
+                "i": In(stream.Signature(command, always_ready=True)).array(config.fsms),
+                "room": Out(config.fsms),
+                "o": Out(stream.Signature(command)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        asks = Signal(self._fsms)
+        takes = Signal(self._fsms)
+        waiting = [Signal.like(each.p, name=f"waiting_{f}") for f, each in enumerate(self.i)]
+        m.d.comb += self.room.eq(~asks)
+        for f, each in enumerate(self.i):
+            with m.If(takes[f]):
+                m.d.sync += asks[f].eq(0)
+            with m.If(each.valid):
+                m.d.sync += [waiting[f].eq(each.p), asks[f].eq(1)]
+        first = Signal(range(max(2, self._fsms)))
+        m.d.comb += first.eq(self._first(m, asks, waiting))
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += self.o.valid.eq(asks.any())
+            with m.If(asks.any()):
+                m.d.comb += takes.bit_select(first, 1).eq(1)
+                m.d.sync += [
+                    Value.cast(self.o.p).eq(select(first, [Value.cast(each) for each in waiting])),
+                    self.o.p.fsm.eq(first),
+                ]
+        return m
+
+    def _first(self, m: Module, asks: Value, waiting: list[Any]) -> Value:
+        """The FSM whose command of those *waiting* goes first, if any *asks*. Pairs are compared,
+        then pairs of pairs."""
+        level = [
+            _Candidate(str(f), asks[f], each.ready, each.age, Const(f, range(self._fsms)))
+            for f, each in enumerate(waiting)
+        ]
+        while len(level) > 1:
+            pairs = list(zip(level[::2], level[1::2], strict=False))
+            rest = level[2 * len(pairs) :]
+            level = []
+            for a, b in pairs:
+                older = (b.age - a.age)[: len(a.age)][-1]
+                second = Signal(name=f"second_{a.fsms}_{b.fsms}")
+                m.d.comb += second.eq(
+                    b.asks & (~a.asks | Mux(a.ready | b.ready, b.ready & ~a.ready, older))
+                )
+                level.append(
+                    _Candidate(
+                        f"{a.fsms}{b.fsms}", a.asks | b.asks,
+                        *(Mux(second, y, x) for x, y in zip(a[2:], b[2:], strict=True)),
+                    )
+                )
+            level += rest
+        return level[0].fsm
+
+
 class CommandArbiter(wiring.Component):
     """Gives each port the send commands that name it, one per cycle.
 
@@ -64,55 +142,12 @@ class CommandArbiter(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         for p, port in enumerate(self.o):
-            asks = Signal(self._config.fsms, name=f"asks_{p}")
-            takes = Signal(self._config.fsms, name=f"takes_{p}")
-            waiting = [
-                Signal.like(each.p, name=f"waiting_{f}_{p}") for f, each in enumerate(self.i)
-            ]
-            for f, each in enumerate(self.i):
-                m.d.comb += self.room[f][p].eq(~asks[f])
-                with m.If(takes[f]):
-                    m.d.sync += asks[f].eq(0)
-                with m.If(each.valid & (each.p.port == p)):
-                    m.d.sync += [waiting[f].eq(each.p), asks[f].eq(1)]
-            first = Signal(range(max(2, self._config.fsms)), name=f"first_{p}")
-            m.d.comb += first.eq(self._first(m, p, asks, waiting))
-            with m.If(~port.valid | port.ready):
-                m.d.sync += port.valid.eq(asks.any())
-                with m.If(asks.any()):
-                    m.d.comb += takes.bit_select(first, 1).eq(1)
-                    m.d.sync += [
-                        Value.cast(port.p).eq(
-                            select(first, [Value.cast(each) for each in waiting])
-                        ),
-                        port.p.fsm.eq(first),
-                    ]
+            m.submodules[f"port_{p}"] = of_port = _PortCommands(self._config)
+            for f, (each, its) in enumerate(zip(self.i, of_port.i, strict=True)):
+                m.d.comb += [
+                    its.p.eq(each.p),
+                    its.valid.eq(each.valid & (each.p.port == p)),
+                    self.room[f][p].eq(of_port.room[f]),
+                ]
+            wiring.connect(m, of_port.o, wiring.flipped(port))
         return m
-
-    def _first(self, m: Module, p: int, asks: Value, waiting: list[Any]) -> Value:
-        """The FSM whose command of those *waiting* for a port goes first, if any *asks*. Pairs are
-        compared, then pairs of pairs."""
-        level = [
-            _Candidate(
-                str(f), asks[f], each.ready, each.age, Const(f, range(self._config.fsms))
-            )
-            for f, each in enumerate(waiting)
-        ]
-        while len(level) > 1:
-            pairs = list(zip(level[::2], level[1::2], strict=False))
-            rest = level[2 * len(pairs) :]
-            level = []
-            for a, b in pairs:
-                older = (b.age - a.age)[: len(a.age)][-1]
-                second = Signal(name=f"second_{p}_{a.fsms}_{b.fsms}")
-                m.d.comb += second.eq(
-                    b.asks & (~a.asks | Mux(a.ready | b.ready, b.ready & ~a.ready, older))
-                )
-                level.append(
-                    _Candidate(
-                        f"{a.fsms}{b.fsms}", a.asks | b.asks,
-                        *(Mux(second, y, x) for x, y in zip(a[2:], b[2:], strict=True)),
-                    )
-                )
-            level += rest
-        return level[0].fsm

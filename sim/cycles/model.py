@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.cycles.host import OP_WRITE, operations
 from sim.cycles.queues import NEVER
-from sim.hosts.activity import LinkActivity
+from sim.hosts.activity import LinkActivity, UnitActivity
 from sim.hosts.command import Command
 from sim.hosts.script import Step, check_scripts
 from sim.hosts.surroundings import Surroundings
@@ -62,6 +62,10 @@ class CycleModel(ABC):
 
     def counts(self) -> Mapping[str, int]:
         """Events by name, of models that count any."""
+        return {}
+
+    def units(self) -> Mapping[str, UnitActivity]:
+        """Work of parts of the engines by name, of models that count it."""
         return {}
 
     @abstractmethod

@@ -93,6 +93,7 @@ class RunRecord:
     engine_busy_fs          (rows,): time with at least one chunk assigned
     bucket_fs               width of the buckets of the series below; 0 = not recorded
     link_series_fs          (dimensions, buckets): busy time of all links of a dimension
+    unit_series_fs          (units, buckets): time of work of a unit in all rows; None: not recorded
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
     admission               bounds on the chunks in flight
@@ -135,6 +136,7 @@ class RunRecord:
     endpoint_rates: EndpointRates | None = None
     shared_links: bool = True
     unit_servers: tuple[int, ...] = ()
+    unit_series_fs: NDArray[np.int64] | None = None
     spans_left_out: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -114,6 +114,36 @@ class LinkActivity:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnitActivity:
+    """Work of a part of engines.
+
+    Parameters
+    ----------
+    servers : int
+        How many of the part each engine has.
+    cycles, beats : array, ranks
+        Cycles of work of all servers, and beats of data that they moved.
+    window_cycles : int
+    cycles_per_window : array
+        Cycles of work of all ranks; window *i* begins in cycle ``i * window_cycles``.
+    """
+
+    servers: int
+    cycles: np.ndarray
+    beats: np.ndarray
+    window_cycles: int
+    cycles_per_window: np.ndarray
+
+    def per_bucket(self, begin: int, bucket_cycles: int, buckets: int) -> np.ndarray:
+        """Cycles of work in each of *buckets* from cycle *begin* on, as if evenly spread within a
+        window."""
+        edges = begin + np.arange(buckets + 1) * bucket_cycles
+        windows = np.arange(len(self.cycles_per_window) + 1) * self.window_cycles
+        done = np.concatenate([[0], np.cumsum(self.cycles_per_window)])
+        return np.diff(np.interp(edges, windows, done))
+
+
+@dataclass(frozen=True, kw_only=True)
 class MemoryActivity:
     """Traffic of a memory port since the system was made; bursts are counted when accepted.
 

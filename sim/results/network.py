@@ -1,6 +1,7 @@
 """Tables of the load of links and endpoints, and their utilisation over time."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,8 @@ class Series:
 
     ``compute`` is the mean share of NPUs whose compute units work, ``dimensions`` the mean
     share of the links of each dimension that are busy, ``network`` that of all links. The last two
-    are empty where the run did not record them.
+    are empty where the run did not record them. ``units``: the mean share of servers of each part
+    of the endpoints that work, where that was recorded.
     """
 
     window_fs: int
@@ -46,6 +48,7 @@ class Series:
     compute: Floats
     network: Floats
     dimensions: tuple[Floats, ...]
+    units: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def edges_s(self) -> Floats:
@@ -87,12 +90,20 @@ def utilisation(record: RunRecord, job: Job) -> Series:
     fine = record.link_series_fs[:, :recorded].astype(np.float64)
     busy_links = np.add.reduceat(fine, np.arange(0, fine.shape[1], merged), axis=1)
     shares = busy_links / widths / np.maximum(counts, 1)[:, None]
+    units: dict[str, Floats] = {}
+    if record.unit_series_fs is not None:
+        fine = record.unit_series_fs[:, :recorded].astype(np.float64)
+        worked = np.add.reduceat(fine, np.arange(0, fine.shape[1], merged), axis=1)
+        servers = np.array(record.unit_servers) * len(record.graph_of)
+        found = worked / widths / servers[:, None]
+        units = dict(zip(record.unit_names, np.minimum(found, 1.0), strict=True))
     return Series(
         window_fs=window,
         end_fs=end,
         compute=compute,
         network=busy_links.sum(axis=0) / widths / max(1, counts.sum()),
         dimensions=tuple(shares),
+        units=units,
     )
 
 
@@ -118,9 +129,16 @@ def series_table(series: Series) -> Table:
                 Column(f"dimension_{d}_percent", f"links of dimension {d}", "%", 2)
                 for d in range(len(series.dimensions))
             ),
+            *(
+                Column(f"{name.lower().replace(' ', '_')}_percent", name, "%", 2)
+                for name in series.units
+            ),
         ],
     )
-    columns = [series.compute, *([series.network] if recorded else []), *series.dimensions]
+    columns = [
+        series.compute, *([series.network] if recorded else []), *series.dimensions,
+        *series.units.values(),
+    ]
     for start, *shares in zip(series.edges_s[:-1], *columns):
         table.add(float(start), *(100 * float(share) for share in shares))
     return table

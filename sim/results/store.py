@@ -220,8 +220,9 @@ def _draw(run: Breakdown, series: Series, folder: Path, name: str) -> None:
     series_figure(
         folder / "utilisation.svg",
         1e6 * series.edges_s,
-        compute=series.compute,
+        compute=None if len(series.network) and not series.compute.any() else series.compute,
         network=series.network,
         dimensions=series.dimensions,
+        units=series.units,
         title=title,
     )

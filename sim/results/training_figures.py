@@ -113,39 +113,55 @@ def series_figure(
     path: Path,
     edges: NDArray[np.float64],
     *,
-    compute: NDArray[np.float64],
+    compute: NDArray[np.float64] | None = None,
     network: NDArray[np.float64],
     dimensions: Sequence[NDArray[np.float64]],
+    units: Mapping[str, NDArray[np.float64]],
     title: str,
     unit: str = "µs",
 ) -> None:
-    """Draw the share of compute units, and of links, that were busy; shares from 0 to 1.
+    """Draw the share of compute units, links and parts of the engines that were busy, from 0 to 1.
 
-    `network`, the mean of all links, is empty where it was not recorded.
+    `network`, the mean of all links, is empty where it was not recorded, and so are `units`;
+    `compute` is None where nothing computes.
     """
     recorded = bool(len(network))
-    with drawing(path, title, height=4.4 if recorded else 2.6) as figure:
-        panels = figure.subplots(2 if recorded else 1, 1, sharex=True, squeeze=False)[:, 0]
-        panels[0].stairs(compute, edges, fill=True, color=COMPUTE)
-        panels[0].set_ylabel("compute units busy")
+    count = (compute is not None) + recorded + bool(units)
+    with drawing(path, title, height=0.8 + 1.8 * count) as figure:
+        panels = list(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
+        waiting = iter(panels)
+        if compute is not None:
+            axes = next(waiting)
+            axes.stairs(compute, edges, fill=True, color=COMPUTE)
+            axes.set_ylabel("compute units busy")
         if recorded:
-            panels[1].stairs(
+            axes = next(waiting)
+            axes.stairs(
                 network, edges, fill=True, color="#e0a458", alpha=0.6, label="all links"
             )
             if len(dimensions) > 1:
                 for index, shares in enumerate(dimensions):
-                    colour = LINES[index % len(LINES)]
-                    label = f"dimension {index}"
-                    panels[1].stairs(shares, edges, color=colour, linewidth=1.1, label=label)
-            panels[1].set_ylabel("links busy")
-            panels[1].legend(
-                loc="lower right", bbox_to_anchor=(1, 0.98), ncols=6, frameon=False, fontsize=9
-            )
+                    _line(axes, shares, edges, f"dimension {index}", index)
+            axes.set_ylabel("links busy")
+        for index, (name, shares) in enumerate(units.items()):
+            _line(panels[-1], shares, edges, name, index)
+        if units:
+            panels[-1].set_ylabel("engine busy")
         for axes in panels:
             percent_axis(axes)
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(
+                    loc="lower right", bbox_to_anchor=(1, 0.98), ncols=6, frameon=False, fontsize=9
+                )
         panels[-1].set_xlim(0, edges[-1] or 1)  # one node alone takes no time
         panels[-1].set_xlabel(f"time ({unit})")
         panels[-1].xaxis.set_major_formatter(grouped)
+
+
+def _line(
+    axes: Any, shares: NDArray[np.float64], edges: NDArray[np.float64], label: str, index: int
+) -> None:
+    axes.stairs(shares, edges, color=LINES[index % len(LINES)], linewidth=1.1, label=label)
 
 
 def lines_figure(

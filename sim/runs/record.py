@@ -1,12 +1,14 @@
 """Turns a run of engines, cycle models or RTL, into a record like that of an event simulation.
 
-Known from outside the engines are the tasks and the traffic of links and memory. Chunks and
-messages inside an engine are not, so a record of engines has none.
+Known from outside the engines are the tasks and the traffic of links and memory; cycle models of
+ACE count the work of their parts, too. Chunks and messages inside an engine are not known, so a
+record of engines has none.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ from sim.network.link import Link
 from sim.network.network import Network
 from sim.runs.job import JobPlan
 from sim.runs.scripts import EngineRun
-from sim.units import cycles_to_fs, fs_per_byte
+from sim.units import FS_PER_S, cycles_to_fs, fs_per_byte
 from sim.workload.graph import Job
 
 __all__ = ["record_of"]
@@ -78,9 +80,14 @@ def record_of(
     end = int(end_fs.max(initial=0))
     links = network.links()
     of_port = crossed or (lambda rank, port: _crossed(nodes, rank, port, links))
-    sent, busy, series, bucket = _links(run, links, network, of_port, clock_hz, bus_bytes, end)
+    bucket_cycles = max((each.bucket_cycles for each in run.links.values()), default=0)
+    bucket = int(cycles_to_fs(bucket_cycles, clock_hz))
+    sent, busy, series = _links(
+        run, links, network, of_port, clock_hz, bus_bytes, bucket_cycles,
+        -(-end // bucket) if bucket else 0,
+    )
     row_of = [0] if folded else nodes
-    names, unit_busy, unit_bytes = _memory(run, row_of, clock_hz, bus_bytes)
+    units = _units(run, row_of, clock_hz, bus_bytes, bucket_cycles, series.shape[1])
     if folded:
         own = [number for number, each in enumerate(links) if each.source == nodes[0]]
         links, sent, busy = [links[number] for number in own], sent[own], busy[own]
@@ -97,9 +104,11 @@ def record_of(
         links=links,
         link_bytes=sent,
         link_busy_fs=busy,
-        unit_names=names,
-        unit_busy_fs=unit_busy,
-        unit_bytes=unit_bytes,
+        unit_names=units.names,
+        unit_busy_fs=units.busy_fs,
+        unit_bytes=units.moved,
+        unit_servers=units.servers,
+        unit_series_fs=units.series_fs,
         engine_busy_fs=np.array([_busy(calls, *row) for row in zip(graph_of, start_fs, end_fs)]),
         bucket_fs=bucket,
         link_series_fs=series,
@@ -168,17 +177,16 @@ def _links(
     crossed: Callable[[int, int], Sequence[int]],
     clock_hz: float,
     bus_bytes: int,
-    end_fs: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
-    """Bytes and busy time of every link, busy time per dimension and bucket, and the bucket.
+    bucket_cycles: int,
+    buckets: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Bytes and busy time of every link, and busy time per dimension and bucket.
 
     A link is busy while it carries a beat at its own rate.
     """
     sent = np.zeros(len(links), np.int64)
     busy = np.zeros(len(links), np.int64)
-    bucket_cycles = max((each.bucket_cycles for each in run.links.values()), default=0)
     bucket_fs = int(cycles_to_fs(bucket_cycles, clock_hz))
-    buckets = -(-end_fs // bucket_fs) if bucket_fs else 0
     series = np.zeros((len(network.dimensions), buckets), np.int64)
     first = run.begin // bucket_cycles if bucket_cycles else 0
     for (rank, port), activity in run.links.items():
@@ -193,7 +201,7 @@ def _links(
                 series[links[index].dimension, : len(beats)] += np.round(
                     np.minimum(beats * beat_fs, bucket_fs)
                 ).astype(np.int64)
-    return sent, busy, series, bucket_fs
+    return sent, busy, series
 
 
 def _crossed(nodes: Sequence[int], rank: int, port: int, links: Sequence[Link]) -> list[int]:
@@ -213,20 +221,44 @@ def _crossed(nodes: Sequence[int], rank: int, port: int, links: Sequence[Link]) 
     ]
 
 
-def _memory(
-    run: EngineRun, nodes: Sequence[int], clock_hz: float, bus_bytes: int
-) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-    """Traffic of the memory ports of each NPU; cycle models do not count it."""
-    npus = len(nodes)
-    if not run.memory:
-        return [], np.zeros((0, npus), np.int64), np.zeros((0, npus), np.int64)
-    moved = np.zeros((2, npus), np.int64)
-    busy = np.zeros((2, npus), np.int64)
-    ports = np.zeros(npus, np.int64)
-    for (rank, _), activity in run.memory.items():
-        moved[:, nodes[rank]] += activity.read_bytes, activity.written_bytes
-        ports[nodes[rank]] += 1
-    for row in range(2):
-        beats = moved[row] / bus_bytes / np.maximum(ports, 1)
-        busy[row] = cycles_to_fs(np.ceil(beats).astype(np.int64), clock_hz)
-    return ["memory read", "memory write"], busy, moved
+class _Units(NamedTuple):
+    """Parts of the engines; arrays have a row for each."""
+
+    names: list[str]
+    servers: tuple[int, ...]
+    busy_fs: NDArray[np.int64]
+    moved: NDArray[np.int64]
+    series_fs: NDArray[np.int64] | None
+
+
+def _units(
+    run: EngineRun, nodes: Sequence[int], clock_hz: float, bus_bytes: int, bucket_cycles: int,
+    buckets: int,
+) -> _Units:
+    """Work of the parts that cycle models count, and of the memory ports of RTL ranks."""
+    memory: tuple[str, ...] = ("memory read", "memory write") if run.memory else ()
+    names = [*run.units, *(name for name in memory if name not in run.units)]
+    servers = dict.fromkeys(memory, 1 + max((port for _, port in run.memory), default=0))
+    cycles = np.zeros((len(names), len(nodes)), np.int64)
+    moved = np.zeros((len(names), len(nodes)), np.int64)
+    series = np.zeros((len(names), buckets))
+    first = run.begin // bucket_cycles if bucket_cycles else 0
+    for row, name in enumerate(names):
+        unit = run.units.get(name)
+        if unit is not None:
+            servers[name] = unit.servers
+            for rank, node in enumerate(nodes):
+                cycles[row, node] += unit.cycles[rank]
+                moved[row, node] += unit.beats[rank] * bus_bytes
+            series[row] += unit.per_bucket(first * bucket_cycles, bucket_cycles, buckets)
+        for (rank, _), port in run.memory.items() if name in memory else ():
+            read = name == memory[0]
+            count = port.read_bytes if read else port.written_bytes
+            carried = port.read_bytes_per_bucket if read else port.written_bytes_per_bucket
+            cycles[row, nodes[rank]] += math.ceil(count / bus_bytes)
+            moved[row, nodes[rank]] += count
+            chosen = carried[first : first + buckets]
+            series[row, : len(chosen)] += chosen / bus_bytes
+    busy_fs = cycles_to_fs(cycles, clock_hz)
+    over_time = np.round(series / clock_hz * FS_PER_S).astype(np.int64) if buckets else None
+    return _Units(names, tuple(servers[name] for name in names), busy_fs, moved, over_time)

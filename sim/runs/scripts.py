@@ -13,7 +13,7 @@ from hw.fp.ops import ReduceOp
 from sim.cycles.model import CycleModel
 from sim.engines.kind import EngineKind, engine_kind
 from sim.fields import FieldError
-from sim.hosts.activity import LinkActivity, MemoryActivity
+from sim.hosts.activity import LinkActivity, MemoryActivity, UnitActivity
 from sim.hosts.command import Command
 from sim.hosts.script import Interrupt, Reached, Step, check_scripts
 from sim.hosts.surroundings import Surroundings
@@ -54,6 +54,8 @@ class EngineRun:
     links : mapping of (rank, port) to LinkActivity
     memory : mapping of (rank, port) to MemoryActivity
         Memory of RTL ranks.
+    units : mapping of str to UnitActivity
+        Parts of the engines that are models, of models that count their work.
     counts : mapping of str to int
         Events of engines that count some: those of reduction tables.
     signals : mapping of rank to SignalTrace
@@ -71,6 +73,7 @@ class EngineRun:
     packets: int = 0
     links: Mapping[tuple[int, int], LinkActivity]
     memory: Mapping[tuple[int, int], MemoryActivity]
+    units: Mapping[str, UnitActivity] = field(default_factory=dict)
     signals: Mapping[int, SignalTrace] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     wall_s: float
@@ -188,6 +191,7 @@ def run_engines(
         packets=0 if exchange is None else exchange.packets,
         links=_links(kind, config, ring, rtl, driver, model, bucket_cycles),
         memory=_memory(driver) if driver is not None else {},
+        units=model.units() if model is not None else {},
         signals=_signals(driver) if driver is not None else {},
         counts=_counts(driver, model),
         wall_s=wall_s,

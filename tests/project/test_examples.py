@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(
     path for path in (ROOT / "examples").glob("*.py") if path.with_suffix(".out").exists()
 )
-# A collective with engines; event simulations and switches are in tests/sim/describe, training on
-# tori in tests/sim/run.
+# A collective with engines in RTL; event simulations and switches are in tests/sim/describe,
+# training on tori and models alone in tests/sim/run.
 SYSTEMS = [
     path
     for path in sorted((ROOT / "examples").glob("*.toml"))
-    if "level" in (system := tomllib.loads(path.read_text(encoding="utf-8"))).get("endpoint", {})
-    and "collective" in system["workload"]
+    if '"rtl"' in (text := path.read_text(encoding="utf-8"))
+    and "collective" in tomllib.loads(text)["workload"]
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

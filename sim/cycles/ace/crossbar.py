@@ -3,6 +3,7 @@
 from hw.ace.sram import READ_LATENCY
 from sim.cycles.ace.dma import fetched, moved
 from sim.cycles.ace.events import BANKS, post
+from sim.cycles.ace.occupancy import SRAM_READ, SRAM_WRITE, worked
 from sim.cycles.ace.receive import collected, issued
 from sim.cycles.ace.send import carried
 from sim.cycles.ace.state import REQUESTS
@@ -50,6 +51,7 @@ def serve(s, node, now):
             if asking == 0 or d.choice[writes, bank] != n:
                 continue
             d.turn[writes, bank] = n
+            worked(s, node, SRAM_READ if n < readers else SRAM_WRITE, now, 1)
             d.bank_conflicts -= 1
         elif n < c.ports and not _may_issue(s, node, n):
             continue

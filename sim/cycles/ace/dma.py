@@ -15,6 +15,7 @@ from sim.cycles.ace.events import (
     WALK,
     post,
 )
+from sim.cycles.ace.occupancy import MEMORY_READ, MEMORY_WRITE, worked
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, REPORTS, UNDER_WAY
 from sim.cycles.queues import NEVER
@@ -241,6 +242,7 @@ def moved(s, node, m, now):
     burst = d.under_way[d.open_head]
     d.moved_before = d.moved
     d.moved = now
+    worked(s, node, MEMORY_READ, now, 1)
     if burst.beats:
         _arrive(s, node, m, burst, d.arrives + 1)
     else:
@@ -365,6 +367,7 @@ def fetched(s, node, m, now):
     d.reading = 0
     d.last_read = now
     d.read_row += 1
+    worked(s, node, MEMORY_WRITE, now, 1)
     d.piece -= 1
     # Into the writer's skid buffer, which holds two beats, and from there to memory.
     before = d.writes[(d.count - 1) % _BEATS_FIFO] - DRAIN_LATENCY

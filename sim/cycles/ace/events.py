@@ -20,8 +20,9 @@ TRANSMIT, FLUSH, HOST = range(24, 27)
 
 _TIME, _KIND, _NODE = 32, 27, 12
 ARGUMENT = (1 << _NODE) - 1
-# Registers of a model: events in the heap, present cycle, entries of the log, first fault.
-SIZE, NOW, LOGGED, FAULT = range(4)
+# Registers of a model: events in the heap, present cycle, entries of the log, first fault, and the
+# logarithm of the cycles of a window of occupancy.
+SIZE, NOW, LOGGED, FAULT, WINDOW = range(5)
 FAULTS = {
     1: "an event of the cycle model lies in the past",
     2: "too many events in the cycle model of the engine",

@@ -2,6 +2,7 @@
 
 from hw.ace.isa import Opcode
 from sim.cycles.ace.events import ANSWER, ASK, CLOSE, HAND_OVER, NOW, PICK, SETUP, UNIT, post
+from sim.cycles.ace.occupancy import FSMS, worked
 from sim.cycles.ace.words import block_of, data_word, ready_word
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
@@ -157,6 +158,7 @@ def _question(s, node, f, now):
     k.busy_until = NEVER
     k.pick_at = now
     k.own_at = now + 1
+    worked(s, node, FSMS, now, s.c[0].lookup + 2)
     post(s, now + 1, ASK, node, f)
 
 

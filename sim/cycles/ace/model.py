@@ -19,7 +19,7 @@ from sim.cycles.model import MOST_CYCLES, RingCycles
 from sim.cycles.queues import fifo
 from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
 from sim.fields import FieldError
-from sim.hosts.activity import LinkActivity
+from sim.hosts.activity import LinkActivity, UnitActivity
 from sim.hosts.command import Command
 from sim.hosts.script import (
     POLL_CYCLES,
@@ -388,6 +388,22 @@ class EngineModel(RingCycles):
     def completions(self) -> NDArray[np.int64]:
         done: NDArray[np.int64] = self.state.progress["done"]
         return done
+
+    def units(self) -> dict[str, UnitActivity]:
+        from sim.cycles.ace.events import WINDOW
+        from sim.cycles.ace.occupancy import FSMS, UNITS
+
+        c, s = self.config, self.state
+        servers = c.banks, c.banks, c.alus, c.fsms, c.memory_ports, c.memory_ports
+        return {
+            name: UnitActivity(
+                servers=servers[number], cycles=s.work[:, number].copy(),
+                beats=np.zeros_like(s.work[:, 0]) if number == FSMS else s.work[:, number].copy(),
+                window_cycles=1 << int(s.registers[WINDOW]),
+                cycles_per_window=s.work_over_time[number].copy(),
+            )
+            for number, name in enumerate(UNITS)
+        }
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
         from sim.cycles.ace.events import LOGGED

@@ -5,6 +5,7 @@ from sim.cycles.ace.events import LOOK, START, post
 from sim.cycles.ace.fsm import found, greet, report
 from sim.cycles.ace.generator import answer_grant, wake
 from sim.cycles.ace.link import give_credit, put_packet
+from sim.cycles.ace.occupancy import ALUS, worked
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import FLIGHTS, WINDOW
 from sim.cycles.ace.words import (
@@ -252,6 +253,8 @@ def issued(s, node, p, now):
     if r.write_row >= 0:
         r.write_row += 1
     r.issue_left -= 1
+    if r.reduces:
+        worked(s, node, ALUS, now, 1)
     if r.issue_left == 0:
         r.stream_until = now
         if r.reduces:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from hw.ace.config import AceConfig
 from hw.ace.isa import MOST_RUNS
 from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
+from sim.cycles.ace.occupancy import UNITS, WINDOWS
 from sim.cycles.host import OPERATION
 from sim.cycles.queues import NEVER
 from sim.cycles.records import arrays, integers
@@ -226,6 +227,8 @@ class AceState(NamedTuple):
     programs: NDArray[Any]
     script: NDArray[Any]  # OPERATION
     log: NDArray[Any]  # beats, packets and credits to nodes that are not simulated here
+    work: NDArray[np.int64]  # nodes, units: see sim.cycles.ace.occupancy
+    work_over_time: NDArray[np.int64]  # units, windows
 
 
 def allocate(
@@ -240,7 +243,7 @@ def allocate(
     s = AceState(
         c=np.zeros(1, _SETTINGS),
         heap=np.zeros(nodes * live + 1024, np.int64),
-        registers=np.zeros(4, np.int64),
+        registers=np.zeros(5, np.int64),
         node=np.zeros(nodes, _NODE),
         fsm=np.zeros((nodes, fsms), _FSM),
         context=np.zeros((nodes, fsms, contexts), _CONTEXT),
@@ -261,6 +264,8 @@ def allocate(
         programs=np.zeros(1, _PROGRAM),
         script=np.zeros(operations, OPERATION),
         log=np.zeros(log, _LOG),
+        work=np.zeros((nodes, len(UNITS)), np.int64),
+        work_over_time=np.zeros((len(UNITS), WINDOWS), np.int64),
     )
     s.node["turn"] = s.node["reporter"] = -1
     s.fsm["early"] = -1
