@@ -164,17 +164,19 @@ COMMAND_BUGS = {
         "*(Mux(second, y, x) for x, y in zip(a[2:], b[2:], strict=True))",
         "Mux(second, b.ready, a.ready), a.age, Mux(second, b.fsm, a.fsm)"),
     "a command leaves while the port is stalled": (
-        "with m.If(~port.valid | port.ready):", "with m.If(1):"),
+        "with m.If(~self.o.valid | self.o.ready):", "with m.If(1):"),
     "a port waits for a cycle between two commands": (
-        "with m.If(~port.valid | port.ready):", "with m.If(~port.valid):"),
+        "with m.If(~self.o.valid | self.o.ready):", "with m.If(~self.o.valid):"),
     "a command is for another port, too": (
-        "with m.If(each.valid & (each.p.port == p)):", "with m.If(each.valid):"),
+        "its.valid.eq(each.valid & (each.p.port == p))", "its.valid.eq(each.valid)"),
     "there is room though a command waits": (
-        "self.room[f][p].eq(~asks[f])", "self.room[f][p].eq(~asks[f] | ~port.valid)"),
+        "self.room.eq(~asks)", "self.room.eq(~asks | ~self.o.valid.replicate(self._fsms))"),
+    "room is that of another port": (
+        "self.room[f][p].eq(of_port.room[f])", "self.room[f][1 - p].eq(of_port.room[f])"),
     "all that ask have left": (
         "takes.bit_select(first, 1).eq(1)", "takes.eq(asks)"),
     "the command keeps the FSM that came with it": (
-        "port.p.fsm.eq(first),", ""),
+        "self.o.p.fsm.eq(first),", ""),
 }
 
 
@@ -412,7 +414,9 @@ def test_no_port_waits_while_a_command_is_there_and_the_oldest_goes_first(tmp_pa
 
 @pytest.mark.parametrize("bug", COMMAND_BUGS)
 def test_broken_command_arbiter_is_refuted(bug, tmp_path):
-    changed = with_change(command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug])
+    changed = with_change(
+        command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug], of="_PortCommands"
+    )
     assert not holds(CommandHarness(changed(_commands()), _commands()), tmp_path, twins=True)
 
 

@@ -256,9 +256,10 @@ def assert_moore(component: wiring.Component, folder: Path, *, but: str = "") ->
     )
 
 
-def with_change(module: ModuleType, name: str, old: str, new: str) -> Any:
-    """The component *name* of a module whose text *old*, which is there once, is *new*."""
-    text = inspect.getsource(getattr(module, name))
+def with_change(module: ModuleType, name: str, old: str, new: str, *, of: str = "") -> Any:
+    """The component *name* of a module whose text *old*, which is there once, is *new*; the text of
+    the class *of*, too, which *name* uses."""
+    text = "".join(inspect.getsource(getattr(module, each)) for each in (of, name) if each)
     assert text.count(old) == 1, old
     names = dict(vars(module))
     exec(text.replace(old, new), names)
