@@ -10,7 +10,7 @@ from hw.ace.config import AceConfig
 from hw.ace.layouts import send_command_layout
 from hw.common.select import select
 
-__all__ = ["CommandArbiter"]
+__all__ = ["CommandArbiter", "PortCommands"]
 
 
 class _Candidate(NamedTuple):
@@ -23,7 +23,7 @@ class _Candidate(NamedTuple):
     fsm: Value
 
 
-class _PortCommands(wiring.Component):
+class PortCommands(wiring.Component):
     """Gives one port the commands of all FSMs, see `CommandArbiter`.
 
     Members
@@ -142,7 +142,7 @@ class CommandArbiter(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         for p, port in enumerate(self.o):
-            m.submodules[f"port_{p}"] = of_port = _PortCommands(self._config)
+            m.submodules[f"port_{p}"] = of_port = PortCommands(self._config)
             for f, (each, its) in enumerate(zip(self.i, of_port.i, strict=True)):
                 m.d.comb += [
                     its.p.eq(each.p),

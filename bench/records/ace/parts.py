@@ -50,6 +50,7 @@ PARTS = {
     "CompletionQueue": lambda: completions.CompletionQueue(_ACE),
     "EngineControl": lambda: control.EngineControl(_ACE),
     "CommandArbiter": lambda: command_arbiter.CommandArbiter(_DUO),
+    "PortCommands": lambda: command_arbiter.PortCommands(_DUO),
     "CommandTable": lambda: command_table.CommandTable(_ACE),
     "PacketLookup": lambda: packet_lookup.PacketLookup(_ACE),
     "LookupPipeline": lambda: lookup.LookupPipeline(_ACE),

@@ -415,7 +415,7 @@ def test_no_port_waits_while_a_command_is_there_and_the_oldest_goes_first(tmp_pa
 @pytest.mark.parametrize("bug", COMMAND_BUGS)
 def test_broken_command_arbiter_is_refuted(bug, tmp_path):
     changed = with_change(
-        command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug], of="_PortCommands"
+        command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug], of="PortCommands"
     )
     assert not holds(CommandHarness(changed(_commands()), _commands()), tmp_path, twins=True)
 
