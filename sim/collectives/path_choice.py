@@ -12,7 +12,7 @@ from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["torus_paths"]
+__all__ = ["check_lanes", "torus_paths"]
 
 
 def torus_paths(
@@ -21,12 +21,14 @@ def torus_paths(
     """Paths that *fsms* FSMs take in turn.
 
     Each order of the dimensions is taken in both directions and on every lane; orders with larger
-    shares of the data are taken more often.
+    shares of the data are taken more often. Where a dimension has fewer lanes than another one,
+    several paths that differ there in the lane share its own.
 
     Raises
     ------
     ValueError
-        For dimensions that are no rings of links both ways, lanes that differ, or too few FSMs.
+        For dimensions that are no rings of links both ways, lanes of which the most are no multiple
+        of those of every dimension, or too few FSMs.
     """
     if style not in BY_DIMENSION:
         raise FieldError("style", f"must be one of {', '.join(BY_DIMENSION)}, not {style!r}")
@@ -39,10 +41,8 @@ def torus_paths(
         dim = network.dimensions[n]
         if dim.kind is not DimensionKind.RING or not dim.bidirectional:
             raise FieldError("style", f"needs rings of links both ways, dimension {n} is none")
-    lanes = sorted({network.dimensions[n].lanes for n in active})
-    if len(lanes) > 1:
-        raise FieldError("style", f"needs as many lanes in all dimensions, not {lanes}")
-    turns = lanes[0] * (1 + bidirectional)
+    lanes = check_lanes([network.dimensions[n].lanes for n in active])
+    turns = lanes * (1 + bidirectional)
     if fsms < turns:
         raise FieldError(
             "fsms", f"must be at least {turns}, one for each direction and lane of style {style}, "
@@ -59,10 +59,21 @@ def torus_paths(
     )
     return tuple(
         TorusPath(order=order, way=way, ports=_ports(network, lane))
-        for lane in range(lanes[0])
+        for lane in range(lanes)
         for way in ((1, -1) if bidirectional else (1,))
         for order in chosen
     )
+
+
+def check_lanes(lanes: Sequence[int]) -> int:
+    """The most of the *lanes* of all dimensions."""
+    most = max(lanes)
+    if any(most % each for each in lanes):
+        raise FieldError(
+            "style", "needs lanes of which the most are a multiple of those of every dimension, "
+            f"not {', '.join(map(str, sorted(set(lanes))))}"
+        )
+    return most
 
 
 def _rounded(
@@ -91,11 +102,12 @@ def _ports(network: Network, lane: int) -> tuple[tuple[int, int], ...]:
     """By dimension, the ports + and - of a lane; the single link of two nodes is both."""
     found, first = [], 0
     for dim in network.dimensions:
+        own = lane % dim.lanes
         if dim.size == 1:
             found.append((0, 0))
         elif dim.single_link:
-            found.append((first + lane, first + lane))
+            found.append((first + own, first + own))
         else:
-            found.append((first + 2 * lane, first + 2 * lane + 1))
+            found.append((first + 2 * own, first + 2 * own + 1))
         first += dim.links_per_node
     return tuple(found)

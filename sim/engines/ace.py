@@ -173,15 +173,24 @@ class AceRecord(RingRecord):
                 "algorithm.style = 'hamiltonian'"
             )
             raise refused(description, "topology", what)
+        lanes = {each.lanes for each in dimensions if each.size > 1}
+        if len(lanes) > 1:
+            what = (
+                "must have as many lanes in all dimensions beside algorithm.style = 'hamiltonian', "
+                f"not {max(lanes)} and {min(lanes)}"
+            )
+            raise refused(description, "topology", what)
         self._check_links(description, section)
 
     def _check_links(self, description: Description, section: EngineSection) -> None:
-        """As many lanes in all dimensions, and a port for each link."""
+        """Lanes that paths can share, and a port for each link."""
+        from sim.collectives.path_choice import check_lanes
+
         dimensions = [each for each in description.dimensions if each.size > 1]
-        lanes = {each.lanes for each in dimensions}
-        if len(lanes) > 1:
-            what = f"must have as many lanes in all dimensions, not {max(lanes)} and {min(lanes)}"
-            raise refused(description, "topology", what)
+        try:
+            check_lanes([each.lanes for each in dimensions])
+        except FieldError as error:
+            raise refused(description, "topology", error.what) from error
         ports = sum(each.links_per_node for each in dimensions)
         if section.config.ports < ports:
             what = f"must be at least {ports}, one for each link, not {section.config.ports}"
@@ -209,9 +218,10 @@ class AceRecord(RingRecord):
 
 
 def _on_torus(dimensions: Sequence[Dimension]) -> bool:
-    """True if there are rings both ways with as many lanes in several dimensions."""
+    """True if there are rings both ways, with lanes that paths can share, in several dimensions."""
     linked = [each for each in dimensions if each.size > 1]
-    return len({each.lanes for each in linked}) == 1 and all(
+    most = max((each.lanes for each in linked), default=1)
+    return bool(linked) and not any(most % each.lanes for each in linked) and all(
         each.kind is DimensionKind.RING and each.bidirectional for each in linked
     )
 

@@ -131,6 +131,38 @@ def test_lanes_of_one_ring_are_all_used_at_events_as_in_engines():
     assert events.time_s == pytest.approx(cycles.time_s, rel=0.15)
 
 
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
+@pytest.mark.parametrize("style", ["multi_colour", "baseline", "halves"])
+def test_a_dimension_with_more_lanes_has_paths_of_its_own_on_each(style, kind):
+    made = [
+        of_dimensions(
+            level, {"size": 2, "lanes": 2}, {"size": 3}, algorithm={"style": style},
+            endpoint={"ports": 6, "fsms": 8, "alus": 2}, workload={"collective": kind},
+        )
+        for level in ("rtl", "cycles", "events")
+    ]
+    rtl, cycles, events = map(run, made)
+
+    assert rtl.data.exact and len(rtl.record.links) == 6 * 6
+    assert cycles.time_s == rtl.time_s
+    assert cycles.record.link_bytes.tolist() == rtl.record.link_bytes.tolist()
+    assert (rtl.record.link_bytes > 0).all() and (events.record.link_bytes > 0).all()
+    assert events.time_s == pytest.approx(cycles.time_s, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "style, what",
+    [
+        ("multi_colour", "the most are a multiple of those of every dimension, not 2, 3"),
+        ("hamiltonian", "must have as many lanes in all dimensions beside algorithm.style"),
+    ],
+)
+def test_lanes_that_paths_cannot_share_are_refused(style, what):
+    links = {"size": 3, "lanes": 3}, {"size": 3, "lanes": 2}
+    with pytest.raises(ConfigError, match=re.escape(what)):
+        run(of_dimensions("cycles", *links, algorithm={"style": style}))
+
+
 def test_links_too_long_for_rtl_are_named_where_they_are_stated():
     made = of_dimensions("rtl", {"size": 3}, {"size": 1, "latency_s": 5e-3}, {"size": 3})
     made["dimension"][2]["latency_s"] = 2e-3
