@@ -145,7 +145,8 @@ def read_endpoint(
         hardware = [name for each in registry.records() for name in each.events]
         what = f"must be {wrong}; only {', '.join(hardware)} exist as hardware"
         raise reader.error("endpoint", key, what)
-    if memory.read_latency_s is not None or memory.write_latency_s is not None:
+    times = memory.read_latency_s, memory.write_latency_s, memory.bandwidth_bytes_per_s
+    if any(each is not None for each in times):
         what = "has no meaning without endpoint.preset, which names the engine before it"
         raise reader.error("memory", "", what)
     beside = ["kind", "level", "preset", "on"]

@@ -33,6 +33,7 @@ class Meaning(NamedTuple):
 _RATE = (
     "bytes/s; beats per cycle of the engine's bus, refused above one; at `in_switch` exactly one"
 )
+_PORTS = "at `ace` with a preset: of reads and of writes each, in equal parts for the memory ports"
 _CYCLES = "seconds, rounded up to cycles"
 _ROUTER = f"{_CYCLES}; those of a switch that reduces are part of it"
 _WIRE = "of a packet on a wire, with `network.retry`"
@@ -103,6 +104,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "memory": {
         "read_latency_s": Meaning("with a preset: seconds", _CYCLES, _CYCLES),
         "write_latency_s": Meaning("with a preset: seconds", _CYCLES, _CYCLES),
+        "bandwidth_bytes_per_s": Meaning(_PORTS, _PORTS, _PORTS),
         "stall_probability": Meaning(None, "of a channel, in a cycle", "of a channel, in a cycle"),
     },
     "scenario": {

@@ -15,7 +15,7 @@ from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import KINDS
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
-from sim.fields import check, check_at_least
+from sim.fields import check, check_at_least, check_positive
 from sim.network.dimension import Dimension
 from sim.network.link import LinkFault
 from sim.workload.graph import CollectiveKind
@@ -174,15 +174,19 @@ class MemorySection:
     """The memory behind an engine's DMA.
 
     Latencies are from the request to the first beat, and from the last beat to the answer; None for
-    the engine's default. ``stall_probability``: that of a port's channel pausing in a cycle.
+    the engine's default. ``bandwidth_bytes_per_s``: of reads and of writes each, in equal parts for
+    the memory ports; None: their width. ``stall_probability``: that of a port's channel pausing in
+    a cycle.
     """
 
     read_latency_s: float | None = None
     write_latency_s: float | None = None
+    bandwidth_bytes_per_s: float | None = None
     stall_probability: float = 0.0
 
     def __post_init__(self) -> None:
         check_at_least(self, 0, "read_latency_s", "write_latency_s", optional=True)
+        check_positive(self, "bandwidth_bytes_per_s", optional=True)
         _check_probability(self, "stall_probability")
 
 

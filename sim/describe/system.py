@@ -133,7 +133,11 @@ def describe(
         raise reader.error("topology", "one_dimension", what)
     chosen = read_endpoint(reader, own, memory, dimensions, switch, style)
     refuse_meaningless(reader, tables, chosen.all_levels)
-    if (record := engine_of(chosen.kind)) is not None:
+    record = engine_of(chosen.kind)
+    if memory.bandwidth_bytes_per_s is not None and not (record and record.paces_memory):
+        what = f"must be absent beside endpoint.kind = {chosen.kind!r}, whose ports set it"
+        raise reader.error("memory", "bandwidth_bytes_per_s", what)
+    if record is not None:
         dimensions = _framed(reader, dimensions, record, chosen, tables, memory)
         if chosen.engine is not None:
             endpoint = record.on_network(chosen.endpoint, dimensions)

@@ -29,11 +29,11 @@ def ace_endpoint(
     packet is the unit of forwarding, and the latencies of memory come on top of those of the
     engine's blocks.
     """
-    bus = config.memory_ports * config.bus_bytes * npu.clock_hz
+    ports = config.memory_ports * config.bus_bytes * npu.clock_hz
     return replace(
         base,
         npu=npu,
-        memory_bytes_per_s=bus,
+        memory_bytes_per_s=ports * memory.pace(ports),
         bus=Bus(bytes_per_s=math.inf),
         sram_bytes=config.sram_bytes,
         sram_accesses=config.slot_banks * (2 if config.bank_ports == "1r1w" else 1),
@@ -67,6 +67,7 @@ def ace_on_rings(
         clock_hz=endpoint.npu.clock_hz,
         read_cycles=memory.read_cycles,
         write_cycles=memory.write_cycles,
+        memory_pace=memory.pace(config.memory_ports * config.bus_bytes * endpoint.npu.clock_hz),
         hop_s=max(each.hop_s for each in linked),
         packet_s=config.packet_bytes / ace_wire_share(config) / rate,
         latencies=EventLatencies.stored() if latencies is None else latencies,

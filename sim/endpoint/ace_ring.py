@@ -74,6 +74,7 @@ class AceRingTimes(HardwareRing):
     hop_s: float
     packet_s: float
     latencies: EventLatencies
+    memory_pace: float = 1.0
     rings: int = 1
 
     @property
@@ -239,12 +240,12 @@ class AceRingTimes(HardwareRing):
         admit_s = known.ace_dispatch * cycle
         load = (
             Stage(unit="dispatcher", fixed_s=admit_s, ahead_s=admit_s),
-            Stage(unit="TX DMA", s_per_byte=beat),
+            Stage(unit="TX DMA", s_per_byte=beat / self.memory_pace),
             *read_window,
             Stage(unit=None, latency_s=read * cycle + self._ready_s),
         )
         store = (
-            Stage(unit="RX DMA", s_per_byte=result * beat, share=result),
+            Stage(unit="RX DMA", s_per_byte=result * beat / self.memory_pace, share=result),
             *write_window,
             Stage(unit=None, latency_s=(write + known.ace_store) * cycle),
         )

@@ -37,6 +37,7 @@ class AceRecord(RingRecord):
     styles = ("hamiltonian",)
     styles_of_tori = BY_DIMENSION
     computes = True
+    paces_memory = True
 
     @cached_property
     def blueprints(self) -> Mapping[str, Blueprint]:
@@ -142,6 +143,10 @@ class AceRecord(RingRecord):
 
     def most_nodes(self, config: Any) -> int:
         return int(config.max_nodes)
+
+    def memory_pace(self, memory: MemoryTimes, section: EngineSection) -> float:
+        config = section.config
+        return memory.pace(config.memory_ports * config.bus_bytes * section.clock_hz)
 
     def check_torus(self, description: Description, section: EngineSection) -> None:
         """A ring goes through a torus whose nodes collectives see as one dimension; otherwise

@@ -135,6 +135,8 @@ class EngineRecord(ABC):
         Field of the event endpoint that only a preset sets.
     memory : MemoryTimes
         Behind the engine, where a description states none.
+    paces_memory : bool
+        The memory behind it may be slower than its ports.
     takes_switch : bool
         ``[switch]`` describes a part of it.
     network_reduces : bool
@@ -151,6 +153,7 @@ class EngineRecord(ABC):
     styles_of_tori: ClassVar[tuple[str, ...]] = ()
     set_by_hardware: ClassVar[str] = "ring"
     memory: ClassVar[MemoryTimes] = MemoryTimes()
+    paces_memory: ClassVar[bool] = False
     takes_switch: ClassVar[bool] = False
     network_reduces: ClassVar[bool] = False
     computes: ClassVar[bool] = False

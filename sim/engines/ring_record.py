@@ -120,10 +120,15 @@ class RingRecord(EngineRecord):
     def memory_times(self, memory: MemorySection, clock_hz: float) -> MemoryTimes:
         """Latencies of the memory behind it, in cycles."""
         return MemoryTimes.of(
-            memory.read_latency_s, memory.write_latency_s, clock_hz=clock_hz, default=self.memory
+            memory.read_latency_s, memory.write_latency_s, clock_hz=clock_hz, default=self.memory,
+            bandwidth_bytes_per_s=memory.bandwidth_bytes_per_s,
         )
 
     # ---- Runs.
+
+    def memory_pace(self, memory: MemoryTimes, section: EngineSection) -> float:
+        """Beats of a memory port in a cycle, each way."""
+        return 1.0
 
     def most_nodes(self, config: Any) -> int:
         """Nodes in a ring."""
@@ -154,6 +159,7 @@ class RingRecord(EngineRecord):
             **wires(description, latency, frame),
             read_latency_cycles=times.read_cycles,
             write_latency_cycles=times.write_cycles,
+            memory_beats_per_cycle=self.memory_pace(times, section),
             link_stalls=description.network.stall_probability,
             memory_stalls=description.memory.stall_probability,
             bidirectional=ring.bidirectional,

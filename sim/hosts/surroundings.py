@@ -57,6 +57,8 @@ class Surroundings:
         Pace of every link, at most 1.
     read_latency_cycles, write_latency_cycles : int
         Latencies of every memory.
+    memory_beats_per_cycle : float
+        Pace of every memory port, of reads and of writes each, at most 1 (ACE).
     link_stalls, memory_stalls, host_stalls : float
         Probability that a link, a channel of a memory port, or the host's acceptance of a response
         stalls in a cycle. Models draw what the RTL draws for the same *seed*; they have no stalls
@@ -97,6 +99,7 @@ class Surroundings:
     beats_per_cycle: float = 1.0
     read_latency_cycles: int = 50
     write_latency_cycles: int = 4
+    memory_beats_per_cycle: float = 1.0
     link_stalls: float = 0.0
     memory_stalls: float = 0.0
     host_stalls: float = 0.0
@@ -128,9 +131,10 @@ class Surroundings:
         if not isinstance(self.retry, RetryConfig | None):
             raise FieldError("retry", f"must be a RetryConfig or None, not {self.retry!r}")
         pace, bound = self.beats_per_cycle, self.host_bytes_per_cycle
-        _number(
-            "beats_per_cycle", pace, "above 0 and at most 1", _is_number(pace) and 0 < pace <= 1
-        )
+        for name, value in (
+            ("beats_per_cycle", pace), ("memory_beats_per_cycle", self.memory_beats_per_cycle),
+        ):
+            _number(name, value, "above 0 and at most 1", _is_number(value) and 0 < value <= 1)
         if bound is not None:
             fits = _is_number(bound) and 0 < bound < MOST_NUMBER
             _number("host_bytes_per_cycle", bound, "above 0 or None", fits)

@@ -206,6 +206,7 @@ class EngineDriver(EngineRules):
             read_latency_cycles=settings.read_latency_cycles,
             write_latency_cycles=settings.write_latency_cycles,
             bytes_per_cycle=settings.host_bytes_per_cycle,
+            beats_per_cycle=settings.memory_beats_per_cycle,
             outstanding_bursts=outstanding_bursts,
             stall_probability=settings.memory_stalls,
         )

@@ -19,7 +19,7 @@ from sim.cycles.ace.occupancy import MEMORY_READ, MEMORY_WRITE, worked
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, REPORTS, UNDER_WAY
 from sim.cycles.queues import NEVER
-from sim.cycles.stalls import unstalled
+from sim.cycles.stalls import unstalled, used
 from sim.native.mark import compiled
 
 __all__ = ["address", "data", "fetched", "moved", "reported", "store", "walk"]
@@ -79,6 +79,16 @@ def _next_burst(d):
     d.left -= beats
     d.burst_address += beats
     return beats
+
+
+@compiled
+def _beat(d, cycle):
+    """The first cycle from *cycle* on in which the memory moves a beat."""
+    if d.pace > 0:
+        cycle = max(cycle, d.pace_next >> 16)
+    cycle = unstalled(d.stall_key[1], d.stall_below, cycle)
+    d.pace_next = used(d.pace_next, d.pace, cycle)
+    return cycle
 
 
 # ---- Reports of DMAs that chunks are loaded or stored: one per cycle, of all in turn.
@@ -223,7 +233,7 @@ def _arrive(s, node, m, burst, cycle):
     """The next beat of a burst arrives, held back by an earlier one that could not move on."""
     c = s.c[0]
     d = s.loader[node, m]
-    offered = unstalled(d.stall_key[1], d.stall_below, cycle)
+    offered = _beat(d, cycle)
     d.arrives = max(offered, d.moved_before + 1)
     burst.beats -= 1
     if burst.beats == 0:
@@ -374,7 +384,7 @@ def fetched(s, node, m, now):
     entered = max(now + READ_LATENCY, d.burst_at, before + 1, d.write_before)
     earliest = max(entered + DRAIN_LATENCY, d.addressed + 1, d.last_write + 1)
     d.write_before = d.last_write
-    d.last_write = unstalled(d.stall_key[1], d.stall_below, earliest)
+    d.last_write = _beat(d, earliest)
     d.writes[d.count % _BEATS_FIFO] = entered + DRAIN_LATENCY
     d.count += 1
     if d.piece == 0:

@@ -239,6 +239,7 @@ class EngineModel(RingCycles):
             (s.storer, (write_address, write, answer)),
         ):
             unit["stall_below"] = threshold(ring.memory_stalls)
+            unit["pace"] = pace_of(ring.memory_beats_per_cycle)
             for number, channel in enumerate(channels):
                 unit["stall_key"][:, :, number] = stall_key(ring.seed, ranks, ports, channel)
 

@@ -149,6 +149,7 @@ _DMA = np.dtype(
         "write_before", "answered", "count", "segments",
         "pushed", "issued", "cut", "taken", "read_row", "read_tag", "from_cycle", "last_piece",
         "closes", "addressed",
+        "pace", "pace_next",  # of beats of the memory port
         "report_head", "report_count",
     )
     + arrays(8, "writes", "acknowledged", "ends")

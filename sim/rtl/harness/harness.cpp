@@ -40,6 +40,7 @@ struct NodeConfig {
     uint64_t read_latency_cycles;
     uint64_t write_latency_cycles;
     double bytes_per_cycle;
+    double memory_beats_per_cycle;
     double memory_stall_probability;
     double host_stall_probability;
     uint32_t outstanding_bursts;
@@ -109,6 +110,7 @@ int fws_add_node(System* system, const NodeConfig* config, NodeShape* shape) {
         memory.outstanding_bursts = config->outstanding_bursts;
         memory.stall_probability = config->memory_stall_probability;
         memory.bytes_per_cycle = config->bytes_per_cycle;
+        memory.beats_per_cycle = config->memory_beats_per_cycle;
         foldwire::NodeOptions options = system->options;
         options.host_stall_probability = config->host_stall_probability;
         options.drawn_as = config->drawn_as;

@@ -81,7 +81,10 @@ class NodeConfig(Structure):
             c_uint64, "memory_base_address", "memory_bytes",
             "read_latency_cycles", "write_latency_cycles",
         ),
-        *_all(c_double, "bytes_per_cycle", "memory_stall_probability", "host_stall_probability"),
+        *_all(
+            c_double, "bytes_per_cycle", "memory_beats_per_cycle", "memory_stall_probability",
+            "host_stall_probability",
+        ),
         *_all(c_uint32, "outstanding_bursts", "drawn_as"),
     ]
 

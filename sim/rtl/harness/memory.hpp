@@ -29,6 +29,7 @@ struct Memory {
     uint32_t outstanding_bursts = 16;
     double stall_probability = 0;
     double bytes_per_cycle = 0;
+    double beats_per_cycle = 1;  // of a port, each way
     Pace pace;
     std::vector<BadRange> bad;
     // Of AR, AW, W, R and B: cycles from one in which it moves to the next, 0 for none at all.
@@ -105,6 +106,8 @@ public:
         memory.pace = Pace(memory.bytes_per_cycle > 0
                                ? static_cast<double>(bus_bytes_) / memory.bytes_per_cycle
                                : 0);
+        if (memory.beats_per_cycle < 1)
+            read_pace_ = write_pace_ = Pace(1 / memory.beats_per_cycle);
         for (uint64_t channel = 0; channel < 5; ++channel)
             stalls_[channel] = Stall(memory.stall_probability,
                                      random_key({seed, node, static_cast<uint64_t>(port), 16 + channel}));
@@ -197,7 +200,7 @@ private:
     void answer_read(uint64_t now, bool bandwidth_free) {
         if (!r_held_) {
             bool present = !reads_.empty() && reads_.front().due <= now && bandwidth_free &&
-                           !stalls(r_channel, now);
+                           read_pace_.free_at(now) && !stalls(r_channel, now);
             *r_valid_ = present;
             if (!present) return;
             const Burst& burst = reads_.front();
@@ -211,6 +214,7 @@ private:
             *r_last_ = burst.beats_left == 1;
             *r_id_ = burst.id;
             memory_.pace.use(now);
+            read_pace_.use(now);
             r_held_ = true;
         }
         if ((*r_ready_ & 1) == 0) return;
@@ -225,7 +229,8 @@ private:
     }
 
     void accept_write_data(uint64_t now, bool bandwidth_free) {
-        bool ready = !writes_.empty() && bandwidth_free && !stalls(w_channel, now);
+        bool ready = !writes_.empty() && bandwidth_free && write_pace_.free_at(now) &&
+                     !stalls(w_channel, now);
         *w_ready_ = ready;
         if (!w_.transfer(ready)) return;
         Burst& burst = writes_.front();
@@ -242,6 +247,7 @@ private:
             counts.written_bytes += store(target);
         }
         memory_.pace.use(now);
+        write_pace_.use(now);
         if (bucket_cycles_ != 0)
             add_to_series(written_series, now / bucket_cycles_, static_cast<uint32_t>(bus_bytes_));
         burst.address += bus_bytes_;
@@ -295,6 +301,7 @@ private:
     uint32_t *r_valid_, *r_data_, *r_response_, *r_last_, *r_id_;
     uint64_t bus_bytes_;
     Stall stalls_[5];
+    Pace read_pace_, write_pace_;
     std::deque<Burst> reads_, writes_, responses_;
     bool r_held_ = false;
     bool b_held_ = false;

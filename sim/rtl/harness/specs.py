@@ -62,7 +62,8 @@ class MemorySpec:
     """One node's memory, shared by all of its engine's memory ports.
 
     ``bytes_per_cycle`` bounds reads plus writes of all ports together; None means that only the
-    ports' widths bound them. ``stall_probability`` holds back each of the five channels of each
+    ports' widths bound them. ``beats_per_cycle`` is the pace of every port, of reads and of writes
+    each. ``stall_probability`` holds back each of the five channels of each
     port, independently in each cycle. Accesses outside the memory are answered with DECERR.
     """
 
@@ -71,6 +72,7 @@ class MemorySpec:
     read_latency_cycles: int = 20
     write_latency_cycles: int = 4
     bytes_per_cycle: float | None = None
+    beats_per_cycle: float = 1.0
     outstanding_bursts: int = 16
     stall_probability: float = 0.0
 

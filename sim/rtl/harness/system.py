@@ -468,6 +468,7 @@ class System:
             read_latency_cycles=spec.memory.read_latency_cycles,
             write_latency_cycles=spec.memory.write_latency_cycles,
             bytes_per_cycle=spec.memory.bytes_per_cycle or 0.0,
+            memory_beats_per_cycle=spec.memory.beats_per_cycle,
             memory_stall_probability=spec.memory.stall_probability,
             host_stall_probability=spec.host_stall_probability,
             outstanding_bursts=spec.memory.outstanding_bursts,

@@ -131,6 +131,49 @@ def test_lanes_of_one_ring_are_all_used_at_events_as_in_engines():
     assert events.time_s == pytest.approx(cycles.time_s, rel=0.15)
 
 
+@pytest.mark.parametrize("rate", [5e9, 13e9, 30e9])
+@pytest.mark.parametrize("stalls", [0.0, 0.2])
+def test_memory_slower_than_its_ports_is_as_slow_at_all_levels(rate, stalls):
+    memory = {"bandwidth_bytes_per_s": rate}
+    stalled = {"memory": {**memory, "stall_probability": stalls}}
+    tables = {"algorithm": {"style": "multi_colour"}}
+    rtl = run(described("rtl", **tables, **stalled))
+    description = describe(described("cycles", **tables, **stalled))
+    cycles = run_on_engines(description, build(description), start_cycle=rtl.engines.begin)
+
+    assert rtl.data.exact and cycles.time_s == rtl.time_s
+    for name in ("memory read", "memory write"):
+        moved = rtl.record.unit_bytes[rtl.record.unit_names.index(name)]
+        assert (moved == 20_000).all() and 20_000 / rtl.time_s <= rate
+    assert rtl.time_s > run(described("rtl", **tables)).time_s
+    if not stalls:
+        events = run(described("events", **tables, memory=memory))
+        assert events.time_s == pytest.approx(rtl.time_s, rel=0.1)
+
+
+def test_one_engine_stands_for_all_where_memory_is_slow():
+    tables = {
+        "algorithm": {"style": "multi_colour"}, "memory": {"bandwidth_bytes_per_s": 9e9},
+        "workload": {"size_bytes": 36 << 10}, "endpoint": {"interleave": 1},
+    }
+    folded, whole = (
+        run(described("cycles", **tables, run={"passes": 1, "fold": fold}))
+        for fold in ("on", "off")
+    )
+    assert folded.record.folded and folded.time_s == whole.time_s
+
+
+@pytest.mark.parametrize("kind", ["smartnic", "in_switch"])
+def test_only_an_engine_with_a_pace_of_memory_has_a_bandwidth(kind):
+    made = {
+        "topology": {"kind": "switch" if kind == "in_switch" else "ring", "shape": [4]},
+        "endpoint": {"kind": kind}, "memory": {"bandwidth_bytes_per_s": 1e9},
+        "workload": {"collective": "all_reduce", "size_bytes": 4096},
+    }
+    with pytest.raises(ConfigError, match=r"memory(\.bandwidth_bytes_per_s)?: "):
+        run(made)
+
+
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
 @pytest.mark.parametrize("style", ["multi_colour", "baseline", "halves"])
 def test_a_dimension_with_more_lanes_has_paths_of_its_own_on_each(style, kind):
