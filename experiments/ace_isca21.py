@@ -6,6 +6,7 @@ from experiments.figure import Lost, not_reproduced
 from experiments.figures import (
     isca21_analysis,
     isca21_bandwidth,
+    isca21_cycles,
     isca21_design,
     isca21_training,
     numbers,
@@ -28,7 +29,8 @@ PAPER = Paper(
     (
         measured, isca21_analysis.table2, numbers.numbers, isca21_analysis.traffic,
         isca21_bandwidth.traffic_simulated, isca21_analysis.ceiling, isca21_bandwidth.fig5,
-        isca21_bandwidth.fig6, isca21_design.fig9a, isca21_design.fig9b, isca21_design.fig10,
+        isca21_cycles.fig5_cycles, isca21_bandwidth.fig6, isca21_design.fig9a,
+        isca21_cycles.fig9a_cycles, isca21_design.fig9b, isca21_design.fig10,
         isca21_training.fig11, isca21_training.fig12,
     ),
 )

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from bench.records.registered import modules
 from bench.sources import digest
-from experiments.figure import Context
+from experiments.figure import Context, Curves
 from experiments.reproduce import PAPERS, assumptions_table, counts, grounds, rows_table
 from foldwire.catalog import build
 from foldwire.emission import synthesis_table
@@ -164,6 +165,73 @@ def _torus(root: Path) -> Tables:
     return {"torus": table}
 
 
+def _published(root: Path) -> Tables:
+    """The published size of ACE and one that fills the links, on the papers' torus."""
+    from experiments.figures.isca21_cycles import fig5_cycles, fig9a_cycles
+
+    bandwidth = fig5_cycles(Context()).curves[0]
+    assert isinstance(bandwidth, Curves)
+    sweep = Table(
+        "Vector over time by memory bandwidth (GB/s)",
+        [
+            Column("memory_bytes_per_s", "memory", "GB/s", 0),
+            *(Column(name) for name in bandwidth.series),
+        ],
+        note="Beyond 159 GB/s the two memory ports of the published size carry no more.",
+    )
+    found = {name: dict(points) for name, points in bandwidth.series.items()}
+    for memory in sorted({x for points in found.values() for x in points}):
+        sweep.add(1e9 * memory, *(points.get(memory) for points in found.values()))
+    designs = fig9a_cycles(Context()).tables
+    return {
+        "published": _sustained(), "published-memory": sweep,
+        **{f"published-sram-{n}": each for n, each in enumerate(designs)},
+    }
+
+
+def _sustained() -> Table:
+    """Rates of both sizes, and the shares of links and parts."""
+    from experiments.papers_torus import LINKS_GB_PER_S, papers_torus, use_of
+
+    rates = (
+        Column("memory_bytes_per_s", "memory", "GB/s", 0),
+        Column("injected_bytes_per_s", "injected", "GB/s", 1),
+        Column("whole_bytes_per_s", "vector / time", "GB/s", 1),
+    )
+    rows: list[Sequence[Cell]] = []
+    names: list[str] = []
+    for preset, between, memory in product(("isca21", "torus"), (90, 500), (None, 128.0)):
+        described = papers_torus(
+            preset, level="cycles", size_bytes=16 << 20, between_cycles=between,
+            memory_gb_per_s=memory,
+        )
+        use = use_of(run(described))
+        of_sram = [share for name, share in use.shares.items() if name.startswith("SRAM")]
+        shares = {"SRAM": sum(of_sram) / len(of_sram)} | {
+            name: share for name, share in use.shares.items() if not name.startswith("SRAM")
+        }
+        names = list(shares)
+        rows.append(
+            (
+                preset, between, memory and 1e9 * memory, 1e9 * use.injected_gb_per_s,
+                1e9 * use.whole_gb_per_s, use.limit[0],
+                *(100 * share for share in shares.values()),
+            )
+        )
+    return Table(
+        "What each size sustains",
+        [
+            Column("preset"), Column("between", "between packages", "cycles", 0), *rates,
+            Column("limit", "busiest"), *(Column(name, name, "%", 0) for name in names),
+        ],
+        rows,
+        note="All-reduce of 16 MiB a node, 4 x 4 x 4; payload that a node injects in the middle "
+        f"half of the run, where links allow {LINKS_GB_PER_S:.0f} GB/s, and the shares of links "
+        "and parts there. SRAM: of what its ports can do. Memory: of reads and of writes each; "
+        "none: what its ports carry.",
+    )
+
+
 def _papers(root: Path) -> Tables:
     """All rows of all papers, and how many of each are within their tolerance."""
     keys = (*counts([]), *grounds([]))
@@ -263,6 +331,14 @@ PARTS: dict[str, Part] = {
         tools=("numpy", "matplotlib"),
         make=_torus,
         figure=("torus.svg", "Links and parts of an engine over time"),
+    ),
+    "published": Part(
+        title="The published size of ACE on its own torus",
+        command="python -m bench published",
+        configuration="presets isca21 and torus, by the cycle model, which equals the RTL",
+        sources=("hw", "sim", "experiments"),
+        tools=("numpy",),
+        make=_published,
     ),
     "papers": Part(
         title="Published results and simulated ones",

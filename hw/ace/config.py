@@ -304,8 +304,21 @@ PRESETS: dict[str, AceConfig] = {
     ),
     # 64 lanes: a node of a two-dimensional torus.
     "wide": AceConfig(ports=4, banks=8, sram_bytes=256 << 10, fsms=8, memory_ports=2, max_nodes=8),
-    # The published size (ISCA 2021): 6 ports, 4 x 1 MB, 16 FSMs, 4 x 16 lanes.
-    "isca21": AceConfig(),
+    # The published size (ISCA 2021): 4 x 1 MB of SRAM with one port of 64 B each, 16 FSMs, 4 x 16
+    # lanes. Its 200 GB/s link is two ports each way, so six links take eight.
+    "isca21": AceConfig(ports=8, bank_ports="1rw"),
+    # As many FSMs and as much SRAM, in 16 banks that read and write at once, with 6 x 16 lanes and
+    # 4 memory ports: fills the links of the published torus.
+    "torus": AceConfig(
+        ports=8,
+        banks=16,
+        interleave=4,
+        alus=6,
+        contexts=8,
+        memory_ports=4,
+        rx_packets=128,
+        tx_packets=16,
+    ),
 }
 
 preset = preset_of(PRESETS)

@@ -43,7 +43,7 @@ def _works(ring):
         (
             "no",
             {"nodes": 2},
-            "preset must be one of 'test', 'duo', 'ring', 'wide', 'isca21', not 'no'",
+            "preset must be one of 'test', 'duo', 'ring', 'wide', 'isca21', 'torus', not 'no'",
         ),
     ],
 )

@@ -1,0 +1,142 @@
+"""ACE at ISCA 2021, Figs. 5 and 9a, from the cycle model of the engine in RTL, beat by beat.
+
+The published sizes in Foldwire's organisation: a chunk keeps one slot from load to store, where the
+paper hands it from partition to partition. One engine stands for all 64 nodes.
+"""
+
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from experiments.figure import Assumption, Context, Curves, Figure, Row, statement
+from experiments.papers_torus import LINKS_GB_PER_S, Use, papers_torus, use_of
+from gen.table import Column, Table
+from hw.ace.config import PRESETS
+from sim.run import run
+
+__all__ = ["fig5_cycles", "fig9a_cycles"]
+
+SIZE = 16 << 20
+BETWEEN_CYCLES = 500
+MEMORY = (32, 48, 64, 80, 96, 112, 128, 144, 159)
+FASTER = (176, 192, 208, 224, 256, 288, 318)
+"""Beyond what two ports of the published size carry."""
+SRAM = (1, 2, 4, 8)
+FSMS = (4, 8, 16)
+CHOSEN = (4, 16)
+SLOT_BYTES = 16 << 10
+"""Least slot: a block of each of 64 nodes is a packet."""
+NAMES = {"isca21": "published size", "torus": "16 banks, 4 memory ports"}
+
+ASSUMPTIONS = (
+    Assumption("4x4x4 of 200, 25 and 25 GB/s; 94 % of a link is payload", "stated", "Table V"),
+    Assumption("links between packages take 500 cycles, within one 90", "stated", "Table V"),
+    Assumption("chunks keep their slot; chunks take two orders of dimensions", "chosen"),
+    Assumption("a 200 GB/s link is two lanes of 64 B at 1.245 GHz, 159 GB/s", "chosen"),
+    Assumption("one all-reduce of 16 MB; rates are of its middle half", "chosen"),
+)
+
+
+@cache
+def _use(preset: str, memory: float | None, sram: int, fsms: int) -> Use:
+    config = PRESETS[preset]
+    contexts = min(config.contexts, (sram << 20) // (fsms * SLOT_BYTES))
+    changes: dict[str, Any] = {"sram_bytes": sram << 20, "fsms": fsms, "contexts": contexts}
+    return use_of(
+        run(
+            papers_torus(
+                preset, level="cycles", size_bytes=SIZE, between_cycles=BETWEEN_CYCLES,
+                memory_gb_per_s=memory, changes=changes,
+            )
+        )
+    )
+
+
+def fig5_cycles(context: Context) -> Figure:
+    """Payload injected over the memory bandwidth, of reads and of writes each."""
+    series = {}
+    slower = []
+    for preset, name in NAMES.items():
+        steps = MEMORY if preset == "isca21" else MEMORY + FASTER
+        series[name] = [
+            (float(memory), _use(preset, memory, *CHOSEN).whole_gb_per_s) for memory in steps
+        ]
+        speeds = [speed for _, speed in series[name]]
+        slower += list(pairwise(speeds))
+        context.progress(1 / len(NAMES))
+    published = _use("isca21", None, *CHOSEN)
+    improved = _use("torus", None, *CHOSEN)
+    unit, share = published.limit
+    rows = [
+        Row(
+            setting="published size: payload injected, middle of the run",
+            ours=published.injected_gb_per_s, unit="GB/s",
+            why=f"{unit} is busy for {100 * share:.0f} % of the time: 4 banks with a port of 64 B "
+            "each move what is read for links, sums and memory, and what is written.",
+        ),
+        Row(
+            setting="16 banks that read and write at once: payload injected",
+            ours=improved.injected_gb_per_s, unit="GB/s",
+            why=f"Links allow {LINKS_GB_PER_S:.0f} GB/s; the busiest part is {improved.limit[0]}.",
+        ),
+        statement("more memory bandwidth never makes a run slower", below=slower),
+    ]
+    return Figure(
+        title="Fig. 5: from the cycle model of the engine",
+        rows=rows,
+        curves=[
+            Curves(
+                title="ISCA'21 Fig. 5, by cycles: all-reduce of 16 MB on 4x4x4",
+                x="memory bandwidth for communication (GB/s)",
+                y="vector over time (GB/s)",
+                series=series,
+            )
+        ],
+        assumptions=ASSUMPTIONS,
+    )
+
+
+def fig9a_cycles(context: Context) -> Figure:
+    """Speed of an all-reduce over SRAM size and number of FSMs."""
+    tables, curves, rows = [], [], []
+    for preset, name in NAMES.items():
+        speeds = {
+            (sram, fsms): _use(preset, None, sram, fsms).whole_gb_per_s
+            for sram in SRAM for fsms in FSMS
+        }
+        table = Table(
+            f"{name}: vector over time (GB/s)",
+            (Column("sram_bytes", "SRAM", "MiB", 0), *(Column(f"fsms_{f}", f"{f} FSMs", "", 1)
+                                                      for f in FSMS)),
+        )
+        for sram in SRAM:
+            table.add(sram << 20, *(speeds[sram, fsms] for fsms in FSMS))
+        tables.append(table)
+        base = speeds[CHOSEN]
+        rows.append(
+            Row(
+                setting=f"{name}: 8 MB instead of 4",
+                ours=100 * (speeds[8, 16] / base - 1), unit="%",
+                why=f"2 MB: {100 * (speeds[2, 16] / base - 1):+.1f} %; 8 FSMs: "
+                f"{100 * (speeds[4, 8] / base - 1):+.1f} %.",
+            )
+        )
+        curves.append(
+            Curves(
+                title=f"ISCA'21 Fig. 9a, by cycles: {name}",
+                x="FSMs", y="relative to 4 MB, 16 FSMs",
+                series={
+                    f"{sram} MB": [(f, speeds[sram, f] / base) for f in FSMS] for sram in SRAM
+                },
+            )
+        )
+        context.progress(1 / len(NAMES))
+    return Figure(
+        title="Fig. 9a: from the cycle model of the engine",
+        rows=rows, tables=tables, curves=curves,
+        assumptions=(
+            *ASSUMPTIONS,
+            Assumption("contexts: as many as have slots of 16 KiB, at most those of the preset",
+                       "chosen"),
+        ),
+    )

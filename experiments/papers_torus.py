@@ -1,0 +1,131 @@
+"""The torus of the ACE papers, and what engines inject into it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.describe.build import build
+from sim.describe.system import describe
+from sim.results.network import utilisation
+from sim.run import run
+from sim.runs.engines import run_on_engines
+from sim.runs.result import Run
+
+__all__ = ["CLOCK_HZ", "LINKS_GB_PER_S", "Use", "papers_torus", "run_both", "use_of"]
+
+CLOCK_HZ = 1.245e9
+BUS_BYTES = 64
+LANES = 2
+"""Of the 200 GB/s links: a port carries 79.7 GB/s, two all but what a run needs there (160.2)."""
+BETWEEN_BYTES_PER_S = 25e9
+SIZE = 4
+WITHIN_CYCLES = 90
+HEADED = 272 / 256
+"""A packet with its header over its payload."""
+
+
+def _links_bytes_per_s() -> float:
+    """Payload that a node must inject at the bound: dimensions of slow links carry least if every
+    chunk is reduced in the fast one first, and halve the rest between them."""
+    parts = np.array([1, 1 / SIZE, 1 / SIZE**2]) * (SIZE - 1) / SIZE * 2
+    slow = 4 * BETWEEN_BYTES_PER_S / HEADED
+    return float(parts.sum() / parts[1:].sum() * slow)
+
+
+LINKS_GB_PER_S = _links_bytes_per_s() / 1e9
+"""What links allow in the middle of a run, payload of a node (395)."""
+
+
+def papers_torus(
+    preset: str,
+    *,
+    level: str,
+    size_bytes: int,
+    between_cycles: int,
+    shape: tuple[int, int, int] = (SIZE,) * 3,
+    fold: bool = True,
+    memory_gb_per_s: float | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Description of an all-reduce on the papers' torus: two lanes of a bus within a package, 25
+    GB/s and *between_cycles* from package to package. *changes* are of the preset."""
+    within = {
+        "kind": "ring", "size": shape[0], "lanes": LANES,
+        "bandwidth_bytes_per_s": BUS_BYTES * CLOCK_HZ, "latency_s": WITHIN_CYCLES / CLOCK_HZ,
+    }
+    between = [
+        {
+            "kind": "ring", "size": size, "bandwidth_bytes_per_s": BETWEEN_BYTES_PER_S,
+            "latency_s": between_cycles / CLOCK_HZ,
+        }
+        for size in shape[1:]
+    ]
+    made: dict[str, Any] = {
+        "dimension": [within, *between],
+        "endpoint": {"kind": "ace", "level": level, "preset": preset, **(changes or {})},
+        "algorithm": {"style": "multi_colour"},
+        "workload": {"collective": "all_reduce", "size_bytes": size_bytes},
+        "run": {"passes": 1, "fold": "on" if fold else "off"},
+    }
+    if memory_gb_per_s is not None:
+        made["memory"] = {"bandwidth_bytes_per_s": 1e9 * memory_gb_per_s}
+    return made
+
+
+class Use(NamedTuple):
+    """The middle half of a run: payload that a node injects, and shares of links and units, 0 to 1.
+
+    ``whole_gb_per_s``: size of the vector over the time of the whole run.
+    """
+
+    injected_gb_per_s: float
+    whole_gb_per_s: float
+    shares: dict[str, float]
+
+    @property
+    def limit(self) -> tuple[str, float]:
+        """The busiest of links and units, and its share."""
+        return max(self.shares.items(), key=lambda each: each[1])
+
+
+def use_of(done: Run) -> Use:
+    """Use of links, and of units where the level counts them."""
+    record = done.record
+    series = utilisation(record, done.job)
+    widths = np.diff(series.edges_s)
+    middle = slice(len(widths) // 4, 3 * len(widths) // 4)
+
+    def mean(shares: Any) -> float:
+        return float(np.average(shares[middle], weights=widths[middle]))
+
+    links = [mean(each) for each in series.dimensions]
+    rates = [
+        sum(each.bytes_per_s for each in record.links if each.dimension == dimension)
+        for dimension in range(len(links))
+    ]
+    units = {name: mean(each) for name, each in series.units.items()}
+    if done.description.engine is not None and done.description.engine.config.bank_ports == "1rw":
+        # A bank's only port does both.
+        units = {"SRAM": units.pop("SRAM reads", 0.0) + units.pop("SRAM writes", 0.0), **units}
+    size = done.job.graphs[0].tasks[0].call
+    assert size is not None
+    return Use(
+        sum(share * rate for share, rate in zip(links, rates, strict=True)) / _nodes(done)
+        / 1e9,
+        size.size_bytes / done.time_s / 1e9,
+        {f"links of dimension {n}": share for n, share in enumerate(links)} | units,
+    )
+
+
+def _nodes(done: Run) -> int:
+    """Nodes whose links the record has."""
+    return 1 if done.record.folded else done.record.nodes
+
+
+def run_both(description: Mapping[str, Any]) -> tuple[Run, Run]:
+    """*description* in RTL, and by its cycle model from the same cycle on."""
+    rtl = run({**description, "endpoint": {**description["endpoint"], "level": "rtl"}})
+    assert rtl.engines is not None
+    model = describe({**description, "endpoint": {**description["endpoint"], "level": "cycles"}})
+    return rtl, run_on_engines(model, build(model), start_cycle=rtl.engines.begin)
