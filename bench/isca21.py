@@ -62,7 +62,8 @@ def main(argv: Sequence[str]) -> int:
             began = time.process_time()
             rtl, model = run_both(description)
             cpu_s = time.process_time() - began
-            assert rtl.data is not None and rtl.engines is not None and model.engines is not None
+            assert rtl.data is not None and rtl.engines is not None
+            assert model.engines is not None
             engines = 1 if case.fold else 8
             good = rtl.data.exact and rtl.data.results == engines
             runs, exact, worst = runs + 1, exact + good, max(worst, cpu_s)
@@ -74,7 +75,8 @@ def main(argv: Sequence[str]) -> int:
     print_table(table)
     met = exact == runs and worst <= MOST_CPU_S and apart <= MODEL_WORST_PCT
     result(
-        "isca21", runs=runs, exact=exact, cpu_s=worst, model_worst_pct=apart, target_cpu_s=MOST_CPU_S,
+        "isca21", runs=runs, exact=exact, cpu_s=worst, model_worst_pct=apart,
+        target_cpu_s=MOST_CPU_S,
         verdict="ok" if met else "short",
     )
     return 0

@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.describe.build import build
 from sim.describe.system import describe
-from sim.results.network import utilisation
+from sim.results.network import middle_shares, utilisation
 from sim.run import run
 from sim.runs.engines import run_on_engines
 from sim.runs.result import Run
@@ -92,35 +92,14 @@ class Use(NamedTuple):
 def use_of(done: Run) -> Use:
     """Use of links, and of units where the level counts them."""
     record = done.record
-    series = utilisation(record, done.job)
-    widths = np.diff(series.edges_s)
-    middle = slice(len(widths) // 4, 3 * len(widths) // 4)
-
-    def mean(shares: Any) -> float:
-        return float(np.average(shares[middle], weights=widths[middle]))
-
-    links = [mean(each) for each in series.dimensions]
-    rates = [
-        sum(each.bytes_per_s for each in record.links if each.dimension == dimension)
-        for dimension in range(len(links))
-    ]
-    units = {name: mean(each) for name, each in series.units.items()}
-    if done.description.engine is not None and done.description.engine.config.bank_ports == "1rw":
-        # A bank's only port does both.
-        units = {"SRAM": units.pop("SRAM reads", 0.0) + units.pop("SRAM writes", 0.0), **units}
-    size = done.job.graphs[0].tasks[0].call
-    assert size is not None
-    return Use(
-        sum(share * rate for share, rate in zip(links, rates, strict=True)) / _nodes(done)
-        / 1e9,
-        size.size_bytes / done.time_s / 1e9,
-        {f"links of dimension {n}": share for n, share in enumerate(links)} | units,
+    shares = middle_shares(utilisation(record, done.job))
+    nodes = 1 if record.folded else record.nodes
+    injected = sum(
+        each.bytes_per_s * shares[f"links of dimension {each.dimension}"] for each in record.links
     )
-
-
-def _nodes(done: Run) -> int:
-    """Nodes whose links the record has."""
-    return 1 if done.record.folded else done.record.nodes
+    call = done.job.graphs[0].tasks[0].call
+    assert call is not None
+    return Use(injected / nodes / 1e9, call.size_bytes / done.time_s / 1e9, shares)
 
 
 def run_both(description: Mapping[str, Any]) -> tuple[Run, Run]:

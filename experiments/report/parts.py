@@ -138,7 +138,7 @@ def _examples(root: Path) -> Tables:
 
 def _torus(root: Path) -> Tables:
     """Links and parts of the engines in a run that fills the links, and its figure."""
-    from sim.results.network import utilisation
+    from sim.results.network import middle_shares, utilisation
     from sim.results.training_figures import series_figure
 
     done = run(root / "examples" / "torus_rate.toml")
@@ -157,11 +157,9 @@ def _torus(root: Path) -> Tables:
         "for a packet to send; polls of peers that are not ready do not count.",
     )
     links = {f"links of dimension {n}": each for n, each in enumerate(series.dimensions)}
-    widths = np.diff(series.edges_s)
-    middle = slice(len(widths) // 4, 3 * len(widths) // 4)
+    widths, middle = np.diff(series.edges_s), middle_shares(series)
     for name, share in {**links, **series.units}.items():
-        parts = (np.average(share[of], weights=widths[of]) for of in (slice(None), middle))
-        table.add(name, *(100 * float(part) for part in parts))
+        table.add(name, 100 * float(np.average(share, weights=widths)), 100 * middle[name])
     return {"torus": table}
 
 

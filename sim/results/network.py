@@ -20,6 +20,7 @@ __all__ = [
     "endpoints_table",
     "link_name",
     "links_table",
+    "middle_shares",
     "series_table",
     "utilisation",
     "vertex_name",
@@ -105,6 +106,20 @@ def utilisation(record: RunRecord, job: Job) -> Series:
         dimensions=tuple(shares),
         units=units,
     )
+
+
+def middle_shares(series: Series) -> dict[str, float]:
+    """Links of each dimension, and parts of the endpoints, at work in the middle half of the time;
+    0 to 1, empty where that was not recorded."""
+    widths = np.diff(series.edges_s)
+    middle = slice(len(widths) // 4, max(1, 3 * len(widths) // 4))
+    links = {f"links of dimension {n}": each for n, each in enumerate(series.dimensions)}
+    if not widths[middle].sum():
+        return {}
+    return {
+        name: float(np.average(shares[middle], weights=widths[middle]))
+        for name, shares in {**links, **series.units}.items()
+    }
 
 
 def _before(edges: NDArray[np.int64], moments: NDArray[np.int64]) -> Floats:

@@ -1,7 +1,7 @@
 """Runs of descriptions on cycle models, RTL, or both."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,7 +11,9 @@ from sim.describe.build import DescribedSystem
 from sim.describe.sections import Description
 from sim.engines.engine import engine_named
 from sim.engines.run import cannot_fold, engine_group
+from sim.events.record import RunRecord
 from sim.fields import FieldError, FoldError
+from sim.results.network import middle_shares, utilisation
 from sim.rtl.harness.system import WIRE_FAULTS
 from sim.runs.common import WINDOWS, notes_of_engine, shortest_s
 from sim.runs.job import Wait, plan_job
@@ -98,6 +100,7 @@ def run_on_engines(
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.extend(notes_of_engine(description))
     record.notes.append(_note(description, group.levels, data) + _of_links(done.counts))
+    record.notes.extend(_busiest(record, job))
     signals = {group.nodes[rank]: each for rank, each in done.signals.items()}
     for node, each in signals.items():
         if not each.complete:
@@ -139,6 +142,18 @@ def _of_links(counts: Mapping[str, int]) -> str:
     return (
         f"; of the packets on wires {faults}, {counts['frames_resent']} frames were sent again"
     )
+
+
+def _busiest(record: RunRecord, job: Job) -> Iterator[str]:
+    """Yield what did most in the middle half of the run, and how much links did if they are not it.
+    """
+    shares = middle_shares(utilisation(record, job))
+    if not shares:
+        return
+    name, share = max(shares.items(), key=lambda each: each[1])
+    text = f"busiest in the middle half of the run: {name}, {100 * share:.0f} % of the time"
+    links = max((each for each in shares if each.startswith("links")), key=lambda n: shares[n])
+    yield text if name == links else f"{text}; {links} {100 * shares[links]:.0f} %"
 
 
 def _note(description: Description, levels: Sequence[str], data: DataCheck | None) -> str:

@@ -392,18 +392,24 @@ class EngineModel(RingCycles):
 
     def units(self) -> dict[str, UnitActivity]:
         from sim.cycles.ace.events import WINDOW
-        from sim.cycles.ace.occupancy import FSMS, UNITS
+        from sim.cycles.ace.occupancy import FSMS, SRAM_READ, SRAM_WRITE, UNITS
 
         c, s = self.config, self.state
         servers = c.banks, c.banks, c.alus, c.fsms, c.memory_ports, c.memory_ports
+        parts: dict[str, list[int]] = {}
+        for number, name in enumerate(UNITS):
+            # The only port of a bank reads and writes.
+            shared = c.bank_ports == "1rw" and number in (SRAM_READ, SRAM_WRITE)
+            parts.setdefault("SRAM" if shared else name, []).append(number)
         return {
             name: UnitActivity(
-                servers=servers[number], cycles=s.work[:, number].copy(),
-                beats=np.zeros_like(s.work[:, 0]) if number == FSMS else s.work[:, number].copy(),
+                servers=servers[of[0]],
+                cycles=s.work[:, of].sum(axis=1),
+                beats=s.work[:, [number for number in of if number != FSMS]].sum(axis=1),
                 window_cycles=1 << int(s.registers[WINDOW]),
-                cycles_per_window=s.work_over_time[number].copy(),
+                cycles_per_window=s.work_over_time[of].sum(axis=0),
             )
-            for number, name in enumerate(UNITS)
+            for name, of in parts.items()
         }
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:

@@ -78,6 +78,28 @@ def test_series_add_up_to_what_units_did(ports):
     assert (record.unit_series_fs[beats] <= servers * record.bucket_fs).all()
 
 
+@pytest.mark.parametrize(
+    "changes, name, share",
+    [
+        ({"banks": 1, "bank_ports": "1rw", "alus": 4}, "SRAM", 90),
+        (
+            {"banks": 8, "memory_ports": 4, "fsms": 8, "rx_packets": 64, "sram_bytes": 1 << 17},
+            "links of dimension", 70,
+        ),
+    ],
+    ids=["memory", "links"],
+)
+def test_a_run_says_what_was_busiest(changes, name, share):
+    done = run(described("cycles", size_bytes=1 << 18, style="multi_colour", **changes))
+    begin = "busiest in the middle half of the run: "
+    said = [each for each in done.record.notes if each.startswith(begin)]
+
+    assert len(said) == 1
+    what, of_time = said[0].partition(": ")[2].split(",", 1)
+    assert what.startswith(name) and int(of_time.split()[0]) >= share
+    assert ("; links of dimension" in of_time) == (name == "SRAM")
+
+
 def test_windows_widen_as_a_run_goes_on():
     class State:
         registers = np.zeros(5, np.int64)
