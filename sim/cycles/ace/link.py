@@ -12,6 +12,7 @@ from sim.cycles.ace.events import (
     post,
 )
 from sim.cycles.ace.words import FLITS, field
+from sim.cycles.queues import NEVER
 from sim.cycles.stalls import unstalled, used
 from sim.native.mark import compiled
 
@@ -60,20 +61,31 @@ def _emit(s, node, p, cycle, flits):
     q.stalled += accepted - cycle - 1
     held = q.held_packets
     gone = headers = 0
+    inside = q.external != OUTSIDE
+    r = s.port[q.peer, q.peer_port]
+    arrives = accepted + q.latency
+    if inside:
+        beat = s.beat[q.peer, q.peer_port, r.beat_tail % s.beat.shape[2]]
+        beat.at, beat.flits = arrives, flits
+        r.beat_tail += 1
+    room = s.arriving.shape[2]
     for n in range(q.packed):
         packet = held[n]
         start = packet.left - field(packet.word, FLITS, 8) - 1  # flits before its header
-        headers += 0 <= start < flits
         packet.left -= flits
+        if 0 <= start < flits:
+            headers += 1
+            if inside:
+                entry = s.arriving[q.peer, q.peer_port, r.tail % room]
+                entry.word, entry.ends = packet.word, NEVER
+                r.tail += 1
         if packet.left <= 0:
             gone += 1
-            if q.external != OUTSIDE:
-                r = s.port[q.peer, q.peer_port]
-                entry = s.arriving[q.peer, q.peer_port, r.tail % s.arriving.shape[2]]
-                entry.word = packet.word
-                entry.last_flits = packet.left + flits
-                r.tail += 1
-                post(s, accepted + q.latency, ARRIVE, q.peer, q.peer_port)
+            if inside:
+                s.arriving[q.peer, q.peer_port, r.ended % room].ends = arrives
+                r.ended += 1
+    if gone and inside:
+        post(s, arrives, ARRIVE, q.peer, q.peer_port)
     if gone:
         for n in range(gone, q.packed):
             held[n - gone] = held[n]

@@ -347,7 +347,9 @@ class EngineModel(RingCycles):
             word = data_word(queue, slot, header["step"], header["offset"], flits, key)
         s = self.state
         record = s.port[rank, port]
-        s.arriving[rank, port, record["tail"] % s.arriving.shape[2]] = word, last_flits, 0
+        s.arriving[rank, port, record["tail"] % s.arriving.shape[2]] = (
+            word, cycle, last_flits, 0
+        )
         record["tail"] += 1
         post(s, cycle, ARRIVE, rank, port)
 

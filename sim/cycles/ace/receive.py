@@ -1,10 +1,10 @@
 """Receive buffer, receive unit, ALU pool and forward gate of one port."""
 
 from hw.ace.sram import READ_LATENCY
-from sim.cycles.ace.events import LOOK, START, post
+from sim.cycles.ace.events import ARRIVE, LOOK, START, post
 from sim.cycles.ace.fsm import found, greet, report
 from sim.cycles.ace.generator import answer_grant, wake
-from sim.cycles.ace.link import give_credit, put_packet
+from sim.cycles.ace.link import OUTSIDE, give_credit, put_packet
 from sim.cycles.ace.occupancy import ALUS, worked
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import FLIGHTS, WINDOW
@@ -28,7 +28,57 @@ __all__ = ["arrive", "collected", "issued", "look", "start"]
 
 @compiled
 def arrive(s, node, p, now):
-    """The last flit of a packet is here; its header shows when it has been parsed."""
+    """The last flit of a packet is here, or was while the unpacker was at another packet."""
+    r = s.port[node, p]
+    if r.external == OUTSIDE:
+        _arrive_from_outside(s, node, p, now)
+        return
+    _unpack(s, node, p, now)
+    entry = s.arriving[node, p, r.arrived % s.arriving.shape[2]]
+    if r.arrived < r.ended and entry.ends <= now:
+        post(s, now + 1, ARRIVE, node, p)
+
+
+@compiled
+def _unpack(s, node, p, now):
+    """Unpack beats up to cycle *now*, as ``hw.link.receive`` does: in a cycle the window gives a
+    header with up to a beat of payload, or a beat of payload, and takes a beat if there is room."""
+    c = s.c[0]
+    r = s.port[node, p]
+    cycle = r.unpacks_at
+    while True:
+        if r.window == 0:
+            if r.beat_head == r.beat_tail:
+                break
+            cycle = max(cycle, s.beat[node, p, r.beat_head % s.beat.shape[2]].at)
+        if cycle > now:
+            break
+        left = r.window
+        if left:
+            entry = s.arriving[node, p, r.arrived % s.arriving.shape[2]]
+            needs = r.needs if r.needs > 0 else field(entry.word, FLITS, 8)
+            takes = min(needs, c.flits)
+            if left >= takes + (r.needs < 0):
+                left -= takes + (r.needs < 0)
+                r.needs = needs - takes
+                if r.needs == 0:
+                    r.needs = -1
+                    r.arrived += 1
+                    entry.visible = cycle + c.parse - 1
+                    post(s, entry.visible, LOOK, node, p)
+        if left <= c.flits + 1 and r.beat_head < r.beat_tail:
+            beat = s.beat[node, p, r.beat_head % s.beat.shape[2]]
+            if beat.at <= cycle:
+                left += beat.flits
+                r.beat_head += 1
+        r.window = left
+        cycle += 1
+    r.unpacks_at = cycle
+
+
+@compiled
+def _arrive_from_outside(s, node, p, now):
+    """The last flit of a packet is here; its beats are not known, but for the last one."""
     c = s.c[0]
     r = s.port[node, p]
     entry = s.arriving[node, p, r.arrived % s.arriving.shape[2]]

@@ -97,8 +97,11 @@ _PACKED = np.dtype(integers("word", "left"))
 
 _ASKED = np.dtype(integers("word", "at"))
 _QUEUED = np.dtype(integers("word", "ready"))
-_ARRIVING = np.dtype(integers("word", "last_flits", "visible"))
-"""A packet on a link or in a receive buffer; ``last_flits``: of it in its last beat, at most."""
+_ARRIVING = np.dtype(integers("word", "ends", "last_flits", "visible"))
+"""A packet on a link or in a receive buffer, from its header on; ``ends``: the cycle in which its
+last flit arrives. ``last_flits``: of one from outside, flits in its last beat, at most."""
+_BEAT = np.dtype(integers("at", "flits"))
+"""A beat on a link or in front of a receive buffer, and when it arrives."""
 
 _PORT = np.dtype(
     integers(
@@ -113,7 +116,10 @@ _PORT = np.dtype(
         "held_odd",
         "carried_word", "carried_fsm", "carried_context", "carried_odd", "carried_left",
         # Receive buffer and unit, ALU.
-        "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
+        "tail", "ended", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
+        # Unpacker: beats that have been sent and taken, flits in its window, those that the packet
+        # in front still needs (-1: its header, too), the next cycle.
+        "beat_tail", "beat_head", "window", "needs", "unpacks_at",
         "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
         "write_row", "promised", "flight_head", "flights",
         # Counters.
@@ -215,6 +221,7 @@ class AceState(NamedTuple):
     parking: NDArray[Any]  # nodes, fsms, room
     port: NDArray[Any]  # nodes, ports
     arriving: NDArray[Any]  # nodes, ports, room
+    beat: NDArray[Any]  # nodes, ports, room
     queue: NDArray[Any]  # nodes, ports, 2, room
     loader: NDArray[Any]  # nodes, memory ports
     storer: NDArray[Any]  # nodes, memory ports
@@ -252,6 +259,7 @@ def allocate(
         parking=np.zeros((nodes, fsms, parked), _PARKED),
         port=np.zeros((nodes, ports), _PORT),
         arriving=np.zeros((nodes, ports, c.rx_packets + 2), _ARRIVING),
+        beat=np.zeros((nodes, ports, (c.rx_packets + 2) * (c.packet_beats + 1)), _BEAT),
         queue=np.zeros((nodes, ports, 2, c.tx_packets), _QUEUED),
         loader=np.zeros((nodes, masters), _DMA),
         storer=np.zeros((nodes, masters), _DMA),
@@ -277,6 +285,7 @@ def allocate(
     s.context["grant"] = NEVER
     s.storer["sender"] = -1
     s.port["credits"] = c.rx_packets
+    s.port["needs"] = -1
     s.port["flush_at"] = s.port["alu_user"] = -1
     s.progress["done"] = -1
     return s
