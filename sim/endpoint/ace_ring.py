@@ -10,11 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
-from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
+from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS, aligned
 from hw.link.packet import FLIT_BYTES
 from sim.collectives.ace_program import AceProgram
 from sim.collectives.partition import Partition
@@ -46,6 +47,14 @@ are parked: they pass the SRAM once more, and the FSM where links wait for credi
 cycle model with presets ``test`` and ``duo`` and 2 to 8 nodes; it parks a third of them."""
 
 _ALL_GATHER, _REDUCE_SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER
+
+
+class _Port(NamedTuple):
+    """A direction of the memory ports: what the turns of the last bursts add to a call, and the
+    stage in which chunks wait for outstanding bursts, if these bound it."""
+
+    late_s: float
+    window: tuple[Stage, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +154,7 @@ class AceRingTimes(HardwareRing):
             oldest_first=True,
             credits=self.credits,
             start_s=known.ace_start * cycle,
+            start_of=partial(self._last_turns_s, kind),
             cut=partial(self._chunks, kind),
             moves=partial(self._moves, kind),
             polls=self.polls,
@@ -223,92 +233,117 @@ class AceRingTimes(HardwareRing):
         """Load and store stages of a collective of *size_bytes*."""
         c, known = self.config, self.latencies
         cycle, beat = 1 / self.clock_hz, 1 / self.clock_hz / c.bus_bytes
-        part = self._part(kind, size_bytes)
-        everything, own = np.arange(self.nodes), np.zeros(1, np.int64)
-        read, read_window = self._port(
-            part, own if kind is _ALL_GATHER else everything, self.read_cycles, "reads"
-        )
-        result = 1.0
-        if kind is _ALL_GATHER:
-            result = float(self.nodes)
-        elif kind is _REDUCE_SCATTER:
-            result = 1 / self.nodes
-        write, write_window = self._port(
-            part, own if kind is _REDUCE_SCATTER else everything, self.write_cycles, "writes",
-            result,
-        )
+        read, write = self._ports(kind, size_bytes)
+        result = self._result(kind)
         admit_s = known.ace_dispatch * cycle
         load = (
             Stage(unit="dispatcher", fixed_s=admit_s, ahead_s=admit_s),
             Stage(unit="TX DMA", s_per_byte=beat / self.memory_pace),
-            *read_window,
-            Stage(unit=None, latency_s=read * cycle + self._ready_s),
+            *read.window,
+            Stage(unit=None, latency_s=self.read_cycles * cycle + self._ready_s),
         )
         store = (
             Stage(unit="RX DMA", s_per_byte=result * beat / self.memory_pace, share=result),
-            *write_window,
-            Stage(unit=None, latency_s=(write + known.ace_store) * cycle),
+            *write.window,
+            Stage(unit=None, latency_s=(self.write_cycles + known.ace_store) * cycle),
         )
         return load, store
 
+    def _ports(self, kind: CollectiveKind, size_bytes: float) -> "tuple[_Port, _Port]":
+        """Ports to read and to write."""
+        part = self._part(kind, size_bytes)
+        everything, own = np.arange(self.nodes), np.zeros(1, np.int64)
+        return (
+            self._port(
+                part, own if kind is _ALL_GATHER else everything, self.read_cycles, "reads"
+            ),
+            self._port(
+                part, own if kind is _REDUCE_SCATTER else everything, self.write_cycles, "writes",
+                self._result(kind), aligned(ELEMENT_BYTES * part.elements) // self.config.bus_bytes,
+            ),
+        )
+
+    def _result(self, kind: CollectiveKind) -> float:
+        """Bytes of a chunk's result over those of the chunk."""
+        if kind is _ALL_GATHER:
+            return float(self.nodes)
+        return 1 / self.nodes if kind is _REDUCE_SCATTER else 1.0
+
+    def _last_turns_s(self, kind: CollectiveKind, size_bytes: float) -> float:
+        """Time that a call takes longer because its last bursts fill no turn of a port."""
+        return sum(each.late_s for each in self._ports(kind, size_bytes))
+
     def _port(
-        self, part: Partition, ranks: np.ndarray, latency: int, unit: str, result: float = 1.0
-    ) -> tuple[int, tuple[Stage, ...]]:
-        """Latency of a port, and the stage in which chunks wait where outstanding bursts bound it.
-        """
+        self, part: Partition, ranks: np.ndarray, latency: int, unit: str, result: float = 1.0,
+        base: int = 0,
+    ) -> "_Port":
+        """A port; it has a stage in which chunks wait where outstanding bursts bound it. *base*:
+        beat in memory at which the vector begins, as in a run of a single call."""
         c = self.config
         full, last = (
-            self._bursts(part, ranks, numbers)
+            self._bursts(part, ranks, numbers, base)
             for numbers in (range(min(part.chunks - 1, SAMPLE)), [part.chunks - 1])
         )
         full_beats, full_bursts = full if part.chunks > 1 else last
         _, last_bursts = last
         if not full_beats:
-            return latency, ()
+            return _Port(0.0, ())
         mean = full_beats / full_bursts
         turn = latency + mean + self.latencies.ace_burst
         if OUTSTANDING_BURSTS * mean >= turn:
-            return latency, ()
+            return _Port(0.0, ())
         # Bursts by beats of a chunk, padding included: a line through the full and the last chunk.
         full_size, last_size = (self._padded(part, ranks, n) for n in (0, part.chunks - 1))
         slope = full_bursts / full_size
         if last_size < full_size:
             slope = min(slope, max(0.0, (full_bursts - last_bursts) / (full_size - last_size)))
-        bursts = full_bursts * (part.chunks - 1) + last_bursts
-        turns = bursts / c.memory_ports / OUTSTANDING_BURSTS
+        turns = self._most_bursts(part, ranks, base) / OUTSTANDING_BURSTS
         late = math.ceil(turns - 1e-9) - max(1.0, turns)
         cycle = 1 / self.clock_hz
         burst_s = turn * cycle / OUTSTANDING_BURSTS
         ahead = turn + max(0.0, full_beats - OUTSTANDING_BURSTS * mean)
-        return latency + round(turn * late), (
-            Stage(
-                unit=unit,
-                s_per_byte=slope * burst_s * result / c.bus_bytes,
-                fixed_s=(full_bursts - slope * full_size) * burst_s,
-                ahead_s=ahead * cycle,
-                share=result,
-            ),
+        window = Stage(
+            unit=unit,
+            s_per_byte=slope * burst_s * result / c.bus_bytes,
+            fixed_s=(full_bursts - slope * full_size) * burst_s,
+            ahead_s=ahead * cycle,
+            share=result,
         )
+        return _Port(round(turn * late) * cycle, (window,))
+
+    def _most_bursts(self, part: Partition, ranks: np.ndarray, base: int) -> float:
+        """Bursts of the port with most of them; the first chunks stand for all of many."""
+        numbers = np.arange(min(part.chunks, SAMPLE))
+        _, bursts = self._moved_by(part, ranks, numbers, base)
+        ports = numbers % self.program.queues % self.config.memory_ports
+        most = float(np.bincount(ports, bursts).max())
+        return most * part.chunks / len(numbers)
 
     def _padded(self, part: Partition, ranks: np.ndarray, number: int) -> float:
         """Beats of a chunk in the blocks of *ranks* alone, with what lies behind the vector."""
         return part.elements_of(number, len(ranks)) / self.config.lanes
 
     def _bursts(
-        self, part: Partition, ranks: np.ndarray, numbers: Sequence[int]
+        self, part: Partition, ranks: np.ndarray, numbers: Sequence[int], base: int
     ) -> tuple[float, float]:
         """Mean beats and mean bursts of the chunks *numbers*, in the blocks of *ranks* alone."""
-        lanes = self.config.lanes
         if not numbers:
             return 0.0, 0.0
-        number = np.asarray(numbers)
+        beats, bursts = self._moved_by(part, ranks, np.asarray(numbers), base)
+        return float(beats.mean()), float(bursts.mean())
+
+    def _moved_by(
+        self, part: Partition, ranks: np.ndarray, number: np.ndarray, base: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Beats and bursts of each of the chunks *number*, in the blocks of *ranks* alone."""
+        lanes = self.config.lanes
         if part.contiguous:
             block, first = np.full(number.shape, part.stride), number[None, :] * part.stride
         else:
             block = np.minimum(part.block, part.stride - number * part.block)
             first = ranks[:, None] * part.stride + number * part.block
         beats = np.clip(part.elements - first, 0, block)
-        beats, first = -(-beats // lanes), first // lanes
+        beats, first = -(-beats // lanes), base + first // lanes
         ends = (first + beats - 1) // BURST_BEATS + 1
         bursts = np.where(beats > 0, ends - first // BURST_BEATS, 0)
-        return float(beats.sum(axis=0).mean()), float(bursts.sum(axis=0).mean())
+        return beats.sum(axis=0), bursts.sum(axis=0)

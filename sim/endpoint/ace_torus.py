@@ -153,6 +153,7 @@ class AceTorusTimes(AceRingTimes):
             header_bytes=FLIT_BYTES,
             credits=self.credits,
             oldest_first=True,
+            start_of=partial(self._last_turns_s, kind),
             cut=partial(self._chunks, kind),
             moves=partial(self._moves, kind),
             polls=self.polls,
