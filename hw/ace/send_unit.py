@@ -80,7 +80,7 @@ class SendUnit(wiring.Component):
             last.eq(Mux(empty, 0, (command.length - 1) >> (c.bus_bytes.bit_length() - 1))),
             self.read.enable.eq(active & ~empty & (events.i.ready | (beat != last))),
             self.read.row.eq(command.row + beat),
-            step.eq(active & Mux(empty, events.i.ready, self.read.enable & self.read.grant)),
+            step.eq(active & Mux(empty, events.i.ready, self.read.grant)),
             ending.eq(step & (beat == last)),
             accept.eq((~active | ending) & self.queue.room),
             self.command.ready.eq(accept),
