@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench._papers_torus import papers_torus, run_both
 from bench.options import bench_parser
 from bench.result import result
-from experiments.papers_torus import papers_torus, run_both
 from foldwire.console import print_table
 from gen.table import Column, Table
 

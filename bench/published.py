@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench._papers_torus import LINKS_GB_PER_S, papers_torus, run_both, use_of
 from bench.options import bench_parser
 from bench.result import result
-from experiments.papers_torus import LINKS_GB_PER_S, papers_torus, run_both, use_of
 from foldwire.console import print_table
 from gen.table import Column, Table
 from hw.ace.config import PRESETS

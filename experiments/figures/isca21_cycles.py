@@ -8,8 +8,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from bench._papers_torus import LINKS_GB_PER_S, Use, papers_torus, use_of
 from experiments.figure import Assumption, Context, Curves, Figure, Row, statement
-from experiments.papers_torus import LINKS_GB_PER_S, Use, papers_torus, use_of
 from gen.table import Column, Table
 from hw.ace.config import PRESETS
 from sim.run import run

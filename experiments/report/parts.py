@@ -189,7 +189,7 @@ def _published(root: Path) -> Tables:
 
 def _sustained() -> Table:
     """Rates of both sizes, and the shares of links and parts."""
-    from experiments.papers_torus import LINKS_GB_PER_S, papers_torus, use_of
+    from bench._papers_torus import LINKS_GB_PER_S, papers_torus, use_of
 
     rates = (
         Column("memory_bytes_per_s", "memory", "GB/s", 0),

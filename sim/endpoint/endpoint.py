@@ -238,7 +238,7 @@ class HardwareRing(ABC):
 
     @property
     def credits(self) -> Credits | None:
-        """What messages on links wait for, whether the engine performs their plan or not."""
+        """Places that messages on links wait for, also where another plan than its own is run."""
         return None
 
     @property

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bench._papers_torus import LINKS_GB_PER_S, papers_torus, use_of
 from experiments.figure import Context
 from experiments.figures import isca21_cycles
-from experiments.papers_torus import LINKS_GB_PER_S, papers_torus, use_of
 from hw.ace.config import PRESETS
 from sim.analytic.traffic import endpoint_ceiling
 from sim.run import run

@@ -10,4 +10,5 @@ RECORDINGS = {
     "ace/ring": of_ring("ace", "ring", 4096, "ACE ring"),
     "ace/wide": of_ring("ace", "wide", 4096),
     "ace/isca21": of_ring("ace", "isca21", 4096),
+    "ace/torus": of_ring("ace", "torus", 4096),
 }
