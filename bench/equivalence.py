@@ -48,8 +48,8 @@ CYCLES = 1000
 COMPONENTS_WANTED, MUTANTS_WANTED = 30, 40
 MOST_MINUTES, CORES = 20, 2
 LONG = (
-    "ace/isca21", "ace/torus", "switch/16-port", "smartnic/400g", "switch-dma/6-link", "switch/8-port",
-    "ace/wide", "ace/ring", "smartnic/100g",
+    "ace/isca21", "ace/torus", "switch/16-port", "smartnic/400g", "switch-dma/6-link",
+    "switch/8-port", "ace/wide", "ace/ring", "smartnic/100g",
 )
 """Presets that take longest; they are started first."""
 
