@@ -149,8 +149,10 @@ def transmit(s, node, p, now):
         if total >= flits:
             _emit(s, node, p, cycle, flits)
             total -= flits
-        elif header and cycle == q.flush_at:
-            _emit(s, node, p, cycle, total)  # patience has just run out
+        elif header and cycle == now and now in (q.flush_at, q.flushed_at + 1):
+            # Patience has just run out, or is anew from the next cycle on. An offer while the link
+            # stalls ends it.
+            _emit(s, node, p, cycle, total)
             total = 0
         q.level = total
         left -= arriving - header
@@ -180,6 +182,8 @@ def flush(s, node, p, now):
         post(s, q.accepted, FLUSH, node, p)
         return
     flits = min(q.level, s.c[0].flits)
+    if flits < s.c[0].flits:
+        q.flushed_at = now
     _emit(s, node, p, now, flits)
     q.level -= flits
     q.flush_at = -1

@@ -107,6 +107,7 @@ _PORT = np.dtype(
     integers(
         # Transmit port: credits, packer, link.
         "credits", "packer_free", "packed", "level", "accepted", "waiting", "flush_at",
+        "flushed_at",
         "external", "peer", "peer_port", "latency",
         "pace", "pace_next",
         # Forward gate.
@@ -287,5 +288,6 @@ def allocate(
     s.port["credits"] = c.rx_packets
     s.port["needs"] = -1
     s.port["flush_at"] = s.port["alu_user"] = -1
+    s.port["flushed_at"] = -NEVER
     s.progress["done"] = -1
     return s
