@@ -99,8 +99,8 @@ def run_on_engines(
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.extend(notes_of_engine(description))
-    record.notes.append(_note(description, group.levels, data) + _of_links(done.counts))
     record.notes.extend(_busiest(record, job))
+    record.notes.append(_note(description, group.levels, data) + _of_links(done.counts))
     signals = {group.nodes[rank]: each for rank, each in done.signals.items()}
     for node, each in signals.items():
         if not each.complete:
