@@ -17,6 +17,7 @@ from gen.sv.names import Names, escaped, identifier, snake
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import Statements, static_targets, zero
 from gen.sv.tree import (
+    MOST_ZEROS,
     Assignment,
     Code,
     Line,
@@ -350,7 +351,11 @@ class Context:
             array = self.element[var][0] if var in self.element else None
             both = [each for each in array.elements if each in wanted] if array else [var]
             done.update(both)
-            if array and len(both) == len(array.elements) and not any(v.init for v in both):
+            whole = sum(each.width for each in both) <= MOST_ZEROS
+            if (
+                array and whole and len(both) == len(array.elements)
+                and not any(v.init for v in both)
+            ):
                 made.append(Line(Assignment("", Ref(array.name), arrow, "'0")))
             else:
                 made += [

@@ -7,6 +7,7 @@ their meaning. Numbers are indices, sized decimal literals and values of paramet
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import TypeAlias
 from gen.sv.layout import WIDTH
 from gen.sv.tree import (
     BLANK,
+    MOST_ZEROS,
     Assignment,
     Code,
     Comment,
@@ -340,6 +342,8 @@ def _whole(line: Line, name: str, size: int, dims: Dims) -> Line | None:
     if left not in dims or dims[left][len(inside) : len(inside) + 1] != (size,):
         return None
     if value == "'0" or (isinstance(value, Number) and not value.value and not value.terms):
+        if math.prod(dims[left][len(inside) :]) > MOST_ZEROS:
+            return None
         value = "'0"
     else:
         other = _each(value, name)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 __all__ = [
     "BLANK",
+    "MOST_ZEROS",
     "Assignment",
     "Code",
     "Comment",
@@ -52,6 +53,10 @@ __all__ = [
     "vector",
     "walk",
 ]
+
+
+MOST_ZEROS = 8192
+"""Bits that one ``'0`` stands for at most: Verilator takes more of them for a mistake."""
 
 
 class Form(Enum):
