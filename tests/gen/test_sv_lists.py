@@ -390,3 +390,29 @@ def test_slang_hears_of_a_second_process(tmp_path):
         "initial o = 0;\nalways_ff @(posedge clk) o <= ~o;\nendmodule\n"
     )
     assert "error" in slang(path)
+
+
+class Wide(wiring.Component):
+    """Registers of 20 lists of bits."""
+
+    def __init__(self, width):
+        self.width = width
+        super().__init__({"put": In(width), "which": In(5), "row": Out(width).array(20)})
+
+    def elaborate(self, platform):
+        m = Module()
+        for n, row in enumerate(self.row):
+            with m.If(self.which == n):
+                m.d.sync += row.eq(self.put)
+        return m
+
+
+@pytest.mark.parametrize("width, whole", [(409, True), (512, False)])
+def test_zeros_of_more_bits_than_linters_like_are_written_one_by_one(width, whole, tmp_path):
+    text = emit(Wide(width), name="wide").text
+
+    assert ("row <= '0" in text) == whole
+    assert (f"row[k] <= {width}'d0;" in text) != whole
+    if has_verilator():
+        (tmp_path / "wide.sv").write_text(text)
+        assert lint(tmp_path / "wide.sv", "wide") == ""
