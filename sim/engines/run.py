@@ -110,10 +110,15 @@ def _check_cycles(
         for call in calls
     }
     for graph in graphs:
-        busy_s = {"compute": 0.0, "the links of collectives": 0.0, "delays": 0.0}
+        busy_s = {
+            "compute": 0.0, "the links of collectives": 0.0, "the memory of collectives": 0.0,
+            "delays": 0.0,
+        }
         for task in graph.tasks:
             if task.call is not None:
                 busy_s["the links of collectives"] += needed[task.call]
+                if (rate := description.memory.bandwidth_bytes_per_s) is not None:
+                    busy_s["the memory of collectives"] += task.call.size_bytes / rate
             elif not record.computes:
                 continue  # passed over
             elif task.kind is TaskKind.COMPUTE:

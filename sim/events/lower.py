@@ -433,7 +433,9 @@ def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:
     stages = [
         stage
         for model in low.models.values()
-        for group in (model.load, model.store, *model.before.values(), *model.after.values())
+        for group in (
+            *model.moved(max(sizes)), *model.before.values(), *model.after.values()
+        )
         for stage in group
     ]
     ways = 2 * len(low.network.dimensions)

@@ -151,6 +151,19 @@ def test_memory_slower_than_its_ports_is_as_slow_at_all_levels(rate, stalls):
         assert events.time_s == pytest.approx(rtl.time_s, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    "level, what",
+    [
+        ("events", "at its rates it may take"),
+        ("cycles", "must end within .* for the memory of collectives alone"),
+        ("rtl", "must end within .* for the memory of collectives alone"),
+    ],
+)
+def test_memory_too_slow_for_the_time_of_a_run_is_refused(level, what):
+    with pytest.raises(ValueError, match=what):
+        run(described(level, algorithm={"style": "halves"}, memory={"bandwidth_bytes_per_s": 1.0}))
+
+
 def test_one_engine_stands_for_all_where_memory_is_slow():
     tables = {
         "algorithm": {"style": "multi_colour"}, "memory": {"bandwidth_bytes_per_s": 9e9},
