@@ -148,7 +148,7 @@ def _busiest(record: RunRecord, job: Job) -> Iterator[str]:
     """Yield what did most in the middle half of the run, and how much links did if they are not it.
     """
     shares = middle_shares(utilisation(record, job))
-    if not shares:
+    if not any(shares.values()):
         return
     name, share = max(shares.items(), key=lambda each: each[1])
     text = f"busiest in the middle half of the run: {name}, {100 * share:.0f} % of the time"
