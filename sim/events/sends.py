@@ -122,7 +122,7 @@ class SendTables:
                 links,
                 hops,
                 slot if last else -1,
-                *self._making(before if leg == 0 else model.stages_before(Source.FORWARD), hops),
+                *self._making(before if leg == 0 else model.stages_before(Source.FORWARD)),
                 *self._stages(after if last else model.stages_after(Receipt.KEEP)),
                 onward,
                 *(FORWARDED if forwards or leg > 0 else ORDINARY),
@@ -229,10 +229,10 @@ class SendTables:
             self.stage_ranges[key] = first, len(self.stages)
         return self.stage_ranges[key]
 
-    def _making(self, stages: Sequence[Stage], hops: int) -> tuple[int, int, int]:
+    def _making(self, stages: Sequence[Stage]) -> tuple[int, int, int]:
         """Range of the stages before a link, and the one whose unit has an outbox for it, or -1."""
         first, end = self._stages(stages)
-        places = [first + n for n, each in enumerate(stages) if each.outbox and hops == 1]
+        places = [first + n for n, each in enumerate(stages) if each.outbox]
         return first, end, (*places, -1)[0]
 
     def _unit(self, name: str) -> int:

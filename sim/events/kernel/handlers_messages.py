@@ -38,6 +38,7 @@ from sim.events.kernel.constants import (
     RELAYED,
     RUNS,
     STAGE_AT,
+    STAGE_MASK,
     TASK_DONE,
     TASK_END,
 )
@@ -48,6 +49,7 @@ from sim.native.mark import compiled, inlined
 
 __all__ = ["arrive", "hop", "link_free", "packet", "send", "stage_of_chunk", "stage_of_message"]
 
+FROM_OUTBOX = STAGE_MASK  # stage of a message whose outbox, at its first link, is its
 LOOK = (1 << 63) - 1  # its kind is LINK_FREE: after all requests for the link at that time
 
 
@@ -174,10 +176,10 @@ def hop(s, c, e, node):
         else:
             e = decode(e.now, (e.key & MESSAGE_KEY) | HOP)
     elif s.entries[e.entry].made >= 0:
-        # One link; stage 1: the outbox is its.
         if e.stage == 0 and not _into_outbox(s, e, node):
             return
-        e = decode(e.now, (e.key & MESSAGE_KEY) | HOP)
+        if e.stage == FROM_OUTBOX:
+            e = decode(e.now, (e.key & MESSAGE_KEY) | HOP)
     link = s.links[s.entries[e.entry].links + node + e.stage * c.nodes]
     if must_wait(s, c, link, e.now, urgency(s, e.key), amount, keeps_turn(s, c, e.key, node)):
         _wait(s, c, link, e.now, e.key, node)
@@ -218,7 +220,7 @@ def _out_of_outbox(s, c, e, node, now):
     ready = now + s.stages[s.entries[(key >> ENTRY_AT) & ENTRY_MASK].made].fixed_fs
     row = s.chunks[key >> CHUNK_AT].phase + ((key >> PHASE_AT) & PHASE_MASK)
     s.bus_delay[column_of(s, c, key >> CHUNK_AT, row)] += ready - since
-    enter_event(s, ready, key + (1 << STAGE_AT), np.int64(node))
+    enter_event(s, ready, key + (FROM_OUTBOX << STAGE_AT), np.int64(node))
 
 
 @inlined
@@ -258,7 +260,7 @@ def _cross(s, c, e, node, since):
         start, busy = serve_asked(s, link, e.now, e.chunk, row, e.entry)
     else:
         start, busy = serve_link(s, c, link, e.now, amount)
-    if s.entries[e.entry].made >= 0:
+    if s.entries[e.entry].made >= 0 and e.stage == 0:
         _out_of_outbox(s, c, e, node, start)
     slowest = busy
     if c.tables:
