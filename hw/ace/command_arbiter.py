@@ -134,8 +134,8 @@ class CommandArbiter(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(command, always_ready=True)).array(config.fsms),
-                "room": Out(config.ports).array(config.fsms),
-                "o": Out(stream.Signature(command)).array(config.ports),
+                "room": Out(config.targets).array(config.fsms),
+                "o": Out(stream.Signature(command)).array(config.targets),
             }
         )
 

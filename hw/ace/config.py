@@ -2,18 +2,36 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 from hw.common.engine import ELEMENT_BYTES, EngineConfig
-from hw.common.params import preset_of, require, require_choice, require_field, require_int
+from hw.common.params import (
+    preset_of,
+    require,
+    require_choice,
+    require_field,
+    require_int,
+    require_type,
+)
 from hw.link.packet import FLIT_BYTES, PacketFormat
 
-__all__ = ["ELEMENT_BYTES", "PRESETS", "RANK_BITS", "AceConfig", "preset"]
+__all__ = ["ELEMENT_BYTES", "PRESETS", "RANK_BITS", "AceConfig", "Slots", "preset"]
 
 RANK_BITS = 17
 """Bits of a rank, of a number of nodes and of that of a block."""
 
 
 _MOST_SRAM = 1 << 30
+
+_MOST_PHASES = 15
+
+
+class Slots(NamedTuple):
+    """Slots of an FSM in the SRAM, one behind the other: first row, beats of each, number."""
+
+    row: int
+    beats: int
+    count: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +83,20 @@ class AceConfig(EngineConfig):
         Width of a memory address.
     commands : int
         Collectives that may be queued or running at a time.
+    partitions : str
+        ``"slot"``: a chunk keeps one slot from its load to its store, and every FSM runs all of its
+        phases. ``"phase"``: as published, the SRAM has a partition for each phase and one for
+        results, an FSM runs one phase of each chunk, and a chunk moves on from partition to
+        partition.
+    phases : int
+        Phases of the programs, 1 to 15 with ``partitions = "phase"``, else 0.
+    phase_fsms : tuple of int
+        FSMs of each phase, the first ones those of the first phase; none given: evenly.
+    partition_bytes : tuple of int
+        Size of the ``phases + 1`` partitions, the last one that of results; none given: equal.
+    partition_slots : tuple of int
+        Slots of an FSM in the partition of its phase, and of an FSM of the last phase in that of
+        results; at most ``contexts``, which it is if none is given.
 
     Raises
     ------
@@ -90,6 +122,11 @@ class AceConfig(EngineConfig):
     max_nodes: int = 64
     address_bits: int = 40
     commands: int = 4
+    partitions: str = "slot"
+    phases: int = 0
+    phase_fsms: tuple[int, ...] = ()
+    partition_bytes: tuple[int, ...] = ()
+    partition_slots: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)
@@ -121,7 +158,49 @@ class AceConfig(EngineConfig):
         number("max_nodes", 2, (1 << RANK_BITS) - 1)
         number("address_bits", 24, 64)
         number("commands", 1, 16)
+        require_choice("partitions", self.partitions, ("slot", "phase"))
+        if self.phased:
+            number("phases", 1, _MOST_PHASES)
+            self._check_phases()
+        else:
+            for name in ("phase_fsms", "partition_bytes", "partition_slots"):
+                value = getattr(self, name)
+                require(value == (), name, "left out beside partitions = 'slot'", value)
+            require_int("phases", self.phases, minimum=0)
+            require(self.phases == 0, "phases", "0 beside partitions = 'slot'", self.phases)
         self._check_sram()
+
+    def _check_phases(self) -> None:
+        """Every phase has FSMs, and every partition room."""
+        phases = self.phases
+        require(
+            phases <= self.fsms, "phases", f"at most the {self.fsms} FSMs, one for each", phases
+        )
+        lists = {"phase_fsms": phases, "partition_bytes": phases + 1, "partition_slots": phases + 1}
+        for name, length in lists.items():
+            values = require_type(name, getattr(self, name), tuple)
+            require(
+                len(values) in (0, length), name,
+                f"{length} numbers for {phases} phases, or none", values,
+            )
+            for each in values:
+                require_int(name, each)
+        require(
+            not self.phase_fsms or sum(self.phase_fsms) == self.fsms, "phase_fsms",
+            f"numbers whose sum is the {self.fsms} FSMs", self.phase_fsms,
+        )
+        require(
+            self.phase_fsms or self.fsms % phases == 0, "phases",
+            f"a divisor of the {self.fsms} FSMs, unless phase_fsms says how many each has", phases,
+        )
+        require(
+            max(self.partition_slots, default=0) <= self.contexts, "partition_slots",
+            f"at most the {self.contexts} contexts of an FSM", self.partition_slots,
+        )
+        require(
+            self.interleave in (0, self.banks), "interleave",
+            "0 beside partitions = 'phase'", self.interleave,
+        )
 
     def _check_sram(self) -> None:
         """A slot holds two packets at least, and all of it is something that can be simulated."""
@@ -140,6 +219,9 @@ class AceConfig(EngineConfig):
             f"at least {2 * self.banks * self.bus_bytes} bytes, two beats for each bank",
             self.sram_bytes,
         )
+        if self.phased:
+            self._check_partitions()
+            return
         least = 2 * self.slots * self.packet_bytes
         require(
             self.slot_beats >= 2 * self.packet_beats,
@@ -149,6 +231,26 @@ class AceConfig(EngineConfig):
             self.sram_bytes,
         )
         self._check_groups()
+
+    def _check_partitions(self) -> None:
+        """Partitions lie in the SRAM, and each of their slots holds a packet."""
+        require(
+            sum(self.partition_bytes) <= self.sram_bytes, "partition_bytes",
+            f"sizes that add up to at most {self.sram_bytes} bytes of SRAM", self.partition_bytes,
+        )
+        for each in self.partition_bytes:
+            require(
+                each % self.bus_bytes == 0, "partition_bytes",
+                f"multiples of {self.bus_bytes} bytes", self.partition_bytes,
+            )
+        for number, slots in enumerate(self._slots):
+            require(
+                slots.beats >= self.packet_beats,
+                "partition_bytes" if self.partition_bytes else "sram_bytes",
+                f"large enough for a packet of {self.packet_bytes} bytes in each of the "
+                f"{self._partition_fsms[number]} x {slots.count} slots of partition {number}",
+                self.partition_bytes or self.sram_bytes,
+            )
 
     def _check_groups(self) -> None:
         """Groups of banks share the rows evenly, and a slot lies in one of them."""
@@ -211,7 +313,7 @@ class AceConfig(EngineConfig):
     @property
     def sram_requesters(self) -> int:
         """Parts that may ask for the SRAM in a cycle."""
-        return 3 * self.ports + 2 * self.memory_ports
+        return 3 * self.ports + 2 * self.memory_ports + 2 * self.phased
 
     @property
     def sram_beats(self) -> int:
@@ -236,16 +338,100 @@ class AceConfig(EngineConfig):
     @property
     def slot_banks(self) -> int:
         """Banks that slots lie in: all but those of groups without slots."""
+        if self.phased:
+            return self.banks
         return self.group_banks * -(-self.slots * self.slot_beats // self.group_beats)
 
     @property
+    def phased(self) -> bool:
+        """Whether chunks move on from partition to partition."""
+        return self.partitions == "phase"
+
+    @cached_property
+    def fsms_by_phase(self) -> tuple[int, ...]:
+        """FSMs of each phase; all of them if there is none."""
+        if not self.phased:
+            return (self.fsms,)
+        return self.phase_fsms or (self.fsms // self.phases,) * self.phases
+
+    @property
+    def first_fsms(self) -> int:
+        """FSMs that chunks enter."""
+        return self.fsms_by_phase[0]
+
+    def phase_of(self, fsm: int) -> tuple[int, int]:
+        """Phase of an FSM, and its number among those of that phase."""
+        for phase, count in enumerate(self.fsms_by_phase):
+            if fsm < count:
+                return phase, fsm
+            fsm -= count
+        raise IndexError(f"there are {self.fsms} FSMs")
+
+    def fsms_of(self, phase: int) -> range:
+        """FSMs of a phase."""
+        first = sum(self.fsms_by_phase[:phase])
+        return range(first, first + self.fsms_by_phase[phase])
+
+    @property
+    def _partition_fsms(self) -> tuple[int, ...]:
+        """FSMs that have slots in each partition; those of the last phase share that of results."""
+        return *self.fsms_by_phase, self.fsms_by_phase[-1]
+
+    @cached_property
+    def _slots(self) -> tuple[Slots, ...]:
+        """Slots of the first FSM of each partition."""
+        counts = self.partition_slots or (self.contexts,) * (self.phases + 1)
+        equal = self.sram_beats // (self.phases + 1)
+        sizes = [each // self.bus_bytes for each in self.partition_bytes]
+        found, row = [], 0
+        for size, fsms, count in zip(
+            sizes or [equal] * (self.phases + 1), self._partition_fsms, counts, strict=True
+        ):
+            beats = size // (fsms * count)
+            found.append(Slots(row, beats - beats % self.packet_beats, count))
+            row += size
+        return tuple(found)
+
+    def slots_of(self, fsm: int) -> Slots:
+        """Slots of the contexts of an FSM."""
+        if not self.phased:
+            return Slots(fsm * self.contexts * self.slot_beats, self.slot_beats, self.contexts)
+        phase, number = self.phase_of(fsm)
+        return self._partition(phase, number)
+
+    def results_of(self, fsm: int) -> Slots:
+        """Slots for results of an FSM of the last phase."""
+        return self._partition(self.phases, self.phase_of(fsm)[1])
+
+    def _partition(self, number: int, fsm: int) -> Slots:
+        first = self._slots[number]
+        return first._replace(row=first.row + fsm * first.count * first.beats)
+
+    @property
+    def partition_beats(self) -> tuple[int, ...]:
+        """Beats of a slot of each partition."""
+        return tuple(each.beats for each in self._slots)
+
+    @property
+    def targets(self) -> int:
+        """Whom send commands are for: links, and the unit that copies to the next partition."""
+        return self.ports + self.phased
+
+    @property
     def slots(self) -> int:
-        """Slots of the SRAM: every context of every FSM owns one."""
+        """Slots of the SRAM: every context of every FSM owns one, and so do results."""
+        if self.phased:
+            return sum(
+                fsms * each.count for fsms, each in zip(self._partition_fsms, self._slots)
+            )
         return self.fsms * self.contexts
 
     @property
     def slot_beats(self) -> int:
-        """Beats of one slot; all are equal, and packets start at its multiples."""
+        """Beats of one slot, of the largest one if partitions differ; packets start at its
+        multiples."""
+        if self.phased:
+            return max(self.partition_beats)
         beats = self.sram_beats // self.slots
         if self.groups > 1:
             return 1 << beats.bit_length() >> 1
@@ -259,10 +445,12 @@ class AceConfig(EngineConfig):
     @property
     def block_packets(self) -> int:
         """Most packets of a run of blocks: half a slot, since a collective has at least two, or as
-        many as a header can number."""
+        many as a header can number. What is copied to the next partition may fill a slot."""
+        if self.phased:
+            return min(1 << self.format.offset, -(-self.slot_beats // self.packet_beats))
         return min(1 << self.format.offset, -(-(self.slot_beats // 2) // self.packet_beats))
 
-    def describe(self) -> dict[str, int | str]:
+    def describe(self) -> dict[str, int | str | tuple[int, ...]]:
         """Parameters by name, for report headers."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.agreement import DIGEST_BITS
 from hw.ace.config import AceConfig
-from hw.ace.isa import PHASE_FIELDS, program_entry_layout
+from hw.ace.isa import PHASE_FIELDS, TABLE_WORDS, placement_layout, program_entry_layout
 from hw.ace.layouts import (
     admit_layout,
     context_key_layout,
@@ -60,6 +60,9 @@ class ContextSignature(ParametricSignature):
         The admission of ``newest`` is being completed.
     newest : ``Out(admit_layout(config))``
         The context admitted last; valid during ``setup``.
+    results : ``Out(range(sram_beats)).array(contexts)``, with partitions by phase
+        Row of the first block of the chunk of each live context in the next partition, if it were
+        all there.
     """
 
     def __init__(self, c: AceConfig) -> None:
@@ -78,14 +81,17 @@ class ContextSignature(ParametricSignature):
                 "entry": Out(program_entry_layout).array(c.contexts),
                 "setup": Out(1),
                 "newest": Out(admit_layout(c)),
+                **({"results": Out(range(c.sram_beats)).array(c.contexts)} if c.phased else {}),
             },
             config=c,
         )
 
 
 def entry_request_layout(c: AceConfig) -> data.StructLayout:
-    """A context asks for the table entry of its program."""
-    return data.StructLayout({"context": range(max(2, c.contexts)), "program": range(16)})
+    """A context asks for the table entry of its program; with partitions by phase, for a word
+    behind the table first."""
+    words = TABLE_WORDS << c.phased
+    return data.StructLayout({"context": range(max(2, c.contexts)), "program": range(words)})
 
 
 def context_entry_layout(c: AceConfig) -> data.StructLayout:
@@ -126,6 +132,12 @@ class ContextTable(wiring.Component):
         A free one, if ``vacant``.
     admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
         A chunk takes the context that was vacant.
+    room, open : ``Out(1)``, reserve : ``In(1)``, with partitions by phase
+        The slot of a context is free; a context may be admitted; the free one is taken for the
+        results of the phase before, with which a chunk is admitted there later.
+    finished, tainted : ``Out(contexts)``, release : ``In(contexts)``, with partitions by phase
+        Contexts whose phase is over; those for which a packet came poisoned; they and their slots
+        are free. There is no ``job``, ``store`` and ``stored`` then.
     job : ``In(store_job_layout(config))``
         Its job for the RX DMA; valid with ``admit``.
     entry_request : ``Out(stream.Signature(entry_request_layout(config)))``
@@ -178,25 +190,38 @@ class ContextTable(wiring.Component):
     arriving: list
     leaving: list
 
-    def __init__(self, config: AceConfig) -> None:
+    def __init__(self, config: AceConfig, *, slots: int | None = None) -> None:
         c = self._config = config
+        self._slots = config.contexts if slots is None else slots
         always = {"always_ready": True}
+        job = store_job_layout(c)
+        leaves = {
+            "job": In(job),
+            "stored": In(stream.Signature(stored_layout(c), **always)),
+            "store": Out(stream.Signature(job)),
+        }
+        if c.phased:
+            leaves = {
+                "room": Out(1),
+                "open": Out(1),
+                "reserve": In(1),
+                "finished": Out(c.contexts),
+                "tainted": Out(c.contexts),
+                "release": In(c.contexts),
+            }
         super().__init__(
             {
                 "vacant": Out(1),
                 "vacant_context": Out(range(max(2, c.contexts))),
                 "admit": In(stream.Signature(admit_layout(c), **always)),
-                "job": In(store_job_layout(c)),
                 "entry_request": Out(stream.Signature(entry_request_layout(c))),
                 "entry": In(stream.Signature(context_entry_layout(c), **always)),
                 "phase": In(stream.Signature(next_phase_layout(c), **always)),
                 "searched": In(1),
                 "loaded": In(stream.Signature(loaded_layout(c), **always)),
-                "stored": In(stream.Signature(stored_layout(c), **always)),
                 "event": In(stream.Signature(event_layout(c), **always)),
                 "start": Out(c.contexts),
                 "sending": In(c.contexts),
-                "store": Out(stream.Signature(store_job_layout(c))),
                 "forget": In(1),
                 "busy": Out(1),
                 "occupied": Out(c.contexts),
@@ -204,6 +229,7 @@ class ContextTable(wiring.Component):
                 "arriving": Out(packet_count(c)).array(c.contexts),
                 "leaving": Out(packet_count(c)).array(c.contexts),
                 "state": Out(ContextSignature(c)),
+                **leaves,
             }
         )
 
@@ -215,20 +241,25 @@ class ContextTable(wiring.Component):
         loaded = Signal(c.contexts)
         entry_known = Signal()  # and the length of its runs
         tainted = Signal(c.contexts)  # a poisoned packet has come
-        self._admit(m, occupied, loaded, entry_known, tainted)
+        entry = self._admit(m, occupied, loaded, entry_known, tainted)
         self._go_live(m, loaded)
-        finished = self._count(m, entry_known, tainted)
-        self._complete(m, finished, occupied, tainted)
-        self._abort(m, occupied)
-        m.d.comb += self.busy.eq(occupied.any() | self.store.valid)
+        finished = self._count(m, entry, entry_known, tainted)
+        if c.phased:
+            self._hand_over(m, finished, occupied, tainted)
+            m.d.comb += self.busy.eq(occupied.any())
+        else:
+            self._complete(m, finished, occupied, tainted)
+            self._abort(m, occupied)
+            m.d.comb += self.busy.eq(occupied.any() | self.store.valid)
         m.d.comb += [self.occupied.eq(occupied), self.has_data.eq(loaded)]
         return m
 
     def _admit(self, m, occupied, loaded, entry_known, tainted):
-        """A chunk takes a context and its slot; its table entry is asked for."""
+        """A chunk takes a context and its slot; its table entry is asked for. Returns whether it
+        comes."""
         c, state, admit = self._config, self.state, self.admit.p
-        m.d.comb += self.vacant.eq(~occupied.all() & ~state.setup)
-        for n in reversed(range(c.contexts)):
+        m.d.comb += self.vacant.eq(~occupied[: self._slots].all() & ~state.setup)
+        for n in reversed(range(self._slots)):
             with m.If(~occupied[n]):
                 m.d.comb += self.vacant_context.eq(n)
 
@@ -248,9 +279,9 @@ class ContextTable(wiring.Component):
                     state.key[n].eq(admit.key),
                     state.operator[n].eq(admit.op),
                     state.digest[n].eq(admit.digest),
-                    loaded[n].eq(0),
+                    loaded[n].eq(admit.loaded if c.phased else 0),
                     tainted[n].eq(0),
-                    state.poisoned[n].eq(0),
+                    state.poisoned[n].eq(admit.poisoned if c.phased else 0),
                 ]
 
         m.d.comb += [
@@ -260,9 +291,22 @@ class ContextTable(wiring.Component):
         ]
         with m.If(self.entry_request.valid & self.entry_request.ready):
             m.d.sync += entry_asked.eq(1)
+        entry = self.entry.valid
+        if c.phased:
+            placed = Signal()  # the place of results is known
+            entry = self.entry.valid & placed
+            with m.If(self.admit.valid):
+                m.d.sync += placed.eq(0)
+            with m.Elif(self.entry.valid):
+                m.d.sync += placed.eq(1)
+            with m.If(self.entry.valid & ~placed):
+                m.d.sync += entry_asked.eq(0)
+            with m.If(~placed):
+                m.d.comb += self.entry_request.p.program.eq(TABLE_WORDS + state.newest.program)
         for n in range(c.contexts):
             with m.If(self.entry.valid & (self.entry.p.context == n)):
                 m.d.sync += state.entry[n].eq(self.entry.p.entry)
+        return entry
 
     def _go_live(self, m, loaded):
         """The data is in its slot and nothing of the admission is left."""
@@ -281,9 +325,9 @@ class ContextTable(wiring.Component):
             with m.If(self.start[n]):
                 m.d.sync += state.live[n].eq(1)
 
-    def _count(self, m, entry_known, tainted):
-        """Count packets of the phase that have yet to arrive and to leave; return which contexts
-        are done."""
+    def _count(self, m, entry, entry_known, tainted):
+        """Count packets of the phase that have yet to arrive and to leave, once the *entry* is
+        there; return which contexts are done."""
         c, state = self._config, self.state
         finished = Signal(c.contexts)
         # One multiplier: beats of a run, then packets that arrive, then those that leave, then
@@ -323,7 +367,14 @@ class ContextTable(wiring.Component):
             m.d.sync += receives_due.eq(product)
         with m.If(self.entry.valid):
             m.d.comb += [count.eq(self.entry.p.entry.run), length.eq(state.newest.beats)]
-        m.d.sync += [opening.eq(opening << 1), spanned.eq(self.entry.valid)]
+        if c.phased:
+            with m.If(self.entry.valid & ~entry):
+                placement = data.View(placement_layout, self.entry.p.entry.as_value())
+                m.d.comb += count.eq(placement.first)
+                for n in range(c.contexts):
+                    with m.If(newest == n):
+                        m.d.sync += state.results[n].eq(state.newest.results - product)
+        m.d.sync += [opening.eq(opening << 1), spanned.eq(entry)]
         with m.If(spanned):
             m.d.sync += entry_known.eq(1)
         with m.If(self.phase.valid):
@@ -409,6 +460,23 @@ class ContextTable(wiring.Component):
                     state.assigned.bit_select(completed, 1).eq(0),
                     state.live.bit_select(completed, 1).eq(0),
                 ]
+
+    def _hand_over(self, m, finished, occupied, tainted):
+        """Tell which contexts have results to be handed over, and forget those that have been."""
+        state = self.state
+        m.d.comb += [
+            self.room.eq(~occupied[: self._slots].all()),
+            self.open.eq(~state.setup),
+            self.finished.eq(finished),
+            self.tainted.eq(tainted),
+        ]
+        with m.If(self.reserve):
+            m.d.sync += occupied.bit_select(self.vacant_context, 1).eq(1)
+        for n in range(len(finished)):
+            with m.If(self.release[n] | self.forget):
+                m.d.sync += [state.assigned[n].eq(0), state.live[n].eq(0), occupied[n].eq(0)]
+        with m.If(self.forget):
+            m.d.sync += state.setup.eq(0)
 
     def _abort(self, m, occupied):
         """Forget all chunks but those whose job the RX DMA already has; these are still stored."""

@@ -10,7 +10,7 @@ from hw.ace.completions import CompletionQueue, ended_layout
 from hw.ace.config import AceConfig
 from hw.ace.dispatcher import command_layout
 from hw.ace.inspection import inspected_layout
-from hw.ace.isa import ENTRY_WORDS, INSTRUCTION_BITS, program_entry_layout
+from hw.ace.isa import ENTRY_WORDS, INSTRUCTION_BITS, TABLE_WORDS, program_entry_layout
 from hw.ace.lookup import program_write_layout
 from hw.ace.registers import CAUSES, INSPECTED, CommandError, register_map
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
@@ -21,8 +21,6 @@ from hw.link.retry_registers import LINK_STATUS, show_links
 __all__ = ["EngineControl", "PortControlSignature"]
 
 _IDLE_CYCLES = 4
-_TABLE_WORDS = 16
-"""First words of a program store: its table."""
 _COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all", "contiguous")
 """Fields of the register `command`."""
 
@@ -219,7 +217,7 @@ class EngineControl(wiring.Component):
         for f in range(c.fsms):
             writes = self.program_writes[f]
             m.d.comb += writes.eq(r.program_high.strobe & (place.fsm == f))
-            with m.If(writes & (place.word < _TABLE_WORDS)):
+            with m.If(writes & (place.word < TABLE_WORDS)):
                 held = self.programs[f].bit_select(place.word[:4], 1)
                 m.d.sync += held.eq(is_program)
         shown = Signal(INSTRUCTION_BITS)

@@ -1,6 +1,6 @@
 """Chunk dispatcher: from a command to chunks in the FSMs, and back to a completion."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -109,12 +109,14 @@ class Dispatcher(wiring.Component):
         Commands; one that comes while ``command.ready`` is low is to be refused by the caller.
     programs : ``In(16).array(fsms)``
         Entries of each program table that hold a program.
-    vacant : ``In(fsms)``
+    vacant : ``In(fsms of the first phase)``
         FSMs with a free context.
-    vacant_context : ``In(range(contexts)).array(fsms)``
+    vacant_context : ``In(range(contexts)).array(...)``
         A free one in each vacant FSM.
-    admit : ``Out(stream).array(fsms)``
+    admit : ``Out(stream).array(...)``
         A chunk enters an FSM.
+    first : ``Out(1)``
+        The chunk that is next is the first one of its collective.
     job : ``Out(store_job_layout(config))``
         Its job for the RX DMA, valid with ``admit``; the same for all FSMs.
     load : ``Out(stream).array(memory_ports)``
@@ -146,9 +148,12 @@ class Dispatcher(wiring.Component):
             {
                 "command": In(stream.Signature(command_layout(c))),
                 "programs": In(16).array(c.fsms),
-                "vacant": In(c.fsms),
-                "vacant_context": In(context).array(c.fsms),
-                "admit": Out(stream.Signature(admit_layout(c), always_ready=True)).array(c.fsms),
+                "vacant": In(c.first_fsms),
+                "vacant_context": In(context).array(c.first_fsms),
+                "admit": Out(
+                    stream.Signature(admit_layout(c), always_ready=True)
+                ).array(c.first_fsms),
+                **({"first": Out(1)} if c.phased else {}),
                 "job": Out(store_job_layout(c)),
                 "load": Out(stream.Signature(load_job_layout(c))).array(c.memory_ports),
                 "loaded": In(stream.Signature(loaded_layout(c), always_ready=True)),
@@ -252,11 +257,11 @@ class Dispatcher(wiring.Component):
                 refuse(CommandError.STRIDE)
             with m.Elif(((command.source | command.destination) & (c.bus_bytes - 1)).any()):
                 refuse(CommandError.ALIGNMENT)
-            with m.Elif((job.fsms == 0) | (job.fsms > c.fsms)):
+            with m.Elif((job.fsms == 0) | (job.fsms > c.first_fsms)):
                 refuse(CommandError.FSMS)
             with m.Elif(
                 Cat(
-                    (job.fsms > f) & ~programs.bit_select(command.program, 1)
+                    (job.fsms > f if f < c.first_fsms else Const(1)) & ~programs.bit_select(command.program, 1)
                     for f, programs in enumerate(self.programs)
                 ).any()
             ):
@@ -316,11 +321,12 @@ class Dispatcher(wiring.Component):
             with m.If(self.vacant.bit_select(chunk.fsm, 1)):
                 m.next = "ROWS"
         with m.State("ROWS"):
-            first = chunk.fsm * c.contexts
+            slots = c.slots_of(0)
+            first = chunk.fsm * slots.count
             m.d.sync += [
                 chunk.own_rows.eq(job.rank * chunk.beats),
                 chunk.elements.eq(job.tail_block * chunk.block + chunk.tail_elements),
-                chunk.row.eq((first + chunk.context) * c.slot_beats),
+                chunk.row.eq((first + chunk.context) * slots.beats),
             ]
             m.next = "LOAD"
         with m.State("LOAD"):
@@ -363,6 +369,13 @@ class Dispatcher(wiring.Component):
 
         walk(load.walk, command.source, command.load_all)
         walk(self.job.walk, command.destination, command.store_all)
+        if c.phased:
+            # An own shard lies alone in the first slot, and the last slot is not known yet.
+            m.d.comb += [
+                load.walk.row.eq(chunk.row),
+                self.job.walk.row.eq(Mux(command.store_all, 0, chunk.own_rows)),
+                self.first.eq(chunk.number == 0),
+            ]
         for target in (load, self.job):
             m.d.comb += [
                 target.fsm.eq(chunk.fsm),
@@ -381,3 +394,5 @@ class Dispatcher(wiring.Component):
                 port.p.digest.eq(job.digest),
                 port.p.program.eq(command.program),
             ]
+            if c.phased:
+                m.d.comb += port.p.row.eq(chunk.row - Mux(command.load_all, 0, chunk.own_rows))

@@ -8,9 +8,11 @@ from hw.ace.alu_pool import ALUPool
 from hw.ace.command_arbiter import CommandArbiter
 from hw.ace.config import AceConfig
 from hw.ace.control import EngineControl
+from hw.ace.copy_unit import CopyUnit
 from hw.ace.dispatcher import Dispatcher
 from hw.ace.dma import RxDMA, TxDMA
 from hw.ace.layouts import loaded_layout, store_job_layout, stored_layout
+from hw.ace.partitions import PartitionChain
 from hw.ace.phase_fsm import PhaseFSM
 from hw.ace.port import LinkSignature, Port
 from hw.ace.sram import BankedSRAM
@@ -89,10 +91,10 @@ class AceEngine(Engine):
             banks=c.banks,
             interleave=c.group_banks,
             bank_ports=c.bank_ports,
-            readers=2 * c.ports + c.memory_ports,
-            writers=c.ports + c.memory_ports,
+            readers=c.ports + c.targets + c.memory_ports,
+            writers=c.targets + c.memory_ports,
         )
-        fsms = [PhaseFSM(c) for _ in range(c.fsms)]
+        fsms = [PhaseFSM(c, slots=c.slots_of(f).count) for f in range(c.fsms)]
         ports = [Port(c) for _ in range(c.ports)]
         loaders = [TxDMA(c) for _ in range(c.memory_ports)]
         storers = [RxDMA(c) for _ in range(c.memory_ports)]
@@ -107,13 +109,22 @@ class AceEngine(Engine):
 
         self._join_ports(m, ports, alus, sram)
         self._join_messages(m, fsms, ports)
-        self._join_commands(m, fsms, ports)
-        loaded, stored = self._join_memory(m, dispatcher, fsms, loaders, storers, sram)
-        self._join_dispatcher(m, dispatcher, fsms, loaded, stored, control.stop)
+        copiers, chains = [], []
+        if c.phased:
+            m.submodules.copy_unit = copier = CopyUnit(c)
+            m.submodules.partitions = chain = PartitionChain(c)
+            copiers, chains = [copier], [chain]
+            self._join_copies(m, copier, fsms, sram)
+        self._join_commands(m, fsms, [*ports, *copiers])
+        results = [chain.store for chain in chains] or [[]]
+        loaded, stored = self._join_memory(
+            m, dispatcher, fsms, loaders, storers, sram, results[0]
+        )
+        self._join_dispatcher(m, dispatcher, fsms, loaded, stored, control.stop, chains)
         self._join_control(m, control, dispatcher, fsms, ports)
         refused = [port.enable & ~port.grant for port in (*sram.read, *sram.write)]
-        quiet = Cat(part.idle for part in (*ports, *loaders, *storers)).all()
-        busy = Cat(fsm.busy for fsm in fsms).any()
+        quiet = Cat(part.idle for part in (*ports, *copiers, *loaders, *storers)).all()
+        busy = Cat(part.busy for part in (*fsms, *chains)).any()
         m.d.comb += [
             control.bank_conflicts.eq(sum(refused)),
             control.alu_conflicts.eq(sum(alus.contended)),
@@ -123,6 +134,7 @@ class AceEngine(Engine):
                     loaded.valid,
                     stored.valid,
                     *(Cat(port.received.valid, port.sent.valid) for port in ports),
+                    *(copier.event.valid for copier in copiers),
                 ).any()
             ),
         ]
@@ -205,8 +217,19 @@ class AceEngine(Engine):
                         port.resolved.p.eq(fsm.resolved[p].p),
                     ]
 
+    def _join_copies(self, m, copier, fsms, sram):
+        """The copy unit, behind the ports, to the SRAM and the FSMs."""
+        wiring.connect(m, copier.read, sram.read[-1])
+        wiring.connect(m, copier.write, sram.write[-1])
+        event = copier.event
+        for f, fsm in enumerate(fsms):
+            sink = fsm.event[-1]
+            m.d.comb += [sink.p.eq(event.p), sink.valid.eq(event.valid & (event.p.fsm == f))]
+            with m.If(event.p.fsm == f):
+                m.d.comb += event.ready.eq(sink.ready)
+
     def _join_commands(self, m, fsms, ports):
-        """Send commands of FSMs to ports: each names its port."""
+        """Send commands of FSMs to ports, and to the copy unit: each names its port."""
         m.submodules.send_arbiter = arbiter = CommandArbiter(self.config)
         for command, room, fsm in zip(arbiter.i, arbiter.room, fsms, strict=True):
             wiring.connect(m, fsm.send, command)
@@ -214,8 +237,9 @@ class AceEngine(Engine):
         for command, port in zip(arbiter.o, ports, strict=True):
             wiring.connect(m, command, port.command)
 
-    def _join_memory(self, m, dispatcher, fsms, loaders, storers, sram):
-        """DMAs to memory, SRAM and their jobs; the streams of their reports."""
+    def _join_memory(self, m, dispatcher, fsms, loaders, storers, sram, results):
+        """DMAs to memory, SRAM and their jobs, those of FSMs or the *results* of the last phase;
+        the streams of their reports."""
         c = self.config
         m.submodules.loaded = loaded = StreamArbiter(loaded_layout(c), c.memory_ports)
         m.submodules.stored = stored = StreamArbiter(stored_layout(c), c.memory_ports)
@@ -230,30 +254,59 @@ class AceEngine(Engine):
             m.submodules[f"load_jobs_{n}"] = jobs = StreamFIFO(dispatcher.load[n].p.shape(), 2)
             wiring.connect(m, dispatcher.load[n], jobs.i)
             wiring.connect(m, jobs.o, loader.job)
-            served = fsms[n :: c.memory_ports]
+            served = [results[n]] if results else [fsm.store for fsm in fsms[n :: c.memory_ports]]
             m.submodules[f"store_arbiter_{n}"] = arbiter = StreamArbiter(
                 store_job_layout(c), len(served)
             )
             wiring.connect(m, arbiter.o, storer.job)
-            for sink, fsm in zip(arbiter.i, served, strict=True):
-                wiring.connect(m, fsm.store, sink)
+            for sink, job in zip(arbiter.i, served, strict=True):
+                wiring.connect(m, job, sink)
         return loaded.o, stored.o
 
-    def _join_dispatcher(self, m, dispatcher, fsms, loaded, stored, stop):
-        """The dispatcher to the FSMs, and reports of the DMAs to both."""
+    def _join_dispatcher(self, m, dispatcher, fsms, loaded, stored, stop, chains):
+        """The dispatcher to the FSMs, and reports of the DMAs to both; with partitions by phase
+        through the chain that hands chunks over."""
         for report, sink in ((loaded, dispatcher.loaded), (stored, dispatcher.stored)):
             m.d.comb += [sink.valid.eq(report.valid), sink.p.eq(report.p)]
         for f, fsm in enumerate(fsms):
+            m.d.comb += [fsm.forget.eq(stop), *self._reported(fsm.loaded, loaded, f)]
+        for f, (fsm, admit) in enumerate(zip(fsms, dispatcher.admit)):
             m.d.comb += [
                 dispatcher.vacant[f].eq(fsm.vacant),
                 dispatcher.vacant_context[f].eq(fsm.vacant_context),
-                fsm.admit.valid.eq(dispatcher.admit[f].valid & ~stop),
-                fsm.admit.p.eq(dispatcher.admit[f].p),
-                fsm.job.eq(dispatcher.job),
-                fsm.forget.eq(stop),
+                fsm.admit.valid.eq(admit.valid & ~stop),
+                fsm.admit.p.eq(admit.p),
             ]
-            for report, sink in ((loaded, fsm.loaded), (stored, fsm.stored)):
+        for chain in chains:
+            self._join_chain(m, chain, dispatcher, fsms, stored, stop)
+        if not chains:
+            for f, fsm in enumerate(fsms):
+                m.d.comb += [fsm.job.eq(dispatcher.job), *self._reported(fsm.stored, stored, f)]
+
+    def _reported(self, sink, report, fsm):
+        return [sink.valid.eq(report.valid & (report.p.fsm == fsm)), sink.p.eq(report.p)]
+
+    def _join_chain(self, m, chain, dispatcher, fsms, stored, stop):
+        """Chunks from the dispatcher and from phase to phase."""
+        for f, fsm in enumerate(fsms):
+            wiring.connect(m, chain.stage[f], fsm.stage)
+            if f < len(dispatcher.admit):
                 m.d.comb += [
-                    sink.valid.eq(report.valid & (report.p.fsm == f)),
-                    sink.p.eq(report.p),
+                    dispatcher.vacant[f].eq(fsm.vacant & chain.room),
+                    fsm.admit.p.results.eq(chain.results),
                 ]
+            else:
+                m.d.comb += [
+                    fsm.admit.valid.eq(chain.admit[f].valid), fsm.admit.p.eq(chain.admit[f].p)
+                ]
+        enter = chain.enter
+        for f, admit in enumerate(dispatcher.admit):
+            with m.If(admit.valid):
+                m.d.comb += [enter.valid.eq(1), enter.p.admit.eq(admit.p), enter.p.fsm.eq(f)]
+        m.d.comb += [
+            enter.p.job.eq(dispatcher.job),
+            chain.first.eq(dispatcher.first),
+            chain.forget.eq(stop),
+            chain.stored.valid.eq(stored.valid),
+            chain.stored.p.eq(stored.p),
+        ]

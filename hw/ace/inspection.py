@@ -41,18 +41,20 @@ def look_at(
     `ContextTable`, `SendGenerator` and `GrantSignature`: multiplexers, and nothing that any of them
     would see."""
     state = contexts.state
+    # A slot for results has no chunk yet.
+    used = state.assigned if c.phased else contexts.occupied
 
     def of(each: Any) -> Value:
         return select(number, [Value.cast(each[n]) for n in range(c.contexts)])
 
     return {
         "key": of(state.key),
-        "used": of(contexts.occupied),
+        "used": of(used),
         "loaded": of(contexts.has_data),
         "live": of(state.live),
-        "storing": of(contexts.occupied & ~state.assigned),
+        "storing": of(used & ~state.assigned),
         "instructions": of(generator.fresh),
-        "held_ports": ~generator.room & Cat(each == number for each in generator.held),
+        "held_ports": ~generator.room[: c.ports] & Cat(each == number for each in generator.held),
         "ready_ports": of(generator.ready_ports),
         "step": of(generator.steps),
         "entry": of([entry.entry for entry in state.entry]) * ENTRY_WORDS,

@@ -31,6 +31,11 @@ done at once the outcome is stored, whatever the opcode says, and sent later.
 
 All of it happens in one slot, in place: data that are replaced have left, since the packet that
 replaces them exists only because they have (docs/reference/ace-programs.md).
+
+An engine with partitions by phase (`AceConfig.partitions`) has programs of one phase each. They
+read what the phase begins with from its own slot, and store what it ends with in one of the next
+partition; a packet that is sent later without being stored waits in the place of its block in the
+own slot. ``COPY`` is for results that no packet brings: it goes with the SENDs and counts as one.
 """
 
 from amaranth.lib import data, enum
@@ -45,10 +50,13 @@ __all__ = [
     "MOST_RUNS",
     "PHASE_FIELDS",
     "PROGRAM_ENTRY_FIELDS",
+    "PLACEMENT_FIELDS",
+    "TABLE_WORDS",
     "Opcode",
     "instruction_layout",
     "opcode_layout",
     "phase_layout",
+    "placement_layout",
     "program_entry_layout",
 ]
 
@@ -56,6 +64,10 @@ INSTRUCTION_BITS = 64
 
 ENTRY_WORDS = 4
 """Programs start at multiples of so many words."""
+
+TABLE_WORDS = 16
+"""Programs of a store: its first words are their entries. With partitions by phase as many words
+follow, which say where results go."""
 
 MOST_RUNS = 2047
 """Runs of a phase that are received or sent: a packet can name 2048 steps."""
@@ -72,6 +84,7 @@ class Opcode(enum.Enum, shape=4):
     END = 0b0000
     PHASE = 0b0001
     SEND = 0b0100
+    COPY = 0b0110
     RECV = 0b1010
     RECV_SEND = 0b1100
     RECV_COPY_SEND = 0b1110
@@ -118,11 +131,18 @@ PROGRAM_ENTRY_FIELDS = {
 """Fields of the first words of a program store, its table: start of a program, and its first
 phase."""
 
+PLACEMENT_FIELDS = {
+    "first": (RANK_BITS, "First block of the chunk that is in the slot of the next partition."),
+    "reserved": (INSTRUCTION_BITS - RANK_BITS, "0."),
+}
+"""Fields of the words behind the table, with partitions by phase."""
+
 instruction_layout = data.StructLayout({n: shape for n, (shape, _) in INSTRUCTION_FIELDS.items()})
 phase_layout = data.StructLayout({name: shape for name, (shape, _) in PHASE_FIELDS.items()})
 program_entry_layout = data.StructLayout(
     {name: shape for name, (shape, _) in PROGRAM_ENTRY_FIELDS.items()}
 )
+placement_layout = data.StructLayout({name: shape for name, (shape, _) in PLACEMENT_FIELDS.items()})
 assert (
     instruction_layout.size == phase_layout.size == program_entry_layout.size == INSTRUCTION_BITS
 )

@@ -40,7 +40,7 @@ def places(c: AceConfig, *names: str) -> dict[str, Any]:
         "context": c.contexts,
         "slot": c.contexts,  # that of the context of the same number
         "command": c.commands,
-        "port": c.ports,
+        "port": c.targets,
     }
     return {name: range(max(2, kinds[name])) for name in names}
 
@@ -106,9 +106,13 @@ def stored_layout(c: AceConfig) -> data.StructLayout:
 
 def admit_layout(c: AceConfig) -> data.StructLayout:
     """A chunk enters an FSM: its context. The first ``elements`` of its blocks, which are ``beats``
-    beats each, hold data. ``age``: its number, see `AGE_BITS`."""
+    beats each, hold data. ``age``: its number, see `AGE_BITS`. ``row``: that of its first block.
+    With partitions by phase, that block need not be there; ``loaded``: what is there is,
+    ``poisoned``: but could not all be read; ``results``: row of the slot that results go to."""
+    moved = {"loaded": 1, "poisoned": 1, "results": range(c.sram_beats)} if c.phased else {}
     return data.StructLayout(
         {
+            **moved,
             **places(c, "context"),
             "key": context_key_layout(c),
             "op": ReduceOp,
@@ -143,7 +147,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
 
     ``valid`` is low if there is no such context, instruction or offset, or if length, operator or
     contribution count differ from what the program expects. ``row`` is the first row of its data,
-    of the operand and of the outcome. ``granted`` tells that the peer on ``port`` is ready, with
+    of the operand and of the outcome; with partitions by phase ``place`` is that of the outcome. ``granted`` tells that the peer on ``port`` is ready, with
     its context in ``remote_context``; ``poisoned`` that what the context sends is not valid.
     ``odd`` is that of the instruction's phase, ``age`` that of the chunk.
     """
@@ -162,8 +166,13 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
             "length": 12,
             "contributions": c.format.node,
             "row": range(c.sram_beats),
+            **_place(c),
         }
     )
+
+
+def _place(c: AceConfig) -> dict[str, Any]:
+    return {"place": range(c.sram_beats)} if c.phased else {}
 
 
 def event_layout(c: AceConfig) -> data.StructLayout:
@@ -198,7 +207,8 @@ def ready_layout(c: AceConfig) -> data.StructLayout:
 
 
 def send_command_layout(c: AceConfig) -> data.StructLayout:
-    """A packet to be read from SRAM and sent, or a READY (no payload, not counted)."""
+    """A packet to be read from SRAM and sent, or a READY (no payload, not counted). With partitions
+    by phase, the port behind the last one has it copied to ``place``."""
     return data.StructLayout(
         {
             **places(c, "port"),
@@ -215,5 +225,6 @@ def send_command_layout(c: AceConfig) -> data.StructLayout:
             "length": 12,
             "contributions": c.format.node,
             "row": range(c.sram_beats),
+            **_place(c),
         }
     )

@@ -298,6 +298,12 @@ class LookupPipeline(wiring.Component):
             response.contributions.eq(instruction.contributions),
             response.row.eq(row.row + rows_in),
         ]
+        if c.phased:
+            # Results are kept in the next partition, all else in the place that it has.
+            results = Array(self.contexts.results)[query.context]
+            m.d.comb += response.place.eq(Mux(operation.store, results, row.row) + rows_in)
+            with m.If(operation.send & operation.store & ~operation.receive):
+                m.d.comb += [response.port.eq(c.ports), response.granted.eq(1)]
         valid = Signal()
         requester = Signal.like(client)
         reply = Signal(resolved_layout(c))

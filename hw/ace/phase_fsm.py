@@ -20,6 +20,7 @@ from hw.ace.layouts import (
     stored_layout,
 )
 from hw.ace.lookup import LookupPipeline, program_write_layout
+from hw.ace.partitions import StageSignature
 from hw.ace.ready_table import ReadyTable
 from hw.ace.send_generator import SendGenerator
 from hw.common.arbiter import StreamArbiter
@@ -49,6 +50,9 @@ class PhaseFSM(wiring.Component):
     5. *Complete*: every block of the last phase has arrived and left. The slot goes to the RX DMA,
        and is free for the next chunk, as the context is, when it is stored.
 
+    With partitions by phase, an FSM does one phase of a chunk, and 5 is for others to do: the chunk
+    moves on to the next phase (`hw.ace.partitions`).
+
     READY packets of peers that are ahead of this node wait in a table with one row for each context
     of each peer, so they always find room.
 
@@ -64,11 +68,13 @@ class PhaseFSM(wiring.Component):
         A chunk arrives; its load is done; its result is in memory.
     store : ``Out(stream)``, job : ``In``
         Job for the RX DMA; ``job`` is sampled with ``admit``.
+    stage : ``In(StageSignature(config))``
+        In place of ``stored``, ``store`` and ``job``, with partitions by phase.
     lookup : ``In(stream).array(ports)``, resolved : ``Out(stream).array(ports)``
         Answers follow ``LOOKUP_LATENCY`` cycles after the question is taken.
-    event : ``In(stream).array(2 * ports)``, ready : ``In(stream).array(ports)``
-        From the receive and send units.
-    send : ``Out(stream)``, room : ``In(ports)``
+    event : ``In(stream).array(ports + targets)``, ready : ``In(stream).array(ports)``
+        From the receive and send units, and the copy unit.
+    send : ``Out(stream)``, room : ``In(targets)``
         Send commands, for the ports that have room.
     forget : ``In(1)``
         Forget all chunks and READY packets. Packets in flight are refused from now on. Nothing new
@@ -103,9 +109,17 @@ class PhaseFSM(wiring.Component):
     event: list
     ready: list
 
-    def __init__(self, config: AceConfig) -> None:
+    def __init__(self, config: AceConfig, *, slots: int | None = None) -> None:
         c = self._config = config
+        self._slots = slots
         always = {"always_ready": True}
+        leaves = {
+            "job": In(store_job_layout(c)),
+            "stored": In(stream.Signature(stored_layout(c), **always)),
+            "store": Out(stream.Signature(store_job_layout(c))),
+        }
+        if c.phased:
+            leaves = {"stage": In(StageSignature(c))}
         super().__init__(
             {
                 "program": In(stream.Signature(program_write_layout(c), **always)),
@@ -115,32 +129,30 @@ class PhaseFSM(wiring.Component):
                 "vacant": Out(1),
                 "vacant_context": Out(range(max(2, c.contexts))),
                 "admit": In(stream.Signature(admit_layout(c), **always)),
-                "job": In(store_job_layout(c)),
                 "loaded": In(stream.Signature(loaded_layout(c), **always)),
-                "stored": In(stream.Signature(stored_layout(c), **always)),
-                "store": Out(stream.Signature(store_job_layout(c))),
                 "lookup": In(stream.Signature(lookup_layout(c))).array(c.ports),
                 "resolved": Out(stream.Signature(resolved_layout(c), **always)).array(c.ports),
-                "event": In(stream.Signature(event_layout(c))).array(2 * c.ports),
+                "event": In(stream.Signature(event_layout(c))).array(c.ports + c.targets),
                 "ready": In(stream.Signature(ready_layout(c))).array(c.ports),
                 "send": Out(stream.Signature(send_command_layout(c), **always)),
-                "room": In(c.ports),
+                "room": In(c.targets),
                 "forget": In(1),
                 "disagrees": Out(1),
                 "busy": Out(1),
                 "inspect": In(range(max(2, c.contexts))),
                 "inspected": Out(inspected_layout(c)),
+                **leaves,
             }
         )
 
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.contexts = contexts = ContextTable(c)
+        m.submodules.contexts = contexts = ContextTable(c, slots=self._slots)
         m.submodules.lookups = lookups = LookupPipeline(c)
         m.submodules.ready_table = ready_table = ReadyTable(c)
         m.submodules.generator = generator = SendGenerator(c)
-        m.submodules.events = events = StreamArbiter(event_layout(c), 2 * c.ports)
+        m.submodules.events = events = StreamArbiter(event_layout(c), c.ports + c.targets)
 
         parts = (lookups, ready_table, generator)
         wiring.connect(m, contexts.state, *(part.contexts for part in parts))
@@ -152,8 +164,9 @@ class PhaseFSM(wiring.Component):
         wiring.connect(m, lookups.own_response, generator.response)
         for inner, outer in (
             (contexts.loaded, self.loaded),
-            (contexts.stored, self.stored),
-            (contexts.store, self.store),
+            *(() if c.phased else (
+                (contexts.stored, self.stored), (contexts.store, self.store)
+            )),
             (lookups.program, self.program),
             (generator.send, self.send),
             *zip(lookups.request, self.lookup, strict=True),
@@ -171,8 +184,11 @@ class PhaseFSM(wiring.Component):
             m.d.comb += [part.event.valid.eq(events.o.valid), part.event.p.eq(events.o.p)]
         for part in (contexts, ready_table, generator):
             m.d.comb += part.forget.eq(self.forget)
+        if c.phased:
+            self._join_stage(m, contexts)
+        else:
+            m.d.comb += contexts.job.eq(self.job)
         m.d.comb += [
-            contexts.job.eq(self.job),
             self.disagrees.eq(ready_table.disagrees),
             lookups.reread.eq(self.reread),
             lookups.read_address.eq(self.read_address),
@@ -190,3 +206,18 @@ class PhaseFSM(wiring.Component):
         )
         m.d.comb += [Value.cast(self.inspected[name]).eq(value) for name, value in seen.items()]
         return m
+
+    def _join_stage(self, m, contexts):
+        """The contexts to the chain that hands chunks over."""
+        stage = self.stage
+        m.d.comb += [
+            stage.room.eq(contexts.room),
+            stage.open.eq(contexts.open),
+            stage.vacant_context.eq(contexts.vacant_context),
+            stage.finished.eq(contexts.finished),
+            stage.poisoned.eq(contexts.state.poisoned),
+            stage.tainted.eq(contexts.tainted),
+            contexts.reserve.eq(stage.reserve),
+            contexts.release.eq(stage.release),
+            *(there.eq(here) for there, here in zip(stage.results, contexts.state.results)),
+        ]

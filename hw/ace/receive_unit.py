@@ -208,7 +208,7 @@ class ReceiveUnit(wiring.Component):
             outcome.p.parked.eq(parked),
             outcome.p.odd.eq(resolved.odd),
             outcome.p.port.eq(resolved.port),
-            outcome.p.row.eq(resolved.row),
+            outcome.p.row.eq(resolved.place if self._config.phased else resolved.row),
             outcome.p.empty.eq(empty),
             outcome.p.last.eq(Mux(empty, 0, (header.length - 1) >> beat_bits)),
         ]

@@ -28,6 +28,7 @@ SHAPE = {
     "contexts": (5, "Contexts of an FSM."),
     "memory_ports": (5, "AXI4 masters."),
     "bus_bytes": (8, "Bus width in bytes."),
+    "phases": (5, "Phases that have FSMs and a partition of their own; 0: a chunk keeps its slot."),
 }
 
 INTERRUPTS = {
@@ -167,8 +168,14 @@ def _setup(c: AceConfig) -> list[Register]:
         Register(
             "fsms",
             "rw",
-            [Field("count", 5, "FSMs in use: chunk n goes to FSM n modulo this.", init=c.fsms)],
-            "Must be the same on all nodes.",
+            [
+                Field(
+                    "count", 5, "FSMs in use: chunk n goes to FSM n modulo this.",
+                    init=c.first_fsms,
+                )
+            ],
+            "Must be the same on all nodes."
+            + (" Those of the first phase; of the others all are in use." if c.phased else ""),
         ),
         Register(
             "links",

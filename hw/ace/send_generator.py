@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -120,7 +120,7 @@ class SendGenerator(wiring.Component):
                 "response": In(stream.Signature(own_response_layout(c), **always)),
                 "event": In(stream.Signature(event_layout(c), **always)),
                 "send": Out(stream.Signature(send_command_layout(c), **always)),
-                "room": In(c.ports),
+                "room": In(c.targets),
                 "forget": In(1),
                 "busy": Out(1),
                 "fresh": Out(c.contexts),
@@ -135,7 +135,7 @@ class SendGenerator(wiring.Component):
         self._step = Signal(c.format.step, name="step")
         self._offset = Signal(c.format.offset, name="offset")
         self._crowded = Signal(name="crowded")  # its port has no room
-        self._free = Signal(c.ports, name="free")  # ports that have room, and no READY wants it
+        self._free = Signal(c.targets, name="free")  # ports that have room, and no READY wants it
 
     def elaborate(self, platform):
         m = Module()
@@ -150,7 +150,10 @@ class SendGenerator(wiring.Component):
         waiting = Signal(c.contexts)  # the end of a phase has been passed over
         with m.If(self.start.any()):
             m.d.sync += [fresh.eq(fresh | self.start), waiting.eq(waiting & ~self.start)]
-        m.d.comb += self._free.eq(self.room & ~reduce(or_, ready_ports))
+        claimed = reduce(or_, ready_ports)
+        if c.phased:  # no READY is for the copy unit
+            claimed = Cat(claimed, Const(0, 1))
+        m.d.comb += self._free.eq(self.room & ~claimed)
         crowded_out = self._crowded_out(m)
         positions = self._positions(m)
         repark = Signal()
@@ -190,7 +193,7 @@ class SendGenerator(wiring.Component):
         c = self._config
         crowded_out = Signal(c.contexts)
         for n in range(c.contexts):
-            wanted = Signal(c.ports, name=f"wanted_port_{n}")
+            wanted = Signal(c.targets, name=f"wanted_port_{n}")
             m.d.comb += crowded_out[n].eq((wanted & ~self._free).any())
             with m.If(self.start[n] | (self._sends_fresh() & (self._context == n))):
                 m.d.sync += wanted.eq(0)
@@ -403,6 +406,10 @@ class SendGenerator(wiring.Component):
             command.contributions.eq(resolved.contributions),
             command.row.eq(resolved.row),
         ]
+        if self._config.phased:
+            m.d.comb += command.place.eq(resolved.place)
+            with m.If(self._source == Source.PARKED):
+                m.d.comb += command.row.eq(resolved.place)
         with m.If((self._source == Source.FRESH) & ends & operation.reduce & ~operation.receive):
             is_over = over.bit_select(self._context, 1)
             # Not of a context that an abort has just taken away.

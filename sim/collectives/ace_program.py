@@ -15,6 +15,7 @@ from hw.link.packet import FLIT_BYTES
 from sim.collectives.fsm_program import (
     PROGRAM_ENTRY,
     FsmProgram,
+    RingPhase,
     loaded_programs,
     phase_length,
     program_words,
@@ -30,6 +31,7 @@ from sim.collectives.golden import (
     translated_all_reduce,
 )
 from sim.collectives.partition import Partition
+from sim.collectives.partition_programs import Held, PartitionedProgram, partitioned
 from sim.collectives.torus_paths import TorusPaths
 from sim.fields import FieldError
 from sim.network.embedding import RingPlace
@@ -51,7 +53,7 @@ class AceProgram:
     nodes : int
         Ranks, at least 2.
     queues : int
-        FSMs in use.
+        FSMs in use; with partitions by phase, of the first phase.
     bidirectional : bool
         Every second round of FSMs runs its ring backwards.
     rings : tuple of tuples of RingPlace
@@ -72,15 +74,34 @@ class AceProgram:
     # ---- Ways of the data.
 
     @property
-    def kinds(self) -> int:
-        """Kinds of FSMs, by the way of their data: both directions of rings, or paths."""
+    def _ways(self) -> int:
+        """Both directions of rings, or paths."""
         return 2 if self.torus is None else len(self.torus.paths)
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of FSMs, by the way of their data and, with partitions by phase, their phase."""
+        return self._ways * max(1, self.config.phases)
 
     def kind(self, fsm: int) -> int:
         """Kind of an FSM."""
+        phase, number = self.config.phase_of(fsm)
         if self.torus is None:
-            return int(self.direction(fsm) < 0)
-        return fsm % self.kinds
+            way = int(self.direction(number) < 0)
+        else:
+            way = number % self._ways
+        return phase * self._ways + way
+
+    def _of_kind(self, kind: int) -> tuple[int, int]:
+        """Phase and way of a kind of FSM."""
+        return divmod(kind, self._ways)
+
+    @property
+    def fsms(self) -> list[int]:
+        """FSMs in use: with partitions by phase, all those of later phases."""
+        return [*range(self.queues), *range(self.config.first_fsms, self.config.fsms)] if (
+            self.config.phased
+        ) else [*range(self.queues)]
 
     def coordinates(self, fsm: int) -> NDArray[np.int64]:
         """Ranks x dimensions: place of each rank for an FSM."""
@@ -150,13 +171,21 @@ class AceProgram:
     ) -> list[list[tuple[int, int, int, bool]]]:
         """For each phase of a kind of FSM, how its blocks depend on the place of a node, see
         `TorusPaths.digits`: (dimension, blocks, nodes along it, blocks belong to ranks)."""
+        phase, way = self._of_kind(kind)
         if self.torus is None:
-            return [[(0, 1, self.nodes, True)]]
-        ranked = collective is not CollectiveKind.ALL_REDUCE
-        return [
-            [(n, blocks, self.torus.shape[n], ranked) for n, blocks in phase]
-            for phase in self.torus.digits(collective, kind)
-        ]
+            found = [[(0, 1, self.nodes, True)]]
+        else:
+            ranked = collective is not CollectiveKind.ALL_REDUCE
+            found = [
+                [(n, blocks, self.torus.shape[n], ranked) for n, blocks in each]
+                for each in self.torus.digits(collective, way)
+            ]
+        if not self.config.phased:
+            return found
+        if phase < len(found):
+            return found[phase : phase + 1]
+        # What all nodes have alike is copied from its beginning.
+        return [[] if collective is CollectiveKind.ALL_REDUCE else found[-1]]
 
     # ---- Code.
 
@@ -164,12 +193,37 @@ class AceProgram:
         """Instructions of the origin for a kind of FSM: blocks by place; those of another place are
         as many coordinates further. In a ring, port 0 leads to the next place and 1 to the previous
         one."""
+        phase, way = self._of_kind(kind)
+        if self.config.phased:
+            return self._first_partitioned(collective, way).codes[phase]
         if self.torus is not None:
-            return self.torus.first(collective, path=kind)
-        return _code(collective, -1 if kind else 1, 0, self.nodes, (0, 1), None)
+            return self.torus.first(collective, path=way)
+        return _code(collective, -1 if way else 1, 0, self.nodes, (0, 1), None)
+
+    def _first_partitioned(self, collective: CollectiveKind, way: int) -> PartitionedProgram:
+        if self.torus is not None:
+            return _partitioned(collective, self.config.phases, self.torus.origin, way, 0)
+        return _partitioned_ring(
+            collective, self.config.phases, -1 if way else 1, 0, self.nodes, (0, 1), None
+        )
+
+    def partitioned(self, collective: CollectiveKind, *, fsm: int, rank: int) -> PartitionedProgram:
+        """Instructions of a rank for the chunks of an FSM, with partitions by phase."""
+        way, phases = self._of_kind(self.kind(fsm))[1], self.config.phases
+        if self.torus is not None:
+            return _partitioned(collective, phases, self.torus, way, rank)
+        number = self.config.phase_of(fsm)[1]
+        order = self.order(number)
+        return _partitioned_ring(
+            collective, phases, self.direction(number), self.place(number, rank), self.nodes,
+            self.ports(number, rank), None if order is None else tuple(order),
+        )
 
     def code(self, collective: CollectiveKind, *, fsm: int, rank: int) -> FsmProgram:
         """Instructions of a rank for an FSM."""
+        if self.config.phased:
+            phase = self.config.phase_of(fsm)[0]
+            return self.partitioned(collective, fsm=fsm, rank=rank).codes[phase]
         if self.torus is not None:
             return self.torus.code(collective, path=self.kind(fsm), rank=rank)
         order = self.order(fsm)
@@ -186,6 +240,8 @@ class AceProgram:
 
     def length(self, collective: CollectiveKind, *, kind: int) -> int:
         """Instructions of a program for a kind of FSM, of any rank."""
+        if self.config.phased:
+            return len(self.first(collective, kind=kind).instructions)
         if self.torus is not None:
             return self.torus.length(collective, path=kind)
         return 1 + phase_length(collective, size=self.nodes, runs=1)
@@ -202,7 +258,8 @@ class AceProgram:
             all-reduce begins with runs of more blocks than an entry of the table can say.
         """
         if self.torus is not None:
-            first = self.torus.digits(CollectiveKind.ALL_REDUCE, kind)[0][-1][1]
+            way = self._of_kind(kind)[1]
+            first = self.torus.digits(CollectiveKind.ALL_REDUCE, way)[0][-1][1]
             if first > MOST_FIRST_RUN:
                 shape = " x ".join(map(str, self.torus.shape))
                 raise FieldError(
@@ -234,10 +291,36 @@ class AceProgram:
         most = c.block_packets * c.packet_elements // max(self.runs(collective))
         return Partition.plan(
             elements, self.nodes, queues=self.queues, lanes=c.lanes,
-            packet_elements=c.packet_elements, slot_elements=c.slot_elements, most=most,
+            packet_elements=c.packet_elements, slot_elements=self.chunk_elements(collective),
+            most=most,
             block=block,
             contiguous=self.torus is not None and collective is CollectiveKind.ALL_REDUCE,
         )
+
+    def chunk_elements(self, collective: CollectiveKind) -> int:
+        """Most elements of a chunk: of a slot, or with partitions by phase, so many that what is
+        in each partition fits one of its slots."""
+        c = self.config
+        if not c.phased:
+            return c.slot_elements
+        beats = [
+            slot // span
+            for way in range(self._ways)
+            for slot, span in zip(c.partition_beats, self._spans(collective, way), strict=True)
+        ]
+        return min(beats) * c.lanes * self.nodes
+
+    def _spans(self, collective: CollectiveKind, way: int) -> list[int]:
+        """Most blocks that a rank has in each partition."""
+        orders = self.torus is not None and self.torus.members or self.rings
+        if not orders:
+            return [each.span for each in self._first_partitioned(collective, way).held]
+        fsms = [fsm for fsm in range(self.queues) if self.kind(fsm) == way]
+        spans = [
+            [each.span for each in self.partitioned(collective, fsm=fsm, rank=rank).held]
+            for fsm in fsms for rank in range(self.nodes)
+        ]
+        return [max(each) for each in zip(*spans)]
 
     def settings(
         self, elements: int, *, block: int | None = None, collective: CollectiveKind
@@ -247,9 +330,11 @@ class AceProgram:
 
     def runs(self, collective: CollectiveKind) -> set[int]:
         """Blocks of the runs of all phases of all kinds of FSMs."""
+        kinds = range(self.kinds)
+        if self.config.phased:
+            return {self.first(collective, kind=kind).first.run for kind in kinds}
         if self.torus is None or collective is not CollectiveKind.ALL_REDUCE:
             return {1}
-        kinds = range(self.kinds)
         return {phase[-1][1] for kind in kinds for phase in self.torus.digits(collective, kind)}
 
     def shard(self, elements: int, rank: int, *, block: int | None = None) -> slice:
@@ -263,17 +348,15 @@ class AceProgram:
     ) -> int:
         """Upper bound of the flits that a node sends for a command, READY packets included."""
         cut, c = self.cut(elements, block=block, collective=collective), self.config
-        most = 0
+        most = [0] * self._ways
         for kind in range(self.kinds):
             program = self.first(collective, kind=kind)
-            flits = 0
             for phase in program.phases:
                 run = phase.run * cut.block
                 packets = -(-run // c.packet_elements)
-                flits += phase.sends * (packets + -(-run * ELEMENT_BYTES // FLIT_BYTES))
-                flits += 4 * len(phase.ready_ports)
-            most = max(most, flits)
-        return most * cut.chunks + 64
+                flits = phase.sends * (packets + -(-run * ELEMENT_BYTES // FLIT_BYTES))
+                most[self._of_kind(kind)[1]] += flits + 4 * len(phase.ready_ports)
+        return max(most) * cut.chunks + 64
 
     def packet(
         self, command_cut: Partition, *, chunk: int, block: int, run: int, offset: int
@@ -358,4 +441,34 @@ def _code(
     return ring_program(
         collective, rank=rank, nodes=nodes, direction=direction, to_port=to_port,
         from_port=from_port, order=order,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _partitioned(
+    collective: CollectiveKind, phases: int, torus: TorusPaths, way: int, rank: int
+) -> PartitionedProgram:
+    whole = collective is CollectiveKind.ALL_REDUCE
+    gathers = collective is CollectiveKind.ALL_GATHER
+    held = Held((rank,)) if gathers else Held((0,), torus.nodes)
+    return partitioned(
+        torus.phases(collective, path=way, rank=rank), held, count=phases, joins=whole
+    )
+
+
+@lru_cache(maxsize=4096)
+def _partitioned_ring(
+    collective: CollectiveKind, phases: int, direction: int, place: int, nodes: int,
+    ports: tuple[int, int], order: tuple[int, ...] | None,
+) -> PartitionedProgram:
+    to_port, from_port = ports if direction == 1 else ports[::-1]
+    blocks = range(nodes) if order is None else order
+    phase = RingPhase(
+        collective=collective, place=place, size=nodes, way=direction, to_port=to_port,
+        from_port=from_port, blocks=tuple((block,) for block in blocks),
+    )
+    gathers = collective is CollectiveKind.ALL_GATHER
+    held = Held((blocks[place],)) if gathers else Held((0,), nodes)
+    return partitioned(
+        [phase], held, count=phases, joins=collective is CollectiveKind.ALL_REDUCE
     )

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from hw.ace.config import AceConfig
 from hw.ace.isa import (
     ENTRY_WORDS,
+    TABLE_WORDS,
     Opcode,
     instruction_layout,
     phase_layout,
+    placement_layout,
     program_entry_layout,
 )
 from sim.collectives.algorithm import (
@@ -46,6 +48,7 @@ __all__ = [
     "Instruction",
     "PhaseStart",
     "RingPhase",
+    "copying_program",
     "decode",
     "loaded_programs",
     "phase_length",
@@ -61,7 +64,6 @@ PROGRAM_ENTRY: Mapping[CollectiveKind, int] = {
 }
 """The collectives of an engine, and the entry of each in the program table."""
 
-_TABLE_WORDS = 16
 _OPERANDS = 1 << 10  # are counted modulo this
 _MOST_READIES = 3  # READY packets of a peer that a context counts
 _MOST_AHEAD = 2047  # runs of a phase in one of the next
@@ -87,6 +89,8 @@ class Instruction:
         parts = [f"block {self.block}"] if self.op is not Opcode.END else []
         if parts and run > 1:
             parts = [f"blocks {self.block}-{self.block + run - 1}"]
+        if self.op is Opcode.COPY:
+            return f"{parts[0]} to the next partition"
         if self.op.value & _RECEIVE:
             parts.append(f"of {self.arriving}")
         if self.op.value & _SEND:
@@ -167,6 +171,14 @@ class PhaseStart:
 class FsmProgram:
     """Instructions for one FSM; the table entry of the program has the counts of its first phase.
 
+    Parameters
+    ----------
+    instructions : tuple of Instruction or PhaseStart
+    first : PhaseStart
+        Of the first phase.
+    results : int or None
+        First block of what a phase leaves to the next one, with partitions by phase.
+
     Raises
     ------
     ValueError
@@ -176,6 +188,7 @@ class FsmProgram:
 
     instructions: tuple[Instruction | PhaseStart, ...]
     first: PhaseStart
+    results: int | None = None
 
     def __post_init__(self) -> None:
         code = self.instructions
@@ -186,10 +199,10 @@ class FsmProgram:
         if len(arriving) < len(code) - end - 1:
             raise FieldError("instructions", f"must be receive instructions behind END, step {end}")
         for step, each in enumerate(code[:end]):
-            if each.op not in (Opcode.SEND, Opcode.PHASE):
+            if each.op not in (Opcode.SEND, Opcode.COPY, Opcode.PHASE):
                 raise FieldError(
-                    "instructions", f"must be SEND or PHASE before END, not {each.op.name} at step "
-                    f"{step}"
+                    "instructions", f"must be SEND, COPY or PHASE before END, not {each.op.name} "
+                    f"at step {step}"
                 )
         sends = sum(bool(each.op.value & _SEND) for each in code)
         for name, counted, there in (
@@ -255,6 +268,10 @@ class FsmProgram:
                 **self.first.counts,
             },
         )
+
+    def placement(self) -> int:
+        """Word behind the program table, with partitions by phase."""
+        return _pack(placement_layout, {"first": self.results or 0})
 
     def run_of(self, step: int) -> int:
         """Blocks of the run of an instruction."""
@@ -359,10 +376,11 @@ class RingPhase:
         return (self.to_port, self.from_port) if ahead else (self.from_port, self.to_port)
 
 
-def phase_program(phases: Sequence[RingPhase]) -> FsmProgram:
+def phase_program(phases: Sequence[RingPhase], *, copies: Sequence[int] = ()) -> FsmProgram:
     """Program of one node that does phases one after the other, on its data in place.
 
-    All nodes have the same phases, with places, blocks and ports of their own.
+    All nodes have the same phases, with places, blocks and ports of their own. In the first phase,
+    the runs that begin with blocks *copies* are copied to the next partition.
 
     Raises
     ------
@@ -382,6 +400,7 @@ def phase_program(phases: Sequence[RingPhase]) -> FsmProgram:
         for code, each, width in zip(codes, phases, widths)
     ]
     begin = sum(int(sends[each.place]) for sends, each in zip(fresh, phases)) + len(phases)
+    begin += len(copies)
     sent_to: Counter[int] = Counter()  # phases that have sent through a port
     for number, (phase, code, width) in enumerate(zip(phases, codes, widths)):
         ports = [phase.ports(peer) for peer in code.peers]
@@ -423,12 +442,25 @@ def phase_program(phases: Sequence[RingPhase]) -> FsmProgram:
             ]
         )
     starts = _told_ahead(phases, starts)
-    spine: list[Instruction | PhaseStart] = [*sends[0]]
+    starts[0] = replace(starts[0], sends=starts[0].sends + len(copies))
+    spine: list[Instruction | PhaseStart] = [*sends[0], *_copies(copies)]
     for start, own in zip(starts[1:], sends[1:]):
         spine += [start, *own]
     spine.append(Instruction(op=Opcode.END))
     assert len(spine) == begin
     return FsmProgram(instructions=(*spine, *receives), first=starts[0])
+
+
+def _copies(blocks: Sequence[int]) -> list[Instruction]:
+    return [Instruction(op=Opcode.COPY, block=block) for block in blocks]
+
+
+def copying_program(blocks: Sequence[int], *, run: int) -> FsmProgram:
+    """Program of a phase in which nothing happens but that the runs beginning with *blocks* are
+    copied to the next partition."""
+    code = (*_copies(blocks), Instruction(op=Opcode.END))
+    start = PhaseStart(receives=0, sends=len(blocks), ready_ports=frozenset(), run=run)
+    return FsmProgram(instructions=code, first=start)
 
 
 def _told_ahead(phases: Sequence[RingPhase], starts: Sequence[PhaseStart]) -> list[PhaseStart]:
@@ -532,9 +564,12 @@ def ring_program(
 def program_words(programs: Mapping[CollectiveKind, FsmProgram]) -> dict[int, int]:
     """Program store of one FSM, address to word: its programs one behind the other."""
     words: dict[int, int] = {}
-    entry = _TABLE_WORDS
+    phased = any(each.results is not None for each in programs.values())
+    entry = TABLE_WORDS << phased
     for collective, program in programs.items():
         words[PROGRAM_ENTRY[collective]] = program.table_entry(entry)
+        if phased:
+            words[TABLE_WORDS + PROGRAM_ENTRY[collective]] = program.placement()
         for offset, instruction in enumerate(program.instructions):
             words[entry + offset] = instruction.encode()
         entry = _behind(entry, len(program.instructions))
@@ -553,7 +588,7 @@ def loaded_programs(
         If the *wanted* one has more steps than a packet can name, or does not fit.
     """
     steps = 1 << config.format.step
-    entry, loaded = _TABLE_WORDS, []
+    entry, loaded = TABLE_WORDS << config.phased, []
     for collective, length in lengths.items():
         if length <= steps and entry + length <= config.program_words:
             loaded.append(collective)

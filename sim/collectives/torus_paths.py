@@ -1,7 +1,7 @@
 """Ways of chunks through a torus: dimension by dimension, on rings of neighbours."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -113,13 +113,16 @@ class TorusPaths:
     def first(self, collective: CollectiveKind, *, path: int) -> FsmProgram:
         """Program of the node at the origin, whose blocks are numbers of nodes; those of other
         nodes are as many coordinates further."""
-        return _program(
-            TorusPaths(
-                shape=self.shape, style=self.style, paths=self.paths,
-                gather_backwards=self.gather_backwards,
-            ),
-            collective, path, (0,) * len(self.shape),
-        )
+        return self.origin.code(collective, path=path, rank=0)
+
+    @cached_property
+    def origin(self) -> "TorusPaths":
+        """The same paths where ranks are numbers of nodes."""
+        return replace(self, members=())
+
+    def phases(self, collective: CollectiveKind, *, path: int, rank: int) -> list[RingPhase]:
+        """Phases of a rank on a path, one by one."""
+        return _phases(self, collective, path, tuple(self.places[rank].tolist()))
 
     def length(self, collective: CollectiveKind, *, path: int) -> int:
         """Instructions of each program."""
@@ -209,6 +212,12 @@ class TorusPaths:
 def _program(
     torus: TorusPaths, collective: CollectiveKind, path: int, place: Sequence[int]
 ) -> FsmProgram:
+    return phase_program(_phases(torus, collective, path, place))
+
+
+def _phases(
+    torus: TorusPaths, collective: CollectiveKind, path: int, place: Sequence[int]
+) -> list[RingPhase]:
     way, ports = torus.paths[path].way, torus.paths[path].ports
     grid = torus.ranks.reshape(torus.shape, order="F")
     scattered: set[int] = set()
@@ -251,4 +260,4 @@ def _program(
             operands *= size
         if kind is CollectiveKind.REDUCE_SCATTER:
             scattered.add(dimension)
-    return phase_program(phases)
+    return phases

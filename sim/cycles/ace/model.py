@@ -79,13 +79,14 @@ def check_ring(config: AceConfig, ring: Surroundings) -> int:
     if config.ports < max(used):
         what = "for a ring" if ring.wiring is None else "for these links"
         raise FieldError("ports", f"must be at least {max(used)} {what}, not {config.ports!r}")
-    fsms = config.fsms if ring.fsms is None else ring.fsms
+    most = config.first_fsms
+    fsms = most if ring.fsms is None else ring.fsms
     if ring.fsms is None and ring.wiring is not None and ring.wiring.torus is not None:
         # All paths have equally many FSMs.
         paths = len(ring.wiring.torus.paths)
         fsms = max(paths, fsms // paths * paths)
-    if not 1 <= fsms <= config.fsms:
-        raise FieldError("fsms", f"must be from 1 to {config.fsms} for this engine, not {fsms!r}")
+    if not 1 <= fsms <= most:
+        raise FieldError("fsms", f"must be from 1 to {most} for this engine, not {fsms!r}")
     return fsms
 
 

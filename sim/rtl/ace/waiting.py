@@ -68,7 +68,7 @@ def waiting(
     """All contexts of a node's engine that have a chunk, the worst first; *collectives* were
     started so far."""
     every = range(program.config.contexts)
-    contexts = [(fsm, context) for fsm in range(program.queues) for context in every]
+    contexts = [(fsm, context) for fsm in program.fsms for context in every]
     seen = _inspect(driver, node, contexts)
     words = _words(driver, node, {
         place: each["entry"] + each["step"] for place, each in seen.items() if each["live"]

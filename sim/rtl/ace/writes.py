@@ -57,7 +57,7 @@ def set_up_writes(
         yield "watchdog", watchdog_cycles
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)
-    for fsm in range(program.queues):
+    for fsm in program.fsms:
         for address, word in program.words(fsm, rank=rank).items():
             place = registers.registers["program_address"].pack(word=address, fsm=fsm)
             yield "program_address", place
