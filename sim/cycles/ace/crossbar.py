@@ -4,6 +4,7 @@ from hw.ace.sram import READ_LATENCY
 from sim.cycles.ace.dma import fetched, moved
 from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.occupancy import SRAM_READ, SRAM_WRITE, worked
+from sim.cycles.ace.partitions import copied, may_read, wrote
 from sim.cycles.ace.receive import collected, issued
 from sim.cycles.ace.send import carried
 from sim.cycles.ace.state import REQUESTS
@@ -21,8 +22,8 @@ def serve(s, node, now):
     if now <= d.banks_at:
         return
     d.banks_at = now
-    readers = 2 * c.ports + c.memory_ports
-    clients = readers + c.ports + c.memory_ports
+    readers = c.first_writer
+    clients = readers + c.targets + c.memory_ports
     asking = 0
     for n in range(clients):
         bank = _wanted(s, node, n, now)
@@ -61,12 +62,16 @@ def serve(s, node, now):
             issued(s, node, n, now)
         elif n < 2 * c.ports:
             carried(s, node, n - c.ports, now)
-        elif n < readers:
+        elif n < 2 * c.ports + c.memory_ports:
             fetched(s, node, n - 2 * c.ports, now)
+        elif n < readers:
+            copied(s, node, now)
         elif n < readers + c.ports:
             collected(s, node, n - readers, now)
-        else:
+        elif n < readers + c.ports + c.memory_ports:
             moved(s, node, n - readers - c.ports, now)
+        else:
+            wrote(s, node, now)
     following = NEVER
     for n in range(clients):
         q = s.client[node, n]
@@ -91,6 +96,8 @@ def _wanted(s, node, n, now):
     if q.count == 0 or q.ready[q.head] > now or q.row[q.head] < 0:
         return -1
     if n < c.ports and not _may_issue(s, node, n):
+        return -1
+    if n == 2 * c.ports + c.memory_ports < c.first_writer and not may_read(s, node):
         return -1
     return _bank(c, q.row[q.head])
 

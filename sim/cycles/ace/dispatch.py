@@ -2,6 +2,7 @@
 
 from sim.cycles.ace.events import COMMAND, DISPATCH, HOST, WALK, post
 from sim.cycles.ace.fsm import admit
+from sim.cycles.ace.partitions import enter, free_final, place_free
 from sim.cycles.ace.words import CHUNK_BITS
 from sim.cycles.host import OP_COMMAND, OP_COUNT, OP_DELAY, OP_IRQ
 from sim.native.mark import compiled
@@ -33,9 +34,10 @@ def dispatch(s, node, now):
     elif d.phase == _SLOT:
         k = s.fsm[node, d.fsm]
         slot = 0
-        while slot < c.contexts and k.occupied >> slot & 1:
+        count = c.slot_count[d.fsm]
+        while slot < count and k.occupied >> slot & 1:
             slot += 1
-        if slot == c.contexts or k.setup:
+        if slot == count or k.setup or (c.phases and place_free(s, node, 0, d.chunk == 0) < 0):
             return
         d.slot = slot
         d.phase = _LOAD
@@ -65,10 +67,17 @@ def _admit_chunk(s, node, now):
     x.beats = size // c.lanes
     x.elements = command.tail_block * size + tail
     x.program = c.program_of[f, command.program]
+    x.collective = command.program
     x.key = (d.current & 127) << CHUNK_BITS | d.chunk
     x.age = d.admitted
     d.admitted += 1
-    row = (f * c.contexts + d.slot) * c.slot_beats
+    row = c.slot_row[f] + d.slot * c.slot_size[f]
+    x.row = x.results = row
+    own_rows = 0 if command.load_all else rank * x.beats
+    if c.phases:
+        # An own shard lies alone in the first slot.
+        x.row = row - own_rows
+        row -= own_rows
 
     loader = s.loader[node, m]
     job = loader.waiting[(loader.job_head + loader.jobs) % 4]
@@ -81,10 +90,12 @@ def _admit_chunk(s, node, now):
     job.address = command.destination + d.offset // c.lanes
     job.tag = f << 4 | d.slot
     job.at = d.current
-    _walk_of(job, command, x, rank, c, command.store_all, row, tail)
+    _walk_of(job, command, x, rank, c, command.store_all, 0 if c.phases else row, tail)
 
     s.progress[node, d.current].left += 1
     admit(s, node, f, d.slot, now)
+    if c.phases:
+        enter(s, node, f, d.slot, d.chunk == 0, now)
     post(s, now + 1, WALK, node, m)
     d.offset += piece
     d.chunk += 1
@@ -113,9 +124,13 @@ def stored(s, node, f, slot, now):
     """The result of a chunk is in memory."""
     c = s.c[0]
     d = s.node[node]
-    s.fsm[node, f].occupied &= ~(1 << slot)
-    post(s, now, DISPATCH, node, 0)
     command = s.fsm[node, f].results[slot].at
+    if c.phases:
+        command = s.fsm[node, f].finals[slot].at
+        free_final(s, node, f, slot, now)
+    else:
+        s.fsm[node, f].occupied &= ~(1 << slot)
+        post(s, now, DISPATCH, node, 0)
     s.progress[node, command].left -= 1
     if s.progress[node, command].left == 0:
         pulse = max(now, d.pulse_free) + 1

@@ -16,6 +16,7 @@ from sim.cycles.ace.events import (
     post,
 )
 from sim.cycles.ace.occupancy import MEMORY_READ, MEMORY_WRITE, worked
+from sim.cycles.ace.partitions import hand_job, leave, oldest
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, REPORTS, UNDER_WAY
 from sim.cycles.queues import NEVER
@@ -240,7 +241,7 @@ def _arrive(s, node, m, burst, cycle):
         d.acknowledged[d.beats_done % OUTSTANDING] = d.arrives
         d.beats_done += 1
         post(s, max(d.arrives, s.registers[NOW]) + 1, ADDRESS, node, m)
-    client = 3 * c.ports + c.memory_ports + m
+    client = c.first_writer + c.ports + m
     request(s, node, client, burst.row, max(d.arrives, d.moved) + 1)
     burst.row += 1
 
@@ -284,11 +285,16 @@ def store(s, node, m, now):
     d = s.storer[node, m]
     if d.held and d.held_at <= now and not d.active and now >= d.segment_at:
         f = d.held - 1
-        _start_walk(d, s.fsm[node, f].results[d.held_result], now)
+        if c.phases:
+            _start_walk(d, s.fsm[node, f].finals[d.held_result], now)
+        else:
+            _start_walk(d, s.fsm[node, f].results[d.held_result], now)
         d.held = 0
         _cut(s, node, m, now)
         _read(s, node, m, now)
-    if not d.held:
+    if not d.held and c.phases:
+        _take_result(s, node, m, now)
+    elif not d.held:
         for n in range(1, c.fsms + 1):
             f = (d.sender + n) % c.fsms
             k = s.fsm[node, f]
@@ -301,6 +307,29 @@ def store(s, node, m, now):
                 post(s, now, CLOSE, node, f)
                 post(s, now + 1, STORE, node, m)
                 break
+
+
+@compiled
+def _take_result(s, node, m, now):
+    """Take the result of the oldest chunk of the last phase, if it is for this DMA."""
+    c = s.c[0]
+    d = s.storer[node, m]
+    chunk = oldest(s, node, c.phases - 1, now)
+    if chunk < 0:
+        return
+    x = s.context[node, chunk >> 4, chunk & 15]
+    g = x.fsm_after
+    if g % c.memory_ports != m:
+        return
+    job = s.fsm[node, g].finals[x.slot_after]
+    hand_job(s.fsm[node, chunk >> 4].results[chunk & 15], job)
+    job.row += x.results
+    job.tag = g << 4 | x.slot_after
+    d.held = g + 1
+    d.held_at = now + 1
+    d.held_result = x.slot_after
+    leave(s, node, c.phases - 1, now)
+    post(s, now + 1, STORE, node, m)
 
 
 @compiled

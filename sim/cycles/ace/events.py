@@ -12,11 +12,11 @@ from sim.native.mark import compiled, inlined
 __all__ = ["pop", "post"]
 
 # Those that make something visible.
-CREDIT, ARRIVE, COUNT, STORED, LOADED, SETUP, LIVE, ROOM, COMMAND = range(9)
+CREDIT, ARRIVE, COUNT, STORED, LOADED, SETUP, LIVE, ROOM, FREE, COMMAND = range(10)
 # Those that decide.
-BANKS, REPORT, STORE, CLOSE, DISPATCH, WALK, ADDRESS, DATA = range(9, 17)
-LOOK, ASK, START, ANSWER, HAND_OVER, PICK, UNIT = range(17, 24)
-TRANSMIT, FLUSH, HOST = range(24, 27)
+BANKS, REPORT, STORE, CLOSE, MOVE, DISPATCH, WALK, ADDRESS, DATA = range(10, 19)
+LOOK, ASK, START, ANSWER, HAND_OVER, PICK, UNIT = range(19, 26)
+TRANSMIT, FLUSH, HOST = range(26, 29)
 
 _TIME, _KIND, _NODE = 32, 27, 12
 ARGUMENT = (1 << _NODE) - 1

@@ -6,6 +6,7 @@ from sim.cycles.ace.events import (
     DISPATCH,
     FAULT,
     LIVE,
+    MOVE,
     PICK,
     REPORT,
     SETUP,
@@ -65,7 +66,7 @@ def admit(s, node, f, slot, now):
     x.live = x.loaded = x.fresh = x.announce = 0
     x.step = x.packet = x.wants = 0
     k.setup = slot + 1
-    k.asked = 0
+    k.asked = k.placed = 0
     k.setup_end = now + 2 + c.scan
     k.occupied |= 1 << slot
     index_bits = _index_bits(s)
@@ -98,7 +99,11 @@ def set_up(s, node, f, now):
     x.receives[0] = program.receives * x.packets[0]
     x.sends[0] = program.sends * x.packets[0]
     x.receives[1] = x.sends[1] = 0
-    post(s, now, DISPATCH, node, 0)
+    p = s.c[0].phase_of[f]
+    if p:
+        post(s, now, MOVE, node, p - 1)
+    else:
+        post(s, now, DISPATCH, node, 0)
     if x.loaded:
         post(s, now + 1, LIVE, node, f << 4 | slot)
 
@@ -169,7 +174,7 @@ def report(s, node, f, source, event, now):
 def take_report(s, node, f, now):
     """The FSM takes one event per cycle, of its units in turn. A unit offers one at a time."""
     k = s.fsm[node, f]
-    sources = 2 * s.c[0].ports
+    sources = s.c[0].ports + s.c[0].targets
     if k.reported_at == now:
         return
     for n in range(1, sources + 1):
@@ -215,6 +220,9 @@ def close(s, node, f, now):
     """A chunk whose packets have all arrived and left goes to the RX DMA."""
     c = s.c[0]
     k = s.fsm[node, f]
+    if c.phases:
+        _finish(s, node, f, now)
+        return
     if k.store:
         return
     for n in range(1, c.contexts + 1):
@@ -230,3 +238,14 @@ def close(s, node, f, now):
             post(s, now + 1, STORE, node, f % c.memory_ports)
             post(s, now + 1, DISPATCH, node, 0)
             return
+
+
+@compiled
+def _finish(s, node, f, now):
+    """Note which contexts have finished their phase."""
+    for slot in range(s.c[0].contexts):
+        x = s.context[node, f, slot]
+        left = x.receives[x.odd] or x.sends[x.odd] or x.announce
+        if x.live and not x.fresh and not left and x.finished_at == 0:
+            x.finished_at = now
+            post(s, now, MOVE, node, s.c[0].phase_of[f])

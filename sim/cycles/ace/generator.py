@@ -23,6 +23,7 @@ __all__ = [
 
 _PARKED, _FRESH, _ENTRY, _REFUSED = range(4)
 PHASE = Opcode.PHASE.value
+COPY = Opcode.COPY.value
 
 
 # ---- Questions: one per cycle, those of the receive units and of the own generator in turn.
@@ -45,9 +46,17 @@ def ask(s, node, f, now):
 
 
 @compiled
+def _out(s, node, f, code):
+    """Port that an instruction sends on; the copy unit is behind the last one."""
+    return s.c[0].ports if code.op == COPY else s.way[node, f].port[code.port]
+
+
+@compiled
 def answer_grant(s, node, f, slot, port, readies, cycle):
     """True if *readies* READY packets of the peer on *port* beyond the first were known in
-    *cycle*."""
+    *cycle*. The copy unit needs none."""
+    if port == s.c[0].ports:
+        return True
     return s.context[node, f, slot].grant[port, readies] <= cycle
 
 
@@ -216,6 +225,11 @@ def answer(s, node, f, now):
     if k.source == _ENTRY:
         k.busy_until = then
         post(s, then, PICK, node, f)
+        if s.c[0].phases and not k.placed:
+            # The place of results came first.
+            k.placed = 1
+            k.asked = 0
+            return
         post(s, max(then + 1, k.setup_end) + 1, SETUP, node, f)
         return
     x = s.context[node, f, k.target]
@@ -228,7 +242,7 @@ def answer(s, node, f, now):
         post(s, now + 1, HAND_OVER, node, f)
         post(s, then, PICK, node, f)
         return
-    out = s.way[node, f].port[code.port]
+    out = _out(s, node, f, code)
     if answer_grant(s, node, f, k.target, out, code.readies, now):
         post(s, now + 1, HAND_OVER, node, f)
     elif _nothing_else(s, node, f):
@@ -256,7 +270,7 @@ def hand_over(s, node, f, now):
     if k.source == _REFUSED:
         _park_again(s, node, f, now)
         return
-    out = s.way[node, f].port[code.port]
+    out = _out(s, node, f, code)
     granted = answer_grant(s, node, f, k.target, out, code.readies, now - 1)
     if not granted or not _has_room(s, node, f, out):
         if k.source == _PARKED:
@@ -268,10 +282,12 @@ def hand_over(s, node, f, now):
     row = block_of(s, node, f, code) * x.beats + k.offset * c.beats
     elements = min(c.elements, (x.span[code.odd] - k.offset * c.beats) * c.lanes)
     elements = max(0, min(elements, x.elements - row * c.lanes))
-    row += (f * c.contexts + k.target) * c.slot_beats
-    remote = s.context[node, f, k.target].remote[out]
+    place = row + (x.results if code.op >> 1 & 1 else x.row)
+    row = place if k.source == _PARKED else row + x.row
+    remote = 0 if out == c.ports else s.context[node, f, k.target].remote[out]
     word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
     s.command[node, f, out].odd = code.odd
+    s.command[node, f, out].place = place
     _send(s, node, f, out, word, row, k.target, now + 1)
     if k.source == _PARKED:
         k.busy_until = now + 1
@@ -328,8 +344,8 @@ def _nothing_else(s, node, f):
             code = s.code[x.program, x.step]
             if not code.op >> 2 & 1 or code.op >> 3 & 1:
                 return False
-            out = s.way[node, f].port[code.port]
-            if s.context[node, f, slot].grant[out, code.readies] < NEVER:
+            out = _out(s, node, f, code)
+            if out == c.ports or s.context[node, f, slot].grant[out, code.readies] < NEVER:
                 return False
     return True
 

@@ -7,6 +7,7 @@ from sim.cycles.ace.dma import address, data, reported, store, walk
 from sim.cycles.ace.fsm import close, count, live, loaded, set_up, take_report
 from sim.cycles.ace.generator import answer, ask, hand_over, pick
 from sim.cycles.ace.link import flush, transmit
+from sim.cycles.ace.partitions import free, move
 from sim.cycles.ace.receive import arrive, look, start
 from sim.cycles.ace.send import unit
 from sim.native.mark import compiled
@@ -52,6 +53,8 @@ def run_until(s, end):
             s.port[node, where >> 1].reserved[where & 1] -= 1
             if where & 1:
                 e.post(s, now, e.UNIT, node, where >> 1)
+        elif kind == e.FREE:
+            free(s, node, where >> 4, where & 15, now)
         elif kind == e.COMMAND:
             s.node[node].issued += 1
             e.post(s, now, e.DISPATCH, node, 0)
@@ -63,6 +66,8 @@ def run_until(s, end):
             store(s, node, where, now)
         elif kind == e.CLOSE:
             close(s, node, where, now)
+        elif kind == e.MOVE:
+            move(s, node, where, now)
         elif kind == e.DISPATCH:
             dispatch(s, node, now)
         elif kind == e.WALK:

@@ -198,6 +198,8 @@ class EngineModel(RingCycles):
             "group_shift": (c.group_beats // c.group_banks).bit_length() - 1,
             "flits": c.flits, "lanes": c.lanes,
             "beats": c.packet_beats, "elements": c.packet_elements, "slot_beats": c.slot_beats,
+            "phases": c.phases, "targets": c.targets,
+            "first_writer": c.ports + c.targets + c.memory_ports,
             "slots": c.slots, "alus": c.alus, "alu_latency": c.alu_latency,
             "rx_packets": c.rx_packets, "tx_packets": c.tx_packets, "commands": c.commands,
             "scan": c.ports << (c.contexts - 1).bit_length(), "queues": fsms,
@@ -211,6 +213,7 @@ class EngineModel(RingCycles):
         }
         for name, value in settings.items():
             s.c[name] = value
+        self._lay_out_slots()
         self._programs(program)
         s.node["rank"] = np.arange(nodes)
         for wire in ring.wired().wires:
@@ -227,12 +230,27 @@ class EngineModel(RingCycles):
             post(s, start_cycle, HOST, rank, 0)
         self.events = 0
 
+    def _lay_out_slots(self) -> None:
+        """Slots of FSMs and of results, and FSMs of phases."""
+        c, settings = self.config, self.state.c[0]
+        for phase, count in enumerate(c.fsms_by_phase):
+            settings["fsms_from"][phase], settings["fsms_in"][phase] = c.fsms_of(phase)[0], count
+        for fsm in range(c.fsms):
+            settings["phase_of"][fsm] = c.phase_of(fsm)[0]
+            row, beats, count = c.slots_of(fsm)
+            settings["slot_row"][fsm] = row
+            settings["slot_size"][fsm], settings["slot_count"][fsm] = beats, count
+            if c.phased and fsm in c.fsms_of(c.phases - 1):
+                row, beats, count = c.results_of(fsm)
+                settings["final_row"][fsm] = row
+                settings["final_size"][fsm], settings["final_count"][fsm] = beats, count
+
     def _draw_stalls(self) -> None:
         """Keys and thresholds of the channels of links and memories."""
         s, c, ring = self.state, self.config, self.ring
         ranks, ports = np.indices((ring.engines, c.ports), np.uint64)
         s.port["stall_below"] = threshold(ring.link_stalls)
-        s.port["stall_key"] = stall_key(ring.seed, ranks, ports, LINK)
+        s.port["stall_key"][:, : c.ports] = stall_key(ring.seed, ranks, ports, LINK)
         ranks, ports = np.indices((ring.engines, c.memory_ports), np.uint64)
         read_address, write_address, write, read, answer = range(MEMORY, MEMORY + 5)
         for unit, channels in (
@@ -298,17 +316,28 @@ class EngineModel(RingCycles):
             for kind, each in numbers:
                 if kind == program.kind(fsm):
                     state.c["program_of"][0, fsm, PROGRAM_ENTRY[each]] = numbers[kind, each]
-            state.way["ring"][:, fsm] = program.ring_of(fsm)
-            places = program.coordinates(fsm)[:engines]
+            number = self.config.phase_of(fsm)[1]
+            state.way["ring"][:, fsm] = program.ring_of(number)
+            places = program.coordinates(number)[:engines]
             state.way["place"][:, fsm, : places.shape[1]] = places
+            if self.config.phased:
+                self._place_results(program, fsm)
             if program.torus is None:
-                ports = [program.ports(fsm, rank) for rank in range(engines)]
+                ports = [program.ports(number, rank) for rank in range(engines)]
                 state.way["port"][:, fsm, :2] = ports
             else:
                 state.way["port"][:, fsm] = np.arange(8)
         self.state = state._replace(
             code=code, programs=entries, order=program.order_of_places, digits=table
         )
+
+    def _place_results(self, program: AceProgram, fsm: int) -> None:
+        """First blocks that the phase of an FSM leaves to the next one."""
+        phase = self.config.phase_of(fsm)[0]
+        for each in program.loaded(program.kind(fsm)):
+            for rank in range(self.ring.engines):
+                held = program.partitioned(each, fsm=fsm, rank=rank).held
+                self.state.firsts[rank, fsm, PROGRAM_ENTRY[each]] = held[phase + 1].first
 
     def _simulate(self, until: int) -> None:
         """Simulate all cycles before *until*.

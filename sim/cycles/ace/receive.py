@@ -262,10 +262,10 @@ def start(s, node, p, now):
     flits = field(word, FLITS, 8)
     beats = max(1, -(-flits // c.flits))
     row = block_of(s, node, f, code) * x.beats + offset * c.beats
-    row += (f * c.contexts + slot) * c.slot_beats
     r.write_row = -1
     if (stores or parks) and flits > 0:
-        r.write_row = row
+        r.write_row = row + (x.results if stores else x.row)
+    row += x.row
     r.issue_left = beats
     r.stream_until = NEVER
     r.reduces = reduces
@@ -299,7 +299,7 @@ def issued(s, node, p, now):
     r = s.port[node, p]
     r.promised += 1
     outcome = now + READ_LATENCY + c.alu_latency + 1
-    request(s, node, 2 * c.ports + c.memory_ports + p, r.write_row, outcome)
+    request(s, node, c.first_writer + p, r.write_row, outcome)
     if r.write_row >= 0:
         r.write_row += 1
     r.issue_left -= 1

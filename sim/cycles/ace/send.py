@@ -5,6 +5,7 @@ from sim.cycles.ace.events import UNIT, post
 from sim.cycles.ace.fsm import report
 from sim.cycles.ace.generator import sent
 from sim.cycles.ace.link import put_packet
+from sim.cycles.ace.partitions import copy, may_copy
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.words import FLITS, field
 from sim.cycles.queues import NEVER
@@ -21,7 +22,11 @@ def unit(s, node, p, now):
     c = s.c[0]
     q = s.port[node, p]
     if q.held and q.held_at <= now:
-        if q.unit_free <= now and q.reserved[1] < c.tx_packets:
+        if p == c.ports:
+            if q.unit_free <= now and may_copy(s, node, now):
+                copy(s, node, now)
+                q.held = 0
+        elif q.unit_free <= now and q.reserved[1] < c.tx_packets:
             _carry_out(s, node, p, now)
             q.held = 0
     if not q.held:
@@ -32,6 +37,7 @@ def unit(s, node, p, now):
             q.held_at = now + 1
             q.held_word = command.word
             q.held_row = command.row
+            q.held_place = command.place
             q.held_context = command.context
             q.held_odd = command.odd
             sent(s, node, f, p, now)

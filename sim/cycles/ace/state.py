@@ -48,8 +48,16 @@ _SETTINGS = np.dtype(
         "lookup", "event", "parse", "credit", "interrupt",
         # FIFOs: headers and payloads to be sent, parked packets.
         "headers", "payloads", "parking",
+        # Partitions: phases (0: a chunk keeps its slot), FSMs that chunks enter, and whom commands
+        # are for; the first client that writes.
+        "phases", "targets", "first_writer",
     )
     + [("program_of", np.int64, (16, 3))]
+    # By FSM: its phase, and its slots in the SRAM: first row, beats, number.
+    + arrays(16, "phase_of", "slot_row", "slot_size", "slot_count")
+    # By partition: its first FSM, how many it has, and for results of the last phase their slots.
+    + arrays(16, "fsms_from", "fsms_in")
+    + arrays(16, "final_row", "final_size", "final_count")
 )
 
 _CONTEXT = np.dtype(
@@ -57,6 +65,10 @@ _CONTEXT = np.dtype(
         "assigned", "live", "loaded", "odd", "announce", "fresh", "step",
         "packet", "beats", "elements", "program", "key", "age", "waiting",
         "wants",  # port, from 1, whose command has to leave before the next packet can
+        "row", "results",  # of its first block, here and in the next partition
+        "slot_after", "fsm_after",  # of its results
+        "collective",  # by its number in the program table
+        "finished_at",  # its phase; 0: it has not
     )
     # By parity of the phase: packets that have yet to arrive and to leave, and runs of blocks.
     + arrays(2, "receives", "sends", "packets", "span")
@@ -71,14 +83,14 @@ _JOB = np.dtype(
 )
 
 _REPORT = np.dtype(integers("visible", "fsm", "event"))
-_SEND = np.dtype(integers("valid", "word", "row", "context", "odd"))
+_SEND = np.dtype(integers("valid", "word", "row", "place", "context", "odd"))
 """A send command of an FSM for a port; ``valid``: cycle from which it waits there."""
 _PARKED = np.dtype(integers("ready", "context", "step", "offset"))
 
 _FSM = np.dtype(
     integers(
         # Admission and contention.
-        "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "reporter", "reported_at",
+        "setup", "setup_end", "asked", "placed", "ask_free", "asker", "own_at", "reporter", "reported_at",
         "greet_free", "greeter",
         # Send generator: what it works on, and when it looks for work again.
         "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
@@ -88,6 +100,8 @@ _FSM = np.dtype(
         "opened_at",  # a phase, last
     )
     + [("early", np.int64, (8, 16)), ("results", _JOB, (16,))]
+    # Slots for results of the last phase that are held, and their jobs.
+    + [("finals_held", np.int64), ("finals", _JOB, (16,))]
 )
 
 _FLIGHT = np.dtype(integers("word", "left", "out", "parks", "onward"))
@@ -113,7 +127,7 @@ _PORT = np.dtype(
         # Forward gate.
         "gate_owner", "gate_until", "gate_flights",
         # Send unit and its arbiter.
-        "unit_free", "held", "held_at", "held_word", "held_row", "held_context",
+        "unit_free", "held", "held_at", "held_word", "held_row", "held_place", "held_context",
         "held_odd",
         "carried_word", "carried_fsm", "carried_context", "carried_odd", "carried_left",
         # Receive buffer and unit, ALU.
@@ -131,9 +145,10 @@ _PORT = np.dtype(
     # The first ``packed`` are there; the questions that wait for answers.
     + [("held_packets", _PACKED, (12,)), ("asked_words", _ASKED, (WINDOW,))]
     + [("flying", _FLIGHT, (FLIGHTS,))]
-    # Events of the receive unit and of the send unit that FSMs have not taken yet.
-    + arrays(2, "event_head", "event_count")
-    + [("events", _REPORT, (2, EVENTS))]
+    # Events of the receive unit and of the send unit, and of the copy unit at the first port, that
+    # FSMs have not taken yet.
+    + arrays(3, "event_head", "event_count")
+    + [("events", _REPORT, (3, EVENTS))]
 )
 
 _BURST = np.dtype(integers("due", "row", "beats", "final", "tag"))
@@ -183,9 +198,25 @@ _NODE = np.dtype(
         "banks_at", "banks_next", "bank_conflicts", "alu_conflicts",
     )
     + [("turn", np.int64, (2, 64)), ("choice", np.int64, (2, 64))]
+    + arrays(16, "place_turn")  # by phase: the FSM of the next one whose slot is taken next
     # Of reports that chunks are stored and loaded: the DMA that was last, the next cycle for one.
     + arrays(2, "reporter", "report_free")
 )
+
+_QUEUE = np.dtype(
+    integers("head", "count", "left_at") + arrays(256, "chunk", "visible")
+)
+"""Chunks of a phase in the order in which they entered it: FSM and slot of each, and when it
+shows."""
+
+_COPIER = np.dtype(
+    integers(
+        "copies", "freed_at", "left", "promised", "row", "place", "head", "count",
+    )
+    + arrays(8, "fsm", "context", "writes", "full")
+)
+"""The copy unit: commands that it has taken, beats that each has yet to write, and whether there
+are any."""
 
 _COMMAND = np.dtype(
     integers(
@@ -232,6 +263,9 @@ class AceState(NamedTuple):
     way: NDArray[Any]  # nodes, fsms
     order: NDArray[np.int64]  # rings, nodes: rank at each place
     digits: NDArray[Any]  # phases, dimensions: how blocks depend on the place of a node
+    chunks: NDArray[Any]  # nodes, phases: order of the chunks in each
+    copier: NDArray[Any]  # nodes
+    firsts: NDArray[np.int64]  # nodes, fsms, collectives: first block of what a phase leaves
     code: NDArray[Any]  # programs, steps
     programs: NDArray[Any]
     script: NDArray[Any]  # OPERATION
@@ -256,20 +290,23 @@ def allocate(
         node=np.zeros(nodes, _NODE),
         fsm=np.zeros((nodes, fsms), _FSM),
         context=np.zeros((nodes, fsms, contexts), _CONTEXT),
-        command=np.zeros((nodes, fsms, ports), _SEND),
+        command=np.zeros((nodes, fsms, c.targets), _SEND),
         parking=np.zeros((nodes, fsms, parked), _PARKED),
-        port=np.zeros((nodes, ports), _PORT),
+        port=np.zeros((nodes, c.targets), _PORT),
         arriving=np.zeros((nodes, ports, c.rx_packets + 2), _ARRIVING),
         beat=np.zeros((nodes, ports, (c.rx_packets + 2) * (c.packet_beats + 1)), _BEAT),
         queue=np.zeros((nodes, ports, 2, c.tx_packets), _QUEUED),
         loader=np.zeros((nodes, masters), _DMA),
         storer=np.zeros((nodes, masters), _DMA),
-        client=np.zeros((nodes, 3 * ports + 2 * masters), _CLIENT),
+        client=np.zeros((nodes, c.sram_requesters), _CLIENT),
         progress=np.zeros((nodes, commands), _PROGRESS),
         commands=np.zeros(commands, _COMMAND),
         way=np.zeros((nodes, fsms), _WAY),
         order=np.zeros((1, nodes), np.int64),
         digits=np.zeros((1, 1), DIGIT),
+        chunks=np.zeros((nodes, max(1, c.phases)), _QUEUE),
+        copier=np.zeros(nodes, _COPIER),
+        firsts=np.zeros((nodes, fsms, 3), np.int64),
         code=np.zeros((1, 1), _CODE),
         programs=np.zeros(1, _PROGRAM),
         script=np.zeros(operations, OPERATION),
@@ -290,4 +327,6 @@ def allocate(
     s.port["flush_at"] = s.port["alu_user"] = -1
     s.port["flushed_at"] = -NEVER
     s.progress["done"] = -1
+    s.chunks["left_at"] = -NEVER
+    s.copier["freed_at"] = -NEVER
     return s
