@@ -47,9 +47,11 @@ def papers_torus(
     fold: bool = True,
     memory_gb_per_s: float | None = None,
     changes: Mapping[str, Any] | None = None,
+    style: str | None = None,
 ) -> dict[str, Any]:
     """Description of an all-reduce on the papers' torus: two lanes of a bus within a package, 25
-    GB/s and *between_cycles* from package to package. *changes* are of the preset."""
+    GB/s and *between_cycles* from package to package. *changes* are of the preset, *style* is that
+    of the endpoint unless given."""
     within = {
         "kind": "ring", "size": shape[0], "lanes": LANES,
         "bandwidth_bytes_per_s": BUS_BYTES * CLOCK_HZ, "latency_s": WITHIN_CYCLES / CLOCK_HZ,
@@ -64,7 +66,7 @@ def papers_torus(
     made: dict[str, Any] = {
         "dimension": [within, *between],
         "endpoint": {"kind": "ace", "level": level, "preset": preset, **(changes or {})},
-        "algorithm": {"style": "multi_colour"},
+        **({} if style is None else {"algorithm": {"style": style}}),
         "workload": {"collective": "all_reduce", "size_bytes": size_bytes},
         "run": {"passes": 1, "fold": "on" if fold else "off"},
     }

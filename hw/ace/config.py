@@ -361,6 +361,8 @@ class AceConfig(EngineConfig):
 
     def phase_of(self, fsm: int) -> tuple[int, int]:
         """Phase of an FSM, and its number among those of that phase."""
+        if not self.phased:
+            return 0, fsm
         for phase, count in enumerate(self.fsms_by_phase):
             if fsm < count:
                 return phase, fsm
@@ -420,11 +422,15 @@ class AceConfig(EngineConfig):
     @property
     def slots(self) -> int:
         """Slots of the SRAM: every context of every FSM owns one, and so do results."""
-        if self.phased:
-            return sum(
-                fsms * each.count for fsms, each in zip(self._partition_fsms, self._slots)
-            )
-        return self.fsms * self.contexts
+        return sum(self.slots_by_partition) if self.phased else self.fsms * self.contexts
+
+    @property
+    def slots_by_partition(self) -> tuple[int, ...]:
+        """Slots of each partition, of results the last one; of all if a chunk keeps its slot."""
+        if not self.phased:
+            return (self.slots,)
+        counts = (each.count for each in self._slots)
+        return tuple(a * b for a, b in zip(self._partition_fsms, counts, strict=True))
 
     @property
     def slot_beats(self) -> int:
@@ -492,9 +498,19 @@ PRESETS: dict[str, AceConfig] = {
     ),
     # 64 lanes: a node of a two-dimensional torus.
     "wide": AceConfig(ports=4, banks=8, sram_bytes=256 << 10, fsms=8, memory_ports=2, max_nodes=8),
-    # The published size (ISCA 2021): 4 x 1 MB of SRAM with one port of 64 B each, 16 FSMs, 4 x 16
-    # lanes. Its 200 GB/s link is two ports each way, so six links take eight.
-    "isca21": AceConfig(ports=8, bank_ports="1rw"),
+    # As published (ISCA 2021): 4 x 1 MB of SRAM with one port of 64 B each, 16 FSMs, 4 x 16 lanes,
+    # and a partition for each phase of an all-reduce on a torus of three dimensions, with slots for
+    # chunks of 64 KiB and their quarters. Its 200 GB/s link is two ports each way, so six links
+    # take eight.
+    "isca21": AceConfig(
+        ports=8,
+        bank_ports="1rw",
+        contexts=8,
+        partitions="phase",
+        phases=4,
+        partition_bytes=(1536 << 10, 512 << 10, 512 << 10, 256 << 10, 1024 << 10),
+        partition_slots=(6, 8, 8, 4, 4),
+    ),
     # As many FSMs and as much SRAM, in 16 banks that read and write at once, with 6 x 16 lanes and
     # 4 memory ports: fills the links of the published torus.
     "torus": AceConfig(

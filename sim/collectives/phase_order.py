@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["BY_DIMENSION", "phase_steps"]
+__all__ = ["BY_DIMENSION", "joined_steps", "phase_steps"]
 
 BY_DIMENSION = ("baseline", "enhanced", "dimension_ordered", "multi_colour", "halves")
 """Styles whose phases go through one dimension each, on any network."""
@@ -38,3 +38,19 @@ def phase_steps(
         # Separate halves queue separately in the last dimension, which keeps all dimensions busy.
         return scatter + gather
     return [*scatter[:-1], (order[-1], whole), *gather[1:]]
+
+
+def joined_steps(
+    order: Sequence[int], kind: CollectiveKind, style: str, *, gather_backwards: bool
+) -> list[tuple[int, CollectiveKind]]:
+    """The same, with halves that meet in a dimension as one all-reduce where they go on in the same
+    direction: the phases of programs."""
+    halves = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER)
+    made: list[tuple[int, CollectiveKind]] = []
+    for step in phase_steps(order, kind, style):
+        meet = made and (made[-1], step) == ((step[0], halves[0]), (step[0], halves[1]))
+        if meet and not gather_backwards and style != "halves":
+            made[-1] = (step[0], CollectiveKind.ALL_REDUCE)
+        else:
+            made.append(step)
+    return made

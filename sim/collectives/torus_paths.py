@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.collectives.fsm_program import FsmProgram, RingPhase, phase_length, phase_program
-from sim.collectives.phase_order import phase_steps
+from sim.collectives.phase_order import joined_steps
 from sim.fields import FieldError, check_type
 from sim.workload.graph import CollectiveKind
 
@@ -193,19 +193,9 @@ class TorusPaths:
 
     def steps(self, collective: CollectiveKind, path: int) -> list[tuple[int, CollectiveKind]]:
         """Dimension and collective of each phase."""
-        order = self.paths[path].order
-        steps = phase_steps(order, collective, self.style)
-        whole = CollectiveKind.ALL_REDUCE
-        halves = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER)
-        made: list[tuple[int, CollectiveKind]] = []
-        for step in steps:
-            # Halves that meet in a dimension, going on in the same direction, are one all-reduce.
-            meet = made and (made[-1], step) == ((step[0], halves[0]), (step[0], halves[1]))
-            if meet and not self.gather_backwards and self.style != "halves":
-                made[-1] = (step[0], whole)
-            else:
-                made.append(step)
-        return made
+        return joined_steps(
+            self.paths[path].order, collective, self.style, gather_backwards=self.gather_backwards
+        )
 
 
 @lru_cache(maxsize=4096)

@@ -89,7 +89,7 @@ class AceRingTimes(HardwareRing):
     @property
     def directions(self) -> int:
         """Directions of the ring that the FSMs use."""
-        return min(2, self.config.fsms)
+        return min(2, self.config.first_fsms)
 
     def of(self, network: Network, plan: Plan) -> "AceRingTimes | None":
         """The engines of a group, whose plan has one phase and a variant for each ring and
@@ -101,7 +101,7 @@ class AceRingTimes(HardwareRing):
             group = plan.variants[0].phases[0].group
             nodes = math.prod(network.shape[each] for each in group)
             made = replace(self, nodes=nodes, rings=max(1, len(plan.variants) // 2))
-        return made if len(plan.variants) >= min(self.config.fsms, 2 * made.rings) else None
+        return made if len(plan.variants) >= min(self.config.first_fsms, 2 * made.rings) else None
 
     def model(self, kind: CollectiveKind) -> EndpointModel:
         """The stages of a collective."""
@@ -129,15 +129,17 @@ class AceRingTimes(HardwareRing):
             Stage(unit=None, s_per_byte=beat, latency_s=self._hop_cycles * cycle),
         )
         own = (make, Stage(unit=None, s_per_byte=beat))
-        slots = c.slots
+        # With partitions by phase, of the phase that there is.
+        slots, results = c.slots_by_partition[0], c.slots_by_partition[-1]
+        queues = c.first_fsms
         largest = self._largest(kind)
         return EndpointModel(
             units=(
                 Unit(name="SRAM"),
-                Unit(name="FSMs", servers=c.fsms, turns=c.fsms),
+                Unit(name="FSMs", servers=queues, turns=queues),
                 Unit(name="dispatcher"),
                 *(
-                    Unit(name=name, servers=c.memory_ports, turns=c.fsms)
+                    Unit(name=name, servers=c.memory_ports, turns=queues)
                     for name in ("TX DMA", "reads", "RX DMA", "writes")
                 ),
             ),
@@ -145,7 +147,7 @@ class AceRingTimes(HardwareRing):
             after={Receipt.KEEP: passes, Receipt.REDUCE: passes},
             rooms=(
                 Room(name="slots", size_bytes=slots * largest[0]),
-                Room(name="results", size_bytes=slots * largest[1]),
+                Room(name="results", size_bytes=results * largest[1]),
             ),
             contexts=(slots,),
             message_bytes=float(c.packet_bytes),
@@ -201,7 +203,7 @@ class AceRingTimes(HardwareRing):
     @property
     def program(self) -> AceProgram:
         """Code and cut of the engines."""
-        return AceProgram(config=self.config, nodes=self.nodes, queues=self.config.fsms)
+        return AceProgram(config=self.config, nodes=self.nodes, queues=self.config.first_fsms)
 
     def _part(self, kind: CollectiveKind, size_bytes: float) -> Partition:
         whole = size_bytes * (self.nodes if kind is _ALL_GATHER else 1)
@@ -209,7 +211,7 @@ class AceRingTimes(HardwareRing):
 
     def _largest(self, kind: CollectiveKind) -> tuple[float, float]:
         """Bytes of the largest chunk, and of its result."""
-        block = float(ELEMENT_BYTES * (self.config.slot_elements // self.nodes))
+        block = float(ELEMENT_BYTES * (self.program.chunk_elements(kind) // self.nodes))
         whole = block * self.nodes
         return (block if kind is _ALL_GATHER else whole), (
             block if kind is _REDUCE_SCATTER else whole
@@ -221,7 +223,7 @@ class AceRingTimes(HardwareRing):
         blocks = 1 if kind is _ALL_GATHER else self.nodes
         return [
             Piece(
-                number % self.config.fsms % (2 * self.rings),
+                number % self.config.first_fsms % (2 * self.rings),
                 float(ELEMENT_BYTES * part.elements_of(number, blocks)),
             )
             for number in range(part.chunks)

@@ -67,7 +67,8 @@ class AceTorusTimes(AceRingTimes):
         if not phases or spanned != linked or any(len(each.group) != 1 for each in phases):
             return None
         try:
-            paths = torus_paths(network, style=self.style, fsms=self.config.fsms)
+            fsms = math.gcd(*self.config.fsms_by_phase)
+            paths = torus_paths(network, style=self.style, fsms=fsms)
         except FieldError:
             return None
         if len(paths) % 2 or len(plan.variants) < 2:
@@ -105,7 +106,7 @@ class AceTorusTimes(AceRingTimes):
     def program(self) -> AceProgram:
         assert self.torus is not None
         paths = len(self.torus.paths)
-        queues = max(paths, self.config.fsms // paths * paths)
+        queues = max(paths, self.config.first_fsms // paths * paths)
         return AceProgram(config=self.config, nodes=self.nodes, queues=queues, torus=self.torus)
 
     def model(self, kind: CollectiveKind) -> EndpointModel:
@@ -116,7 +117,7 @@ class AceTorusTimes(AceRingTimes):
         banks = c.slot_banks * (1 if c.bank_ports == "1r1w" else 0.5)
         made_s = known.ace_generate * cycle
         make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s, outbox=True)
-        traffic = _traffic(self.plan.variants[0], self.torus.shape)
+        traffic = _traffic(self.plan.variants[0], self.torus.shape, copies=c.phased)
         share = traffic.reads / traffic.arrives
         passes = (
             Stage(
@@ -128,13 +129,18 @@ class AceTorusTimes(AceRingTimes):
         own = (make, Stage(unit=None, s_per_byte=beat))
         opened = (Stage(unit=None, latency_s=self._ready_s), *own)
         turned = (Stage(unit=None, latency_s=known.ace_turn * cycle), *own)
-        slots, queues = c.slots, self.program.queues
-        chunk = float(c.slot_elements * ELEMENT_BYTES)
-        phases = max(len(each.phases) for each in self.plan.variants)
+        queues = self.program.queues
+        chunk = float(self.program.chunk_elements(kind) * ELEMENT_BYTES)
+        rooms, contexts = self._rooms(chunk)
+        # A chunk has an FSM of its own, or one in each phase.
+        fsms = Unit(name="FSMs", servers=queues, turns=queues)
+        if c.phased:
+            fsms = Unit(name="FSMs", servers=c.fsms)
         names = "TX DMA", "reads", "RX DMA", "writes"
         return EndpointModel(
             units=(
-                Unit(name="SRAM"), Unit(name="FSMs", servers=queues, turns=queues),
+                Unit(name="SRAM"),
+                fsms,
                 Unit(name="dispatcher"),
                 *(Unit(name=name, servers=c.memory_ports, turns=queues) for name in names),
             ),
@@ -144,10 +150,8 @@ class AceTorusTimes(AceRingTimes):
                 Source.FORWARD: (),
             },
             after={Receipt.KEEP: passes, Receipt.REDUCE: passes},
-            rooms=tuple(
-                Room(name=f"slots {n}", size_bytes=slots * chunk) for n in range(phases + 1)
-            ),
-            contexts=(slots,) * phases,
+            rooms=rooms,
+            contexts=contexts,
             message_bytes=float(c.packet_bytes),
             grain_bytes=FLIT_BYTES,
             header_bytes=FLIT_BYTES,
@@ -158,6 +162,27 @@ class AceTorusTimes(AceRingTimes):
             moves=partial(self._moves, kind),
             polls=self.polls,
         )
+
+    def _rooms(self, chunk: float) -> tuple[tuple[Room, ...], tuple[int, ...]]:
+        """Rooms between phases, and contexts of each, for chunks of so many bytes. A chunk that
+        keeps its slot takes the same one in all of them."""
+        c = self.config
+        assert self.plan is not None
+        phases = max(len(each.phases) for each in self.plan.variants)
+        if not c.phased:
+            rooms = (
+                Room(name=f"slots {n}", size_bytes=c.slots * chunk) for n in range(phases + 1)
+            )
+            return tuple(rooms), (c.slots,) * phases
+        counts = c.slots_by_partition
+        steps = self.plan.variants[0].phases
+        sizes = [each.data_in for each in steps] + [steps[-1].data_out]
+        names = [f"partition {n}" for n in range(phases)] + ["results"]
+        rooms = (
+            Room(name=name, size_bytes=count * chunk * size)
+            for name, count, size in zip(names, (*counts[:phases], counts[-1]), sizes, strict=True)
+        )
+        return tuple(rooms), counts[:phases]
 
     def _chunks(self, kind: CollectiveKind, size_bytes: float) -> list[Piece]:
         """Chunks of a call; variants of the plan are the paths of FSMs.
@@ -185,8 +210,9 @@ class AceTorusTimes(AceRingTimes):
         return found
 
 
-def _traffic(variant: Variant, shape: Sequence[int]) -> _Traffic:
-    """Reads are of first sends, of an operand of every addition, and of the result."""
+def _traffic(variant: Variant, shape: Sequence[int], *, copies: bool) -> _Traffic:
+    """Reads are of first sends, of an operand of every addition, of the result, and of *copies* of
+    what a gather begins with."""
     arrives, reads = 0.0, variant.phases[-1].data_out
     for phase in variant.phases:
         size = shape[phase.dimension]
@@ -194,5 +220,5 @@ def _traffic(variant: Variant, shape: Sequence[int]) -> _Traffic:
         part = phase.data_in if gathers else phase.data_in / size
         rounds = 2 if phase.kind is CollectiveKind.ALL_REDUCE else 1
         arrives += rounds * (size - 1) * part
-        reads += part * (1 if gathers else size)
+        reads += part * (1 + copies if gathers else size)
     return _Traffic(arrives, reads)

@@ -1,5 +1,6 @@
 """ACE: the endpoint engine whose programs are rings, with an SRAM and FSMs of its own."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -121,7 +122,8 @@ class AceRecord(RingRecord):
     def algorithm(self, section: EngineSection, dimensions: int) -> AlgorithmChoice:
         """In one dimension a single phase, in both directions with more than one FSM."""
         if dimensions > 1:
-            return AlgorithmChoice()
+            # As published: four phases on three dimensions.
+            return AlgorithmChoice(style="enhanced") if section.config.phased else AlgorithmChoice()
         return AlgorithmChoice(style="baseline", rings=1 if section.config.fsms == 1 else None)
 
     def scheduler(
@@ -157,6 +159,7 @@ class AceRecord(RingRecord):
             return
         if not description.topology.one_dimension:
             self._check_links(description, section)
+            self._check_phases(description, section)
             return
         if any(each.lanes != 1 for each in dimensions):
             lanes = max(each.lanes for each in dimensions)
@@ -187,6 +190,29 @@ class AceRecord(RingRecord):
             raise refused(description, "topology", what)
         self._check_links(description, section)
 
+    def _check_phases(self, description: Description, section: EngineSection) -> None:
+        """A partition for each phase, and paths that all phases have FSMs for."""
+        from sim.collectives.phase_order import joined_steps
+
+        config = section.config
+        if not config.phased:
+            return
+        active = tuple(n for n, each in enumerate(description.dimensions) if each.size > 1)
+        for kind, choice in description.algorithms.items():
+            if choice.style not in BY_DIMENSION:
+                continue
+            needed = len(
+                joined_steps(
+                    active, kind, choice.style, gather_backwards=choice.gather_backwards
+                )
+            )
+            if needed > config.phases:
+                what = (
+                    f"must be at least {needed}, those of style {choice.style!r} in "
+                    f"{len(active)} dimensions, not {config.phases}"
+                )
+                raise refused(description, "endpoint", what, "phases")
+
     def _check_links(self, description: Description, section: EngineSection) -> None:
         """Lanes that paths can share, and a port for each link."""
         from sim.collectives.path_choice import check_lanes
@@ -214,7 +240,7 @@ class AceRecord(RingRecord):
         choice = description.algorithms[CollectiveKind.ALL_REDUCE]
         try:
             return EngineWiring.by_dimension(
-                network, style=choice.style, fsms=section.config.fsms,
+                network, style=choice.style, fsms=math.gcd(*section.config.fsms_by_phase),
                 gather_backwards=choice.gather_backwards, alike=description.run.fold == "on",
                 **links,
             )

@@ -138,7 +138,7 @@ def test_programs_that_do_not_fit_are_left_out_and_refused_when_they_are_wanted(
 
 
 def test_steps_that_no_packet_can_name_are_refused():
-    config = replace(preset("isca21"), max_nodes=1024)
+    config = replace(preset("torus"), max_nodes=1024)
     assert len(AceProgram(config=config, nodes=128, queues=1).words(0, rank=0)) > 500
     message = "nodes must be few enough for the 2048 steps .*; all_reduce needs 2050"
     with pytest.raises(ValueError, match=message):

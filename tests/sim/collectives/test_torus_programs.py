@@ -231,7 +231,7 @@ def test_paths_need_links():
 
 def test_programs_of_64_nodes_fit_the_published_store():
     wiring = wired(torus((4, 4, 4)), "multi_colour")
-    program = AceProgram(config=preset("isca21"), nodes=64, queues=12, torus=wiring.torus)
+    program = AceProgram(config=preset("torus"), nodes=64, queues=12, torus=wiring.torus)
     assert len(program.code(ALL_REDUCE, fsm=0, rank=7).instructions) == 28
     assert len(program.code(ALL_GATHER, fsm=0, rank=7).instructions) == 87
     for size, length in ((16, 100), (46, 280)):
@@ -282,7 +282,7 @@ def test_programs_in_no_order_that_an_fsm_has_are_refused():
     end = [each.op.name for each in code].index("END")
     for instructions, message in (
         (code[:end], "instructions must have an END"),
-        ((*code[:end], *code[end + 1 :], code[end]), "must be SEND or PHASE before END, not RECV"),
+        ((*code[:end], *code[end + 1 :], code[end]), "must be SEND, COPY or PHASE before END, not RECV"),
         ((*code[1 : end + 1], code[0], *code[end + 1 :]), "must be receive instructions behind"),
         ((*(each for each in code[:end] if isinstance(each, PhaseStart)),
           *(each for each in code[:end] if not isinstance(each, PhaseStart)), *code[end:]),
@@ -303,7 +303,7 @@ def test_the_sum_of_images_is_that_of_the_engine_that_stands_for_all(shape, styl
     for members in ((), tuple(order.tolist())):
         made = wired(torus(shape), style).torus
         program = AceProgram(
-            config=preset("isca21"), nodes=nodes, queues=len(made.paths),
+            config=preset("torus"), nodes=nodes, queues=len(made.paths),
             torus=replace(made, members=members),
         )
         elements = nodes * 64 * 48

@@ -113,7 +113,7 @@ def test_random_rings_of_models_are_equal_in_everything(seed):
         nodes=nodes, latency_cycles=int(rng.choice([1, 16, 90, 300])),
         beats_per_cycle=float(rng.choice([1.0, 0.4])),
     )
-    program = AceProgram(config=config, nodes=nodes, queues=config.fsms)
+    program = AceProgram(config=config, nodes=nodes, queues=config.first_fsms)
     counts = rng.permutation(np.arange(1, 200))
     kind = rng.choice([REDUCE, SCATTER, GATHER])
     for count in counts:
@@ -139,7 +139,7 @@ def test_random_rings_of_models_are_equal_in_everything(seed):
         seen.append([
             (model.steps(rank).tolist(), model.completions()[rank].tolist(), ports[rank],
              state.node[rank][["bank_conflicts", "alu_conflicts"]].tolist(),
-             state.port[rank]["parked"].tolist(), state.port[rank]["credits"].tolist())
+             state.port[rank]["parked"].tolist(), state.port[rank]["credits"][: config.ports].tolist())
             for rank in range(each.engines)
         ])
     whole, folded = seen
@@ -487,7 +487,7 @@ def test_the_wire_of_a_folded_ring_leads_back_to_its_engine():
 
 def test_rings_beyond_what_headers_and_programs_name_are_refused():
     config = replace(
-        preset("isca21"), contexts=4, fsms=2, sram_bytes=2 << 20, max_nodes=1024,
+        preset("torus"), contexts=4, fsms=2, memory_ports=2, sram_bytes=2 << 20, max_nodes=1024,
         program_words=8192,
     )
     for nodes in (1025, 4096, 97336):
