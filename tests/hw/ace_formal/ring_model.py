@@ -26,7 +26,7 @@ from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 from tests.hw.ace_formal.explorer import Exploration, Violation, explore, wander
 
-__all__ = ["RingModel"]
+__all__ = ["Context", "Fsm", "Node", "Packet", "RingModel", "Run", "Unread", "put", "put_run"]
 
 RECEIVE, SEND, STORE, REDUCE = 8, 4, 2, 1
 NEXT, PREVIOUS = 0, 1  # ports of a ring
@@ -73,6 +73,8 @@ class Context(NamedTuple):
     sends_left: tuple[int, ...] = (0, 0)
     parked: frozenset[int] = frozenset()  # steps
     cells: tuple[int, ...] = ()  # data of each block; 0: of no use any more
+    results: tuple[int, ...] = ()  # with partitions by phase, those in the next one
+    after: int = -1  # and their slot there
 
 
 class Fsm(NamedTuple):
@@ -83,6 +85,9 @@ class Fsm(NamedTuple):
     storing: frozenset[int] = frozenset()  # slots that the RX DMA works on
     command: tuple[int, Packet | Unread | None] | None = None
     """Port and packet that the send generator waits to queue; None: planted, the end of a phase."""
+    kept: frozenset[int] = frozenset()  # with partitions by phase, slots for results of others
+    finals: frozenset[int] = frozenset()  # and those for its own, of the last phase
+    entered: frozenset[int] = frozenset()  # and chunks that have come
 
 
 class Node(NamedTuple):
@@ -149,14 +154,18 @@ class RingModel:
         """The same without a rule."""
         return replace(self, planted=rule)
 
+    def run(self) -> "Run":
+        """Its successor function."""
+        return Run(self)
+
     def explore(self) -> Exploration:
         """Check all runs."""
-        run = _Run(self)
+        run = self.run()
         return explore(run.initial, run.successors, run.is_final)
 
     def wander(self, runs: int) -> Exploration:
         """Check random runs."""
-        run = _Run(self)
+        run = self.run()
         return wander(run.initial, run.successors, run.is_final, runs=runs)
 
 
@@ -210,12 +219,13 @@ def _all_ahead(program: FsmProgram) -> FsmProgram:
     return FsmProgram(instructions=tuple(code), first=first)
 
 
-class _Run:
+class Run:
     """Successor function, with what a node does remembered: nodes meet only at their links."""
 
     def __init__(self, model: RingModel) -> None:
         self.m = m = model
         self.ports = 2 * len(m.shape)
+        self.fsms, self.targets = m.fsms, self.ports
         self.programs, self.ends = _programs(m)
         # Nodes and link contents are numbered, so that a state is a short tuple of numbers.
         self.node_ids: dict[Node, int] = {}
@@ -245,8 +255,8 @@ class _Run:
     @property
     def initial(self) -> tuple[int, ...]:
         m = self.m
-        queues = ((),) * self.ports
-        node = self.node_id(Node((), (self.idle,) * m.fsms, queues, queues))
+        queues = ((),) * self.targets
+        node = self.node_id(Node((), (self.idle,) * self.fsms, queues, queues))
         # Link (rank, port) is the receive buffer of that port and what is on its way to it.
         return (node,) * m.nodes + (self.link_id(()),) * (self.ports * m.nodes)
 
@@ -261,7 +271,7 @@ class _Run:
             len(node.admitted) == self.m.chunks
             and not any(node.forward)
             and not any(node.own)
-            and all(fsm == self.idle for fsm in node.fsms)
+            and all(fsm._replace(entered=frozenset()) == self.idle for fsm in node.fsms)
         )
 
     def successors(self, state: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -329,9 +339,9 @@ class _Run:
 
     def _soon(self, rank: int, number: int) -> list[tuple[str, int]]:
         node = self.node_list[number]
-        found = [act for f in range(self.m.fsms) for act in self._slots(rank, node, f)]
+        found = [act for f in range(self.fsms) for act in self._slots(rank, node, f)]
         command = node.fsms[0].command
-        if self.m.at_once and self.m.fsms == 1 and command is not None:
+        if self.m.at_once and self.fsms == 1 and command is not None:
             found += self._queue(rank, node, 0, *command)
         return [(f"node {rank}: {action}", self.node_id(new)) for action, new in found]
 
@@ -348,7 +358,7 @@ class _Run:
             ):
                 self._check_complete(rank, x)
                 done = fsm._replace(
-                    contexts=_put(fsm.contexts, slot, None), storing=fsm.storing | {slot}
+                    contexts=put(fsm.contexts, slot, None), storing=fsm.storing | {slot}
                 )
                 yield f"chunk {x.chunk} is complete", self._with(node, f, done)
         for slot in fsm.storing:
@@ -357,7 +367,7 @@ class _Run:
 
     def _acts(self, rank: int, node: Node) -> Iterator[tuple[str, Node]]:
         yield from self._admit(rank, node)
-        for f in range(self.m.fsms):
+        for f in range(self.fsms):
             yield from self._generate(rank, node, f)
         for port, queue in enumerate(node.own):
             if queue and isinstance(queue[-1], Unread):
@@ -381,19 +391,23 @@ class _Run:
             if not free:
                 continue
             slot = free[0]
-            readies, early = [], []
-            for row in fsm.early:
-                found = row.index(chunk) if chunk in row else None
-                readies.append((0, 0) if found is None else (1, found))
-                early.append(row if found is None else _put(row, found, None))
             announce = _ports(program.first) if m.planted == "READY before load" else ()
-            context = Context(chunk, announce=announce, readies=tuple(readies))
-            fsm = fsm._replace(contexts=_put(fsm.contexts, slot, context), early=tuple(early))
+            fsm = self._seated(fsm, slot, Context(chunk, announce=announce))
             admitted = tuple(sorted((*node.admitted, chunk)))
             yield (
                 f"admit chunk {chunk} in slot {slot}",
                 self._with(node._replace(admitted=admitted), f, fsm),
             )
+
+    def _seated(self, fsm: Fsm, slot: int, context: Context) -> Fsm:
+        """The FSM with a new chunk, which learns of the READYs that have come early."""
+        readies, early = [], []
+        for row in fsm.early:
+            found = row.index(context.chunk) if context.chunk in row else None
+            readies.append((0, 0) if found is None else (1, found))
+            early.append(row if found is None else put(row, found, None))
+        context = context._replace(readies=tuple(readies))
+        return fsm._replace(contexts=put(fsm.contexts, slot, context), early=tuple(early))
 
     def _loaded(self, rank: int, node: Node, f: int, slot: int, x: Context) -> Node:
         m, program = self.m, self.programs[rank][f]
@@ -444,7 +458,7 @@ class _Run:
                     yield self._open(rank, node, f, slot, x, instruction)
                 elif m.planted == "generator waits for phase":
                     yield "wait for a phase", self._context(node, f, slot, x, (slot, None))
-            elif instruction.op is Opcode.SEND:
+            elif instruction.op in (Opcode.SEND, Opcode.COPY):
                 yield from self._pick(rank, node, f, slot, x, x.at)
             for step in x.parked:
                 yield from self._pick(rank, node, f, slot, x, step)
@@ -467,8 +481,12 @@ class _Run:
         left = x._replace(at=at + 1) if fresh else x._replace(parked=x.parked - {at})
         yield (
             f"pick {'' if fresh else 'parked '}{packet}",
-            self._context(node, f, slot, left, (i.port, packet)),
+            self._context(node, f, slot, left, (self._port(i), packet)),
         )
+
+    def _port(self, i: Instruction) -> int:
+        """Link that an instruction sends on; behind the last one is the copy unit."""
+        return self.ports if i.op is Opcode.COPY else i.port
 
     def _over(self, x: Context) -> bool:
         """Every packet of the phase has arrived and left."""
@@ -485,11 +503,11 @@ class _Run:
         planted, odd = self.m.planted, (x.phase + 1) % 2
         if planted.startswith("phase waits"):  # what is left is counted in the next one
             x = x._replace(**{
-                name: _put((0, 0), odd, sum(getattr(x, name)))
+                name: put((0, 0), odd, sum(getattr(x, name)))
                 for name in ("receives_left", "sends_left")
             })
         elif planted == "phase forgets sends":
-            x = x._replace(sends_left=_put(x.sends_left, 1 - odd, 0))
+            x = x._replace(sends_left=put(x.sends_left, 1 - odd, 0))
         opened = x._replace(
             at=x.at + 1,
             phase=x.phase + 1,
@@ -526,8 +544,8 @@ class _Run:
                 packet = packet._replace(packet=packet.packet._replace(context=remote))
             if m.planted == "sent before it is read":
                 x = self._sent(x, self._instruction(rank, f, packet.at))
-                free = free._replace(contexts=_put(free.contexts, packet.slot, x))
-        new = node._replace(own=_put(node.own, port, (*queue, packet)))
+                free = free._replace(contexts=put(free.contexts, packet.slot, x))
+        new = node._replace(own=put(node.own, port, (*queue, packet)))
         yield f"queue {packet} on port {port}", self._with(new, f, free)
 
     def _read(self, rank: int, node: Node, port: int, unread: Unread) -> Iterator[tuple[str, Node]]:
@@ -538,16 +556,24 @@ class _Run:
             raise Violation(f"node {rank} reads {packet} from a slot that was given back")
         i = self._instruction(rank, f, at)
         run = self._run(rank, f, at)
-        ranks = tuple(x.cells[block] for block in run)
+        ranks = tuple(self._cells(x, i)[block] for block in run)
         if any(each.bit_count() != i.contributions for each in ranks):
             raise Violation(f"{packet} leaves node {rank} with the wrong ranks {ranks}")
         if i.op.value & RECEIVE and not i.op.value & STORE:
-            x = x._replace(cells=_put_run(x.cells, run, (0,) * len(run)))
+            x = x._replace(cells=put_run(x.cells, run, (0,) * len(run)))
         if self.m.planted != "sent before it is read":
             x = self._sent(x, i)
         queue = (*node.own[port][:-1], packet._replace(ranks=ranks))
-        new = node._replace(own=_put(node.own, port, queue))
+        new = node._replace(own=put(node.own, port, queue))
         yield f"read {packet}", self._context(new, f, slot, self._counted(rank, f, x))
+
+    def _cells(self, x: Context, i: Instruction) -> tuple[int, ...]:
+        """Data that a packet is read from."""
+        return x.cells
+
+    def _keep(self, x: Context, run: range, ranks: tuple[int, ...], i: Instruction) -> Context:
+        """The outcome of a received packet is stored, or parked."""
+        return x._replace(cells=put_run(x.cells, run, ranks))
 
     def _odd(self, x: Context, i: Instruction) -> int:
         """Parity of the phase in which a packet for an instruction is counted."""
@@ -594,7 +620,7 @@ class _Run:
         if not queue[port] or isinstance(queue[port][0], Unread):
             return []
         packet = queue[port][0]
-        new = node._replace(**{name: _put(queue, port, queue[port][1:])})
+        new = node._replace(**{name: put(queue, port, queue[port][1:])})
         return [(f"node {rank}: {packet} leaves on port {port}", self.node_id(new), packet)]
 
     def _consume(self, rank: int, number: int, port: int, packet: Packet) -> list[tuple[str, int]]:
@@ -616,10 +642,10 @@ class _Run:
         for slot, x in enumerate(fsm.contexts):
             if x is not None and x.chunk == packet.chunk:
                 noted = (x.readies[port][0] + 1, packet.context)
-                x = x._replace(readies=_put(x.readies, port, noted))
+                x = x._replace(readies=put(x.readies, port, noted))
                 yield "note", self._context(node, packet.fsm, slot, x)
                 return
-        if packet.chunk in node.admitted:
+        if self._was_here(node, packet):
             raise Violation(f"{packet} comes to node {rank} too late")
         if self.m.planted == "early READY forgotten":
             yield "forget", node
@@ -627,8 +653,12 @@ class _Run:
         row = fsm.early[port]
         if row[packet.context] is not None:
             raise Violation(f"early {packet} overwrites chunk {row[packet.context]}")
-        early = _put(fsm.early, port, _put(row, packet.context, packet.chunk))
+        early = put(fsm.early, port, put(row, packet.context, packet.chunk))
         yield "keep early", self._with(node, packet.fsm, fsm._replace(early=early))
+
+    def _was_here(self, node: Node, packet: Packet) -> bool:
+        """A chunk has been in the FSM of a READY."""
+        return packet.chunk in node.admitted
 
     def _data(self, rank: int, node: Node, packet: Packet) -> Iterator[tuple[str, Node]]:
         m = self.m
@@ -660,7 +690,7 @@ class _Run:
             raise Violation(f"{packet} arrives at node {rank} in phase {x.phase}")
         left = _add(x.receives_left, self._odd(x, i), -1)
         x = x._replace(received=x.received | 1 << step, receives_left=left)
-        kept = x._replace(cells=_put_run(x.cells, run, ranks))
+        kept = self._keep(x, run, ranks, i)
         if op & STORE:
             self._check_left(rank, node, f, slot, x, run)
             x = kept
@@ -670,10 +700,10 @@ class _Run:
         remote = self._granted(x, i)
         if remote is not None and len(node.forward[i.port]) < m.tx_packets:
             onward = Packet(f, remote, x.chunk, i.peer_step, i.contributions, ranks)
-            forward = _put(node.forward, i.port, (*node.forward[i.port], onward))
+            forward = put(node.forward, i.port, (*node.forward[i.port], onward))
             sent = self._sent(x, i)
             if not op & STORE:
-                sent = sent._replace(cells=_put_run(x.cells, run, (0,) * len(run)))
+                sent = sent._replace(cells=put_run(x.cells, run, (0,) * len(run)))
             yield (
                 "forward",
                 self._context(
@@ -730,6 +760,8 @@ class _Run:
 
     def _granted(self, x: Context, i: Instruction) -> int | None:
         """Context of the peer that an instruction sends to, if the peer is ready."""
+        if i.op is Opcode.COPY:
+            return 0
         count, remote = x.readies[i.port]
         needed = 0 if self.m.planted == "READYs are not counted" else i.readies
         return remote if count > needed else None
@@ -737,7 +769,7 @@ class _Run:
     # ---- Copies with something changed.
 
     def _with(self, node: Node, f: int, fsm: Fsm) -> Node:
-        return node._replace(fsms=_put(node.fsms, f, fsm))
+        return node._replace(fsms=put(node.fsms, f, fsm))
 
     def _context(
         self,
@@ -749,7 +781,7 @@ class _Run:
     ) -> Node:
         fsm = node.fsms[f]
         fsm = fsm._replace(
-            contexts=_put(fsm.contexts, slot, x),
+            contexts=put(fsm.contexts, slot, x),
             command=fsm.command if command is None else command,
         )
         return self._with(node, f, fsm)
@@ -760,12 +792,12 @@ def _ports(phase: PhaseStart) -> tuple[int, ...]:
 
 
 def _add(counts: tuple[int, ...], at: int, more: int) -> tuple[int, ...]:
-    return _put(counts, at, counts[at] + more)
+    return put(counts, at, counts[at] + more)
 
 
-def _put_run(items: tuple, run: range, values: tuple) -> tuple:
+def put_run(items: tuple, run: range, values: tuple) -> tuple:
     return (*items[: run.start], *values, *items[run.stop :])
 
 
-def _put(items: tuple, index: int, value: object) -> tuple:
+def put(items: tuple, index: int, value: object) -> tuple:
     return (*items[:index], value, *items[index + 1 :])
