@@ -85,7 +85,7 @@ def waiting(
         found.append(Waiting(
             rank=node.number, fsm=fsm, context=context, collective=each["collective"],
             chunk=each["chunk"], step=step, instruction=text, awaited=awaited,
-            progress=(-age, each["chunk"], far, step or 0),
+            progress=(-age, each["chunk"], program.config.phase_of(fsm)[0], far, step or 0),
         ))
     return sorted(found, key=lambda each: each.progress)
 

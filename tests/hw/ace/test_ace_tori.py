@@ -32,6 +32,17 @@ from tests.sim.cycles.test_tori import ACE
 SQUARE = preset("test")
 """Engines of 2 x 2 nodes with one link in each dimension; one FSM, which has one path."""
 PHASES = 3  # reduce-scatter, all-reduce, all-gather
+ORGANISATIONS = ("slot", "phase")
+
+
+def organised(config, partitions, *, phases):
+    """The engine with as many FSMs for each of *phases*, and slots as large, or as it is."""
+    if partitions == "slot":
+        return config
+    return replace(
+        config, partitions=partitions, phases=phases, fsms=min(2, config.fsms) * phases,
+        sram_bytes=(phases + 1) * config.sram_bytes,
+    )
 
 
 def wired(sizes, config, *, style="multi_colour", **options):
@@ -47,16 +58,18 @@ def wired(sizes, config, *, style="multi_colour", **options):
         ]
     )
     return EngineWiring.by_dimension(
-        network, style=style, fsms=config.fsms, clock_hz=1e9, bus_bytes=16,
-        bidirectional=config.fsms > 1, **options,
+        network, style=style, fsms=config.first_fsms, clock_hz=1e9, bus_bytes=16,
+        bidirectional=config.first_fsms > 1, **options,
     )
 
 
-@pytest.fixture
-def torus(ring):
-    """Builds a torus of engines, by default of four with one FSM."""
+@pytest.fixture(params=ORGANISATIONS)
+def torus(ring, request):
+    """Builds a torus of engines, by default of four with one FSM, or one in each phase."""
 
     def build(sizes=(2, 2), *, config=SQUARE, style="multi_colour", **options):
+        phases = 3 if len(sizes) == 2 and style != "halves" else 2 * len(sizes)
+        config = organised(config, request.param, phases=phases)
         around = wired(sizes, config, style=style)
         return ring(around.ranks, config=config, wiring=around, **options)
 
@@ -64,23 +77,24 @@ def torus(ring):
 
 
 def sent(cluster, rank, elements):
-    """For each phase of the one program, the packets that a rank sends in it: (port, number)."""
+    """For each phase of a chunk, the packets that a rank sends in it: (port, number)."""
     program = cluster.program
     cut = program.cut(elements)
     assert (cut.chunks, program.queues) == (1, 1)
-    code = program.code(CollectiveKind.ALL_REDUCE, fsm=0, rank=rank)
-    spine = [each.op for each in code.instructions].index(Opcode.END)
-    receives = iter(code.instructions[spine + 1 :])
     phase, ports = -1, []
-    for each in [code.first, *code.instructions[:spine]]:
-        if isinstance(each, PhaseStart):
-            phase += 1
-            packets = -(-cut.block * each.run // cluster.config.packet_elements)
-            ports += [(phase, port) for port in each.ready_ports]
-            forwards = [next(receives) for _ in range(each.receives)]
-            ports += [(phase, to.port) for to in forwards if to.op.value & 4] * packets
-        else:
-            ports += [(phase, each.port)] * packets
+    for fsm in program.fsms:
+        code = program.code(CollectiveKind.ALL_REDUCE, fsm=fsm, rank=rank)
+        spine = [each.op for each in code.instructions].index(Opcode.END)
+        receives = iter(code.instructions[spine + 1 :])
+        for each in [code.first, *code.instructions[:spine]]:
+            if isinstance(each, PhaseStart):
+                phase += 1
+                packets = -(-cut.block * each.run // cluster.config.packet_elements)
+                ports += [(phase, port) for port in each.ready_ports]
+                forwards = [next(receives) for _ in range(each.receives)]
+                ports += [(phase, to.port) for to in forwards if to.op.value & 4] * packets
+            elif each.op is Opcode.SEND:
+                ports += [(phase, each.port)] * packets
     made = [[] for _ in range(phase + 1)]
     numbers = Counter()
     for phase, port in sorted(ports):
@@ -316,17 +330,18 @@ def test_a_program_that_waits_for_what_never_comes_is_stopped_by_the_watchdog(
     cluster = torus()
     arrays = vectors(4, 150)
     victim = cluster.system.nodes[2]
-    program = cluster.program.words(0, rank=2)
+    fsm = phase if cluster.config.phased else 0
+    program = cluster.program.words(fsm, rank=2)
     entry, *later = [
         at for at, word in program.items() if at == 0 or (at >= 16 and word & 15 == 1)
     ][:PHASES]
     first, following = (
         layout["receives"].offset for layout in (program_entry_layout, phase_layout)
     )
-    address, bit = [(entry, first), *((each, following) for each in later)][phase]
+    address, bit = [(entry, first), *((each, following) for each in later)][phase - fsm]
 
     def store(word):
-        cluster.write(victim, "program_address", word=address, fsm=0)
+        cluster.write(victim, "program_address", word=address, fsm=fsm)
         cluster.perform(victim, halves("program", word))
 
     store(program[address] + (1 << bit))
@@ -339,10 +354,11 @@ def test_a_program_that_waits_for_what_never_comes_is_stopped_by_the_watchdog(
     place, waits = str(error.value).split("\n  ")[1].split(": waits for ")
     # Of one block, or run of blocks, from the peer that sends in this phase.
     assert re.fullmatch(rf"[35] packets to arrive through port {phase % 2}", waits)
-    code = cluster.program.code(CollectiveKind.ALL_REDUCE, fsm=0, rank=2).instructions
+    code = cluster.program.code(CollectiveKind.ALL_REDUCE, fsm=fsm, rank=2).instructions
     ends = [n for n, each in enumerate(code) if each.op in (Opcode.PHASE, Opcode.END)]
-    step = f"step {ends[phase]} {code[ends[phase]].op.name}"
-    assert place.startswith(f"rank 2, FSM 0, context 0, chunk 0 of collective 1, {step}")
+    end = ends[phase - fsm]
+    step = f"step {end} {code[end].op.name}"
+    assert place.startswith(f"rank 2, FSM {fsm}, context 0, chunk 0 of collective 1, {step}")
     assert set(cluster.reports) == waiting
     store(program[address])
     assert_exact(cluster, arrays)

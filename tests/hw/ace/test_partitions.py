@@ -1,0 +1,340 @@
+"""Partitions by phase: the blocks beside models, whole engines of any division, bad divisions."""
+
+import random
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hw.ace.config import preset
+from hw.ace.copy_unit import CopyUnit
+from hw.ace.partitions import PartitionChain
+from hw.ace.sram import READ_LATENCY
+from hw.common.testing import check_stream, simulate
+from sim.collectives.fsm_program import PROGRAM_ENTRY
+from sim.hosts.surroundings import Surroundings
+from sim.rtl.ace.ring import AceRing
+from sim.rtl.driver import Request
+from sim.workload.graph import CollectiveKind
+from tests.hw.ace.test_ace_tori import wired
+
+TEST = preset("test")
+THREE = replace(
+    TEST, ports=4, partitions="phase", phases=3, fsms=6, contexts=2, sram_bytes=32 << 10,
+    memory_ports=2, program_words=128,
+)
+
+
+# ---- The copy unit.
+
+
+@pytest.mark.parametrize("stalls", [0.0, 0.5, 0.9])
+def test_copies_reach_their_place_whole_before_they_are_reported(stalls):
+    rng = random.Random(7)
+    dut = CopyUnit(THREE)
+    beats, lanes = THREE.packet_beats, THREE.lanes
+    memory = {row: rng.getrandbits(128) for row in range(THREE.sram_beats)}
+    copies = []
+    for number in range(80):
+        length = 4 * rng.choice([0, 1, lanes, lanes + 1, rng.randrange(beats * lanes + 1)])
+        copies.append((8 * number, 1024 + 8 * number, length, number % 6, number % 2))
+    reported = []
+
+    async def commands(ctx):
+        for row, place, length, fsm, context in copies:
+            while rng.random() < stalls / 2:
+                await ctx.tick()
+            ctx.set(dut.command.valid, 1)
+            ctx.set(dut.command.p, {"row": row, "place": place, "length": length, "fsm": fsm,
+                                    "context": context})
+            await ctx.tick().until(dut.command.ready)
+            ctx.set(dut.command.valid, 0)
+
+    async def banks(ctx):
+        """An SRAM that refuses reads and writes at random."""
+        data = deque([0] * (READ_LATENCY - 1))
+        while len(reported) < len(copies):
+            ctx.set(dut.read.grant, rng.random() >= stalls)
+            ctx.set(dut.write.grant, rng.random() >= stalls)
+            reads = ctx.get(dut.read.enable) and ctx.get(dut.read.grant)
+            data.append(memory[ctx.get(dut.read.row)] if reads else 0)
+            if ctx.get(dut.write.enable) and ctx.get(dut.write.grant):
+                memory[ctx.get(dut.write.row)] = ctx.get(dut.write.data)
+            await ctx.tick()
+            ctx.set(dut.read.data, data.popleft())
+
+    async def events(ctx):
+        for row, place, length, fsm, context in copies:
+            while rng.random() < stalls:
+                await ctx.tick()
+            ctx.set(dut.event.ready, 1)
+            (event,) = await ctx.tick().sample(dut.event.p).until(dut.event.valid)
+            ctx.set(dut.event.ready, 0)
+            assert (event.fsm, event.context, event.sent, event.received) == (fsm, context, 1, 0)
+            for beat in range(-(-length // 16)):
+                assert memory[place + beat] == memory[row + beat]
+            reported.append((fsm, context))
+        assert {row for row in memory if row >= 1024 and memory[row] != initial[row]} == {
+            place + beat for _, place, length, *_ in copies for beat in range(-(-length // 16))
+        }
+
+    initial = dict(memory)
+    simulate(
+        dut, commands, banks, events, checks=[check_stream(dut.event, "event")], deadline=60_000
+    )
+    assert len(reported) == len(copies)
+
+
+def test_a_copy_takes_a_beat_in_each_cycle():
+    dut = CopyUnit(THREE)
+    writes = []
+
+    async def bench(ctx):
+        ctx.set(dut.read.grant, 1)
+        ctx.set(dut.write.grant, 1)
+        ctx.set(dut.event.ready, 1)
+        ctx.set(dut.command.valid, 1)
+        ctx.set(dut.command.p, {"length": THREE.packet_bytes, "place": 64})
+        for cycle in range(60):
+            if ctx.get(dut.write.enable):
+                writes.append(cycle)
+            await ctx.tick()
+
+    simulate(dut, bench)
+    assert writes == [*range(writes[0], 60)]
+    assert writes[0] == 1 + READ_LATENCY + 1
+
+
+# ---- The chain of phases.
+
+
+class Chunks:
+    """Chunks of some collectives in a chain whose FSMs take any time for each."""
+
+    def __init__(self, config, seed):
+        self.config, self.random = config, random.Random(seed)
+        self.dut = PartitionChain(config)
+        self.total = 60
+        self.entered, self.stored, self.under_way = 0, [], {}
+        self.slots = [
+            [config.slots_of(f).count for f in config.fsms_of(p)] for p in range(config.phases)
+        ]
+        self.held = {}  # (fsm, slot): kept for results or in use
+        self.done = {}  # (fsm, slot): chunk whose phase is over
+        self.final = {}
+
+    async def run(self, ctx):
+        dut, c, rng = self.dut, self.config, self.random
+        number, place = 0, 0
+        ctx.set(dut.forget, 0)
+        collective = 0
+        length = rng.randrange(1, 9)
+        while len(self.stored) < self.total:
+            # What the FSMs say in this cycle.
+            for f in range(c.fsms):
+                count = c.slots_of(f).count
+                free = [n for n in range(count) if (f, n) not in self.held]
+                stage = dut.stage[f]
+                ctx.set(stage.room, bool(free))
+                ctx.set(stage.vacant_context, free[0] if free else 0)
+                ctx.set(stage.open, rng.random() < 0.7)
+                finished = 0
+                for n in range(count):
+                    chunk = self.under_way.get((f, n))
+                    if chunk is not None and rng.random() < 0.1:
+                        self.done[f, n] = chunk
+                    if (f, n) in self.done:
+                        finished |= 1 << n
+                    ctx.set(stage.results[n], (37 * f + n) % c.sram_beats)
+                ctx.set(stage.finished, finished)
+                ctx.set(stage.poisoned, 0)
+                ctx.set(stage.tainted, 0)
+            for port in dut.store:
+                ctx.set(port.ready, rng.random() < 0.4)
+            stored = rng.choice([None, *self.final]) if rng.random() < 0.2 else None
+            ctx.set(dut.stored.valid, stored is not None)
+            if stored is not None:
+                ctx.set(dut.stored.p, {"fsm": stored[0], "slot": stored[1]})
+            # The dispatcher: the FSM that is next, a context of it and a slot for the results.
+            f = number % c.first_fsms
+            ctx.set(dut.first, number == 0)
+            free = [n for n in range(c.slots_of(f).count) if (f, n) not in self.held]
+            enters = (
+                self.entered < self.total and bool(free) and ctx.get(dut.room) and
+                rng.random() < 0.5
+            )
+            ctx.set(dut.enter.valid, enters)
+            if enters:
+                ctx.set(dut.enter.p.fsm, f)
+                ctx.set(dut.enter.p.admit.context, free[0])
+                ctx.set(dut.enter.p.admit.key, {"collective": collective, "chunk": number})
+                ctx.set(dut.enter.p.admit.elements, self.entered)
+            self.note(ctx, enters, f, free[0] if free else 0)
+            await ctx.tick()
+            if stored is not None:
+                self.stored.append(self.final.pop(stored))
+            if enters:
+                number += 1
+                if number == length:
+                    number, collective, length = 0, collective + 1, rng.randrange(1, 9)
+            place += 1
+
+    def note(self, ctx, enters, f, context):
+        """What happens in this cycle."""
+        dut, c = self.dut, self.config
+        for g in range(c.fsms):
+            released = ctx.get(dut.stage[g].release)
+            for n in range(c.contexts):
+                if released >> n & 1:
+                    assert (g, n) in self.done, "a context that has not finished"
+                    chunk = self.done.pop((g, n))
+                    assert self.under_way.pop((g, n)) == chunk
+                    self.held.pop((g, n))
+                    phase = c.phase_of(g)[0]
+                    earlier = [
+                        each for (h, _), each in self.under_way.items()
+                        if c.phase_of(h)[0] <= phase
+                    ]
+                    assert all(each > chunk for each in earlier), "out of order"
+        for g in range(c.fsms):
+            if ctx.get(dut.stage[g].reserve):
+                slot = ctx.get(dut.stage[g].vacant_context)
+                assert (g, slot) not in self.held
+                self.held[g, slot] = "kept"
+        for g in range(c.fsms):
+            if ctx.get(dut.admit[g].valid):
+                assert ctx.get(dut.stage[g].open)
+                chunk, slot = ctx.get(dut.admit[g].p.elements), ctx.get(dut.admit[g].p.context)
+                assert ctx.get(dut.admit[g].p.loaded)
+                assert self.held[g, slot] == "kept", "a slot that was not kept"
+                phase, index = c.phase_of(g)
+                number = ctx.get(dut.admit[g].p.key.chunk)
+                assert index == number % c.fsms_by_phase[phase]
+                self.held[g, slot] = "used"
+                self.under_way[g, slot] = chunk
+        for port in dut.store:
+            if ctx.get(port.valid) and ctx.get(port.ready):
+                key = ctx.get(port.p.fsm), ctx.get(port.p.slot)
+                assert key not in self.final, "a slot of results that is in use"
+                assert key[1] < c.results_of(key[0]).count
+                self.final[key] = None
+        if enters:
+            self.held[f, context] = "used"
+            self.under_way[f, context] = self.entered
+            self.entered += 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("division", [
+    {}, {"partition_slots": (2, 1, 1, 1)}, {"phase_fsms": (1, 3, 2), "partition_slots": (2, 2, 1, 2)},
+    {"phases": 1, "fsms": 2}, {"phases": 6},
+], ids=str)
+def test_chunks_move_on_in_order_to_slots_of_their_own(division, seed):
+    chunks = Chunks(replace(THREE, **division), seed)
+    simulate(chunks.dut, chunks.run, deadline=60_000)
+    assert chunks.entered == chunks.total
+    assert not chunks.under_way and not chunks.held
+
+
+# ---- Whole engines.
+
+
+@pytest.mark.parametrize("division", [
+    {"partition_slots": (1, 1, 1, 1)},
+    {"partition_slots": (2, 1, 1, 1)},
+    {"phase_fsms": (2, 4, 2), "fsms": 8, "partition_slots": (2, 1, 2, 2)},
+    {"phase_fsms": (4, 2, 2), "fsms": 8},
+    {"partition_bytes": (8192, 2048, 4096, 8192)},
+    {"phases": 6, "fsms": 12},
+], ids=str)
+def test_any_division_gives_the_same_bits(ring, vectors, division):
+    config = replace(THREE, commands=8, **division)
+    around = wired((3, 2), config, style="enhanced")
+    cluster = ring(
+        6, config=config, wiring=around, memory_bytes=1 << 18, link_stalls=0.2, memory_stalls=0.2,
+        seed=5,
+    )
+    arrays = vectors(6, 3001)
+    golden = cluster.golden(arrays)
+    shards = [golden[cluster.program.shard(3001, rank)] for rank in range(6)]
+    kinds = [*PROGRAM_ENTRY] * 3 + [CollectiveKind.ALL_REDUCE]
+    requests = [
+        Request(
+            inputs=shards if kind is CollectiveKind.ALL_GATHER else arrays, collective=kind,
+            elements=3001,
+        )
+        for kind in kinds[:7]
+    ]
+    for kind, got in zip(kinds, cluster.run(*requests), strict=False):
+        if kind is not CollectiveKind.REDUCE_SCATTER:
+            assert all(each.tobytes() == golden.tobytes() for each in got)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+@pytest.mark.parametrize("phases", [1, 3])
+def test_a_ring_has_one_phase_and_copies_in_those_that_are_left(ring, vectors, nodes, phases):
+    config = replace(
+        TEST, partitions="phase", phases=phases, fsms=phases, contexts=2, sram_bytes=16 << 10
+    )
+    cluster = ring(nodes, config=config, link_stalls=0.1)
+    for elements in (1, 100, 1500):
+        arrays = vectors(nodes, elements, odd=True)
+        golden = cluster.golden(arrays)
+        assert all(got.tobytes() == golden.tobytes() for got in cluster.all_reduce(arrays))
+
+
+def test_registers_tell_the_division():
+    cluster = AceRing(replace(TEST, partitions="phase", phases=1), Surroundings(nodes=2))
+    node = cluster.system.nodes[0]
+    assert cluster.read(node, "shape")["phases"] == 1
+    assert cluster.read(node, "fsms") == {"count": 1}
+    in_place = AceRing("test", Surroundings(nodes=2))
+    assert in_place.read(in_place.system.nodes[0], "shape")["phases"] == 0
+
+
+def test_slots_lie_apart():
+    for config in (THREE, preset("isca21"), replace(THREE, phase_fsms=(1, 3, 2))):
+        rows = np.zeros(config.sram_beats, int)
+        last = config.phases - 1
+        slots = [config.slots_of(f) for f in range(config.fsms)]
+        slots += [config.results_of(f) for f in config.fsms_of(last)]
+        for row, beats, count in slots:
+            rows[row : row + beats * count] += 1
+            assert row + beats * count <= config.sram_beats
+        assert rows.max() == 1 and len(slots) == sum(config.fsms_by_phase) + len(
+            config.fsms_of(last)
+        )
+
+
+@pytest.mark.parametrize("division, message", [
+    ({"phases": 0}, "phases must be an integer from 1 to 15, not 0"),
+    ({"phases": 16}, "phases must be an integer from 1 to 15, not 16"),
+    ({"phases": 4}, "phases must be a divisor of the 6 FSMs, unless phase_fsms says"),
+    ({"phases": 7}, "phases must be at most the 6 FSMs, one for each, not 7"),
+    ({"phase_fsms": (3, 3)}, r"phase_fsms must be 3 numbers for 3 phases, or none, not \(3, 3\)"),
+    ({"phase_fsms": (3, 3, 0)}, "phase_fsms must be an integer at least 1, not 0"),
+    ({"phase_fsms": (3, 2, 2)}, "phase_fsms must be numbers whose sum is the 6 FSMs"),
+    ({"phase_fsms": [2, 2, 2]}, "phase_fsms must be a tuple"),
+    ({"partition_slots": (2, 2, 3, 2)}, "partition_slots must be at most the 2 contexts"),
+    ({"partition_bytes": (16384, 16384, 16, 16)}, "partition_bytes must be sizes that add up to"),
+    ({"partition_bytes": (8192, 8200, 64, 64)}, "partition_bytes must be multiples of 16 bytes"),
+    ({"partition_bytes": (8192, 128, 8192, 8192)},
+     "partition_bytes must be large enough for a packet of 64 bytes in each of the 2 x 2 slots of "
+     "partition 1"),
+    ({"sram_bytes": 512}, "sram_bytes must be large enough for a packet"),
+    ({"interleave": 1, "banks": 2}, "interleave must be 0 beside partitions = 'phase', not 1"),
+    ({"partitions": "rows"}, "partitions must be one of 'slot', 'phase', not 'rows'"),
+    ({"partitions": "slot"}, "phases must be 0 beside partitions = 'slot', not 3"),
+    ({"partitions": "slot", "phases": 0, "phase_fsms": (6,)},
+     "phase_fsms must be left out beside partitions = 'slot'"),
+], ids=str)
+def test_divisions_that_do_not_work_are_refused_by_name(division, message):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+        replace(THREE, **division)
+
+
+def test_programs_of_more_phases_are_refused():
+    config = replace(THREE, phases=2)
+    with pytest.raises(ValueError, match="^phases must be at least the 3 of the programs, not 2$"):
+        AceRing(config, Surroundings(nodes=6, wiring=wired((3, 2), config, style="enhanced")))
