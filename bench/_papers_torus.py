@@ -1,10 +1,12 @@
 """The torus of the ACE papers, and what engines inject into it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hw.ace.config import PRESETS, AceConfig
 from sim.describe.build import build
 from sim.describe.system import describe
 from sim.results.network import middle_shares, utilisation
@@ -12,7 +14,10 @@ from sim.run import run
 from sim.runs.engines import run_on_engines
 from sim.runs.result import Run
 
-__all__ = ["CLOCK_HZ", "LINKS_GB_PER_S", "Use", "papers_torus", "run_both", "use_of"]
+__all__ = [
+    "CLOCK_HZ", "HEURISTIC", "IN_PLACE", "IN_PLACE_BY_COLOUR", "LINKS_GB_PER_S", "PUBLISHED",
+    "TORUS", "WIDER", "Engine", "Use", "papers_torus", "run_both", "torus_of", "use_of",
+]
 
 CLOCK_HZ = 1.245e9
 BUS_BYTES = 64
@@ -20,6 +25,7 @@ LANES = 2
 """Of the 200 GB/s links: a port carries 79.7 GB/s, two all but what a run needs there (160.2)."""
 BETWEEN_BYTES_PER_S = 25e9
 SIZE = 4
+CHUNK_BYTES = 64 << 10
 WITHIN_CYCLES = 90
 HEADED = 272 / 256
 """A packet with its header over its payload."""
@@ -35,6 +41,66 @@ def _links_bytes_per_s() -> float:
 
 LINKS_GB_PER_S = _links_bytes_per_s() / 1e9
 """What links allow in the middle of a run, payload of a node (395)."""
+
+
+def _heuristic() -> dict[str, Any]:
+    """Partitions of the preset isca21 in proportion to bandwidth and chunk size of their phase; that
+    of results is as large as the last phase's. As many slots as chunks of 64 KiB, or what is
+    left of one, fit there."""
+    bandwidth = np.array([2 * 200.0, 2 * 25.0, 2 * 25.0, 2 * 200.0, 2 * 200.0])
+    chunk = np.array([SIZE, 1, 1, 1, 1]) / SIZE
+    weights = bandwidth * chunk
+    fsms = PRESETS["isca21"].first_fsms
+    sizes = (weights / weights.sum() * PRESETS["isca21"].sram_bytes // BUS_BYTES * BUS_BYTES)
+    held = np.array([SIZE, 1, 1, 1, SIZE]) * (CHUNK_BYTES // SIZE)
+    slots = np.maximum(1, sizes // held // fsms)
+    return {
+        "contexts": int(slots.max()), "partition_bytes": tuple(sizes.astype(int).tolist()),
+        "partition_slots": tuple(slots.astype(int).tolist()),
+    }
+
+
+class Engine(NamedTuple):
+    """An engine of the study: a preset with *changes*, and the style of its programs."""
+
+    name: str
+    preset: str
+    changes: Mapping[str, Any]
+    style: str
+
+    @property
+    def config(self) -> AceConfig:
+        return replace(PRESETS[self.preset], **self.changes)
+
+
+_ONE_SLOT = {
+    "partitions": "slot", "phases": 0, "partition_bytes": (), "partition_slots": (), "contexts": 4,
+}
+_TORUS_PARTS = ("banks", "bank_ports", "alus", "memory_ports", "rx_packets", "tx_packets")
+PUBLISHED = Engine("published", "isca21", {}, "enhanced")
+"""A partition for each phase of the published style, with slots enough for its SRAM to be busy."""
+HEURISTIC = Engine("heuristic", "isca21", _heuristic(), "enhanced")
+"""Partitions as the papers size them (v1, section 4.3)."""
+IN_PLACE = Engine("in place", "isca21", _ONE_SLOT, "enhanced")
+"""The published size with one slot for each chunk."""
+IN_PLACE_BY_COLOUR = Engine("in place, two orders", "isca21", _ONE_SLOT, "multi_colour")
+"""The same, with chunks in two orders of the dimensions."""
+WIDER = Engine(
+    "published, wider", "isca21",
+    {name: getattr(PRESETS["torus"], name) for name in _TORUS_PARTS}, "enhanced",
+)
+"""The published organisation with the banks, ALUs and memory ports of the preset torus."""
+TORUS = Engine("torus", "torus", {}, "multi_colour")
+"""The size that fills the links."""
+
+
+def torus_of(
+    engine: Engine, *, changes: Mapping[str, Any] | None = None, **options: Any
+) -> dict[str, Any]:
+    """`papers_torus` with an engine of the study, with more *changes*."""
+    return papers_torus(
+        engine.preset, changes={**engine.changes, **(changes or {})}, style=engine.style, **options
+    )
 
 
 def papers_torus(

@@ -1,23 +1,35 @@
-"""The published size of ACE and one that fills the links, on the papers' 4 x 4 x 4 torus, in RTL.
+"""The published engine of ACE and one that fills the links, on the papers' 4 x 4 x 4 torus, in RTL.
 
 One engine stands for all 64. Rates are payload that a node injects in the middle half of an
 all-reduce, at 1.245 GHz. Units are counted by the cycle model, from the same cycle on; its time
 stands beside that of the RTL. A bound is the rate over the share of the busiest unit.
 
-Both sizes work in place: a chunk keeps its slot from load to store. The published organisation, a
-partition for each phase, is none of Foldwire's yet; it moves as many beats or more.
+The published engine has a partition for each phase and one for results. Beside it: with the sizes
+that the papers' heuristic gives these partitions, in place (a chunk keeps its slot), and with the
+banks, ALUs and memory ports of the one that fills the links.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench._papers_torus import LINKS_GB_PER_S, papers_torus, run_both, use_of
+from bench._papers_torus import (
+    HEURISTIC,
+    IN_PLACE,
+    IN_PLACE_BY_COLOUR,
+    LINKS_GB_PER_S,
+    PUBLISHED,
+    TORUS,
+    WIDER,
+    Engine,
+    run_both,
+    torus_of,
+    use_of,
+)
 from bench.options import bench_parser
 from bench.result import result
 from foldwire.console import print_table
 from gen.table import Column, Table
-from hw.ace.config import PRESETS
 
 __all__ = ["main"]
 
@@ -31,20 +43,22 @@ INJECTED = 2 * 63 / 64
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    preset: str
-    between_cycles: int
+    engine: Engine
+    between_cycles: int = 500
     memory_gb_per_s: float | None = None
     target: str = ""
 
 
 CASES = (
-    _Case(preset="isca21", between_cycles=90),
-    _Case(preset="isca21", between_cycles=500, target="published"),
-    _Case(preset="torus", between_cycles=90),
-    _Case(preset="torus", between_cycles=500, target="improved"),
-    _Case(
-        preset="torus", between_cycles=500, memory_gb_per_s=MEMORY_GB_PER_S, target="memory",
-    ),
+    _Case(engine=PUBLISHED, between_cycles=90),
+    _Case(engine=PUBLISHED, target="published"),
+    _Case(engine=HEURISTIC),
+    _Case(engine=IN_PLACE),
+    _Case(engine=IN_PLACE_BY_COLOUR),
+    _Case(engine=WIDER),
+    _Case(engine=TORUS, between_cycles=90),
+    _Case(engine=TORUS, target="improved"),
+    _Case(engine=TORUS, memory_gb_per_s=MEMORY_GB_PER_S, target="memory"),
 )
 
 
@@ -54,17 +68,18 @@ def main(argv: Sequence[str]) -> int:
     table = Table(
         title="All-reduce of 16 MiB a node on the papers' torus",
         columns=[Column(each) for each in (
-            "preset", "latency", "memory_gbs", "cycles", "model", "exact", "whole_gbs",
+            "engine", "style", "latency", "memory_gbs", "cycles", "model", "exact", "whole_gbs",
             "injected_gbs", "limit", "limit_pct", "cpu_s",
         )],
     )
     exact, rates, bounds, apart = True, dict[str, float](), dict[str, float](), []
     for case in CASES:
         began = time.process_time()
+        engine, config = case.engine, case.engine.config
         rtl, model = run_both(
-            papers_torus(
-                case.preset, level="rtl", size_bytes=SIZE_BYTES,
-                between_cycles=case.between_cycles, memory_gb_per_s=case.memory_gb_per_s,
+            torus_of(
+                engine, level="rtl", size_bytes=SIZE_BYTES, between_cycles=case.between_cycles,
+                memory_gb_per_s=case.memory_gb_per_s,
             )
         )
         cpu_s = time.process_time() - began
@@ -75,10 +90,9 @@ def main(argv: Sequence[str]) -> int:
         unit, share = use.limit
         if case.target:
             rates[case.target], bounds[case.target] = use.injected_gb_per_s, 100 * share
-        config = PRESETS[case.preset]
         ports = config.memory_ports * config.bus_bytes * 1.245
         table.add(
-            case.preset, case.between_cycles, case.memory_gb_per_s or ports,
+            engine.name, engine.style, case.between_cycles, case.memory_gb_per_s or ports,
             round(rtl.time_s * 1.245e9), round(model.time_s * 1.245e9),
             "yes" if rtl.data.exact else "NO",
             use.whole_gb_per_s, use.injected_gb_per_s, unit, 100 * share, cpu_s,
@@ -95,8 +109,8 @@ def main(argv: Sequence[str]) -> int:
         "published", published_gbs=rates["published"], published_bound_pct=bounds["published"],
         improved_gbs=rates["improved"], improved_pct=improved, memory_pct=memory,
         links_gbs=LINKS_GB_PER_S,
-        published_sram_bits=8 * PRESETS["isca21"].sram_bytes,
-        improved_sram_bits=8 * PRESETS["torus"].sram_bytes, exact=exact,
+        published_sram_bits=8 * PUBLISHED.config.sram_bytes,
+        improved_sram_bits=8 * TORUS.config.sram_bytes, exact=exact,
         model_worst_pct=max(apart),
         **{f"target_{name}_pct": target for name, target in TARGETS.items()},
         verdict="ok" if met else "short",

@@ -1,17 +1,26 @@
 """ACE at ISCA 2021, Figs. 5 and 9a, from the cycle model of the engine in RTL, beat by beat.
 
-The published sizes in Foldwire's organisation: a chunk keeps one slot from load to store, where the
-paper hands it from partition to partition. One engine stands for all 64 nodes.
+The published engine, with a partition for each phase, and its size in place, where a chunk keeps
+one slot from load to store; and one that fills the links. One engine stands for all 64 nodes.
 """
 
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from bench._papers_torus import LINKS_GB_PER_S, Use, papers_torus, use_of
+from bench._papers_torus import (
+    HEURISTIC,
+    IN_PLACE_BY_COLOUR,
+    LINKS_GB_PER_S,
+    PUBLISHED,
+    TORUS,
+    Engine,
+    Use,
+    torus_of,
+    use_of,
+)
 from experiments.figure import Assumption, Context, Curves, Figure, Row, statement
 from gen.table import Column, Table
-from hw.ace.config import PRESETS
 from sim.run import run
 
 __all__ = ["fig5_cycles", "fig9a_cycles"]
@@ -25,27 +34,42 @@ SRAM = (1, 2, 4, 8)
 FSMS = (4, 8, 16)
 CHOSEN = (4, 16)
 SLOT_BYTES = 16 << 10
-"""Least slot: a block of each of 64 nodes is a packet."""
-NAMES = {"isca21": "published size", "torus": "16 banks, 4 memory ports"}
+"""Least slot of a chunk that keeps it: a block of each of 64 nodes is a packet."""
+NAMES = {
+    "published": PUBLISHED,
+    "published size, in place": IN_PLACE_BY_COLOUR,
+    "16 banks, 4 memory ports, in place": TORUS,
+}
 
 ASSUMPTIONS = (
     Assumption("4x4x4 of 200, 25 and 25 GB/s; 94 % of a link is payload", "stated", "Table V"),
     Assumption("links between packages take 500 cycles, within one 90", "stated", "Table V"),
-    Assumption("chunks keep their slot; chunks take two orders of dimensions", "chosen"),
+    Assumption(
+        "a partition for each phase and one for results, 16 FSMs divided evenly", "stated",
+        "section IV",
+    ),
+    Assumption("32 slots in the partitions of slow phases, 24 and 16 in the others", "chosen"),
+    Assumption("in place, chunks take two orders of dimensions", "chosen"),
     Assumption("a 200 GB/s link is two lanes of 64 B at 1.245 GHz, 159 GB/s", "chosen"),
     Assumption("one all-reduce of 16 MB; rates are of its middle half", "chosen"),
 )
 
 
 @cache
-def _use(preset: str, memory: float | None, sram: int, fsms: int) -> Use:
-    config = PRESETS[preset]
-    contexts = min(config.contexts, (sram << 20) // (fsms * SLOT_BYTES))
-    changes: dict[str, Any] = {"sram_bytes": sram << 20, "fsms": fsms, "contexts": contexts}
+def _use(name: str, memory: float | None, sram: int, fsms: int) -> Use:
+    engine = NAMES.get(name, HEURISTIC)
+    config = engine.config
+    changes: dict[str, Any] = {"sram_bytes": sram << 20, "fsms": fsms}
+    if config.phased:
+        changes["partition_bytes"] = tuple(
+            each * (sram << 20) // config.sram_bytes for each in config.partition_bytes
+        )
+    else:
+        changes["contexts"] = min(config.contexts, (sram << 20) // (fsms * SLOT_BYTES))
     return use_of(
         run(
-            papers_torus(
-                preset, level="cycles", size_bytes=SIZE, between_cycles=BETWEEN_CYCLES,
+            torus_of(
+                engine, level="cycles", size_bytes=SIZE, between_cycles=BETWEEN_CYCLES,
                 memory_gb_per_s=memory, changes=changes,
             )
         )
@@ -56,26 +80,36 @@ def fig5_cycles(context: Context) -> Figure:
     """Payload injected over the memory bandwidth, of reads and of writes each."""
     series = {}
     slower = []
-    for preset, name in NAMES.items():
-        steps = MEMORY if preset == "isca21" else MEMORY + FASTER
+    for name, engine in NAMES.items():
+        steps = MEMORY + FASTER if engine is TORUS else MEMORY
         series[name] = [
-            (float(memory), _use(preset, memory, *CHOSEN).whole_gb_per_s) for memory in steps
+            (float(memory), _use(name, memory, *CHOSEN).whole_gb_per_s) for memory in steps
         ]
-        speeds = [speed for _, speed in series[name]]
-        slower += list(pairwise(speeds))
+        slower += list(pairwise(speed for _, speed in series[name]))
         context.progress(1 / len(NAMES))
-    published = _use("isca21", None, *CHOSEN)
-    improved = _use("torus", None, *CHOSEN)
+    published, in_place, improved = (_use(name, None, *CHOSEN) for name in NAMES)
+    heuristic = _use("heuristic", None, *CHOSEN)
     unit, share = published.limit
     rows = [
         Row(
-            setting="published size: payload injected, middle of the run",
+            setting="published organisation and size: payload injected, middle of the run",
             ours=published.injected_gb_per_s, unit="GB/s",
             why=f"{unit} is busy for {100 * share:.0f} % of the time: 4 banks with a port of 64 B "
-            "each move what is read for links, sums and memory, and what is written.",
+            "each move what is read for links, sums, copies and memory, and what is written.",
         ),
         Row(
-            setting="16 banks that read and write at once: payload injected",
+            setting="the same with partitions by bandwidth times chunk size",
+            ours=heuristic.injected_gb_per_s, unit="GB/s",
+            why="Four chunks at a time in a slow phase do not fill links of 500 cycles; "
+            f"{heuristic.limit[0]} is busy for {100 * heuristic.limit[1]:.0f} % of the time.",
+        ),
+        Row(
+            setting="published size, a chunk keeps its slot: payload injected",
+            ours=in_place.injected_gb_per_s, unit="GB/s",
+            why=f"{in_place.limit[0]} is busy for {100 * in_place.limit[1]:.0f} % of the time.",
+        ),
+        Row(
+            setting="16 banks that read and write at once, in place: payload injected",
             ours=improved.injected_gb_per_s, unit="GB/s",
             why=f"Links allow {LINKS_GB_PER_S:.0f} GB/s; the busiest part is {improved.limit[0]}.",
         ),
@@ -96,47 +130,58 @@ def fig5_cycles(context: Context) -> Figure:
     )
 
 
+def _fsms(engine: Engine) -> tuple[int, ...]:
+    """Numbers of FSMs that an engine is tried with: those of a phase are a multiple of its four
+    paths."""
+    return CHOSEN[1:] if engine.config.phased else FSMS
+
+
 def fig9a_cycles(context: Context) -> Figure:
     """Speed of an all-reduce over SRAM size and number of FSMs."""
     tables, curves, rows = [], [], []
-    for preset, name in NAMES.items():
+    for name, engine in NAMES.items():
+        numbers = _fsms(engine)
         speeds = {
-            (sram, fsms): _use(preset, None, sram, fsms).whole_gb_per_s
-            for sram in SRAM for fsms in FSMS
+            (sram, fsms): _use(name, None, sram, fsms).whole_gb_per_s
+            for sram in SRAM for fsms in numbers
         }
         table = Table(
             f"{name}: vector over time (GB/s)",
             (Column("sram_bytes", "SRAM", "MiB", 0), *(Column(f"fsms_{f}", f"{f} FSMs", "", 1)
-                                                      for f in FSMS)),
+                                                      for f in numbers)),
         )
         for sram in SRAM:
-            table.add(sram << 20, *(speeds[sram, fsms] for fsms in FSMS))
+            table.add(sram << 20, *(speeds[sram, fsms] for fsms in numbers))
         tables.append(table)
         base = speeds[CHOSEN]
+        why = [f"2 MB: {100 * (speeds[2, 16] / base - 1):+.1f} %"]
+        if 8 in numbers:
+            why.append(f"8 FSMs: {100 * (speeds[4, 8] / base - 1):+.1f} %")
         rows.append(
             Row(
-                setting=f"{name}: 8 MB instead of 4",
-                ours=100 * (speeds[8, 16] / base - 1), unit="%",
-                why=f"2 MB: {100 * (speeds[2, 16] / base - 1):+.1f} %; 8 FSMs: "
-                f"{100 * (speeds[4, 8] / base - 1):+.1f} %.",
+                setting=f"{name}: 8 MB instead of 4", ours=100 * (speeds[8, 16] / base - 1),
+                unit="%", why="; ".join(why) + ".",
             )
         )
-        curves.append(
-            Curves(
-                title=f"ISCA'21 Fig. 9a, by cycles: {name}",
-                x="FSMs", y="relative to 4 MB, 16 FSMs",
-                series={
-                    f"{sram} MB": [(f, speeds[sram, f] / base) for f in FSMS] for sram in SRAM
-                },
+        if len(numbers) > 1:
+            curves.append(
+                Curves(
+                    title=f"ISCA'21 Fig. 9a, by cycles: {name}",
+                    x="FSMs", y="relative to 4 MB, 16 FSMs",
+                    series={
+                        f"{sram} MB": [(f, speeds[sram, f] / base) for f in numbers]
+                        for sram in SRAM
+                    },
+                )
             )
-        )
         context.progress(1 / len(NAMES))
     return Figure(
         title="Fig. 9a: from the cycle model of the engine",
         rows=rows, tables=tables, curves=curves,
         assumptions=(
             *ASSUMPTIONS,
-            Assumption("contexts: as many as have slots of 16 KiB, at most those of the preset",
-                       "chosen"),
+            Assumption("contexts in place: as many as have slots of 16 KiB, at most those of the "
+                       "preset", "chosen"),
+            Assumption("partitions in proportion to the SRAM, with as many slots", "chosen"),
         ),
     )

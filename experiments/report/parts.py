@@ -164,7 +164,7 @@ def _torus(root: Path) -> Tables:
 
 
 def _published(root: Path) -> Tables:
-    """The published size of ACE and one that fills the links, on the papers' torus."""
+    """The published engine of ACE and one that fills the links, on the papers' torus."""
     from experiments.figures.isca21_cycles import fig5_cycles, fig9a_cycles
 
     bandwidth = fig5_cycles(Context()).curves[0]
@@ -188,8 +188,18 @@ def _published(root: Path) -> Tables:
 
 
 def _sustained() -> Table:
-    """Rates of both sizes, and the shares of links and parts."""
-    from bench._papers_torus import LINKS_GB_PER_S, papers_torus, use_of
+    """Rates of all engines of the study, and the shares of links and parts."""
+    from bench._papers_torus import (
+        HEURISTIC,
+        IN_PLACE,
+        IN_PLACE_BY_COLOUR,
+        LINKS_GB_PER_S,
+        PUBLISHED,
+        TORUS,
+        WIDER,
+        torus_of,
+        use_of,
+    )
 
     rates = (
         Column("memory_bytes_per_s", "memory", "GB/s", 0),
@@ -198,9 +208,10 @@ def _sustained() -> Table:
     )
     rows: list[Sequence[Cell]] = []
     names: list[str] = []
-    for preset, between, memory in product(("isca21", "torus"), (90, 500), (None, 128.0)):
-        described = papers_torus(
-            preset, level="cycles", size_bytes=16 << 20, between_cycles=between,
+    engines = PUBLISHED, HEURISTIC, IN_PLACE, IN_PLACE_BY_COLOUR, WIDER, TORUS
+    for engine, between, memory in product(engines, (90, 500), (None, 128.0)):
+        described = torus_of(
+            engine, level="cycles", size_bytes=16 << 20, between_cycles=between,
             memory_gb_per_s=memory,
         )
         use = use_of(run(described))
@@ -211,19 +222,23 @@ def _sustained() -> Table:
         names = list(shares)
         rows.append(
             (
-                preset, between, memory and 1e9 * memory, 1e9 * use.injected_gb_per_s,
+                engine.name, between, memory and 1e9 * memory, 1e9 * use.injected_gb_per_s,
                 1e9 * use.whole_gb_per_s, use.limit[0],
                 *(100 * share for share in shares.values()),
             )
         )
     return Table(
-        "What each size sustains",
+        "What each engine sustains",
         [
-            Column("preset"), Column("between", "between packages", "cycles", 0), *rates,
+            Column("engine"), Column("between", "between packages", "cycles", 0), *rates,
             Column("limit", "busiest"), *(Column(name, name, "%", 0) for name in names),
         ],
         rows,
-        note="All-reduce of 16 MiB a node, 4 x 4 x 4; payload that a node injects in the middle "
+        note="*Published*: a partition for each phase, preset `isca21`. *Heuristic*: the same with "
+        "partitions by bandwidth times chunk size. *In place*: the same size, and a chunk keeps its "
+        "slot, in the published style or with two orders of dimensions. *Wider*: the published "
+        "organisation with the banks, ALUs and memory ports of `torus`. "
+        "All-reduce of 16 MiB a node, 4 x 4 x 4; payload that a node injects in the middle "
         f"half of the run, where links allow {LINKS_GB_PER_S:.0f} GB/s, and the shares of links "
         "and parts there. SRAM: of what its ports can do. Memory: of reads and of writes each; "
         "none: what its ports carry.",
@@ -331,7 +346,7 @@ PARTS: dict[str, Part] = {
         figure=("torus.svg", "Links and parts of an engine over time"),
     ),
     "published": Part(
-        title="The published size of ACE on its own torus",
+        title="The published engine of ACE on its own torus",
         command="python -m bench published",
         configuration="presets isca21 and torus, by the cycle model, which equals the RTL",
         sources=("hw", "sim", "experiments"),
