@@ -44,9 +44,9 @@ LINKS_GB_PER_S = _links_bytes_per_s() / 1e9
 
 
 def _heuristic() -> dict[str, Any]:
-    """Partitions of the preset isca21 in proportion to bandwidth and chunk size of their phase; that
-    of results is as large as the last phase's. As many slots as chunks of 64 KiB, or what is
-    left of one, fit there."""
+    """Partitions of the preset isca21 in proportion to bandwidth and chunk size of their phase;
+    that of results is as large as the last phase's. As many slots as chunks of 64 KiB, or what
+    is left of one, fit there."""
     bandwidth = np.array([2 * 200.0, 2 * 25.0, 2 * 25.0, 2 * 200.0, 2 * 200.0])
     chunk = np.array([SIZE, 1, 1, 1, 1]) / SIZE
     weights = bandwidth * chunk

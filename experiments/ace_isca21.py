@@ -30,7 +30,8 @@ PAPER = Paper(
         measured, isca21_analysis.table2, numbers.numbers, isca21_analysis.traffic,
         isca21_bandwidth.traffic_simulated, isca21_analysis.ceiling, isca21_bandwidth.fig5,
         isca21_cycles.fig5_cycles, isca21_bandwidth.fig6, isca21_design.fig9a,
-        isca21_cycles.fig9a_cycles, isca21_design.fig9b, isca21_design.fig10,
+        isca21_cycles.fig9a_cycles, isca21_design.fig9b,
+        isca21_cycles.fig9b_cycles, isca21_design.fig10,
         isca21_training.fig11, isca21_training.fig12,
     ),
 )

@@ -21,7 +21,10 @@ from sim.endpoint.kinds import endpoint
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["AXES", "ENDPOINTS", "SHAPES", "fig9", "fig10", "fig11", "fig12", "fig13"]
+__all__ = [
+    "AXES", "ENDPOINTS", "SHAPES", "SIZES", "fig9", "fig10", "fig11", "fig12", "fig13",
+    "seconds_of",
+]
 
 SIZES = tuple(1 << n for n in (18, 20, 22, 24, 26))
 KINDS = {"Baseline": "baseline", "ACE": "ace_v1", "Ideal": "ideal"}
@@ -79,6 +82,12 @@ def _run(name: str, switch: bool, kind: CollectiveKind, size: int, endpoint_name
         kind=kind,
         style=SWITCH if switch else TORUS,
     )
+
+
+def seconds_of(shape: tuple[int, ...], size: int, endpoint_name: str) -> float:
+    """Time of an all-reduce on a torus of Fig. 9."""
+    kind = CollectiveKind.ALL_REDUCE
+    return _run(name_of(shape), False, kind, size, endpoint_name).seconds
 
 
 def _cells(switch: bool, kind: CollectiveKind) -> list[dict[str, Rates]]:

@@ -235,8 +235,8 @@ def _sustained() -> Table:
         ],
         rows,
         note="*Published*: a partition for each phase, preset `isca21`. *Heuristic*: the same with "
-        "partitions by bandwidth times chunk size. *In place*: the same size, and a chunk keeps its "
-        "slot, in the published style or with two orders of dimensions. *Wider*: the published "
+        "partitions by bandwidth times chunk size. *In place*: the same size, and a chunk keeps "
+        "its slot, in the published style or with two orders of dimensions. *Wider*: the published "
         "organisation with the banks, ALUs and memory ports of `torus`. "
         "All-reduce of 16 MiB a node, 4 x 4 x 4; payload that a node injects in the middle "
         f"half of the run, where links allow {LINKS_GB_PER_S:.0f} GB/s, and the shares of links "

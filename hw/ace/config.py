@@ -27,11 +27,11 @@ _MOST_PHASES = 15
 
 
 class Slots(NamedTuple):
-    """Slots of an FSM in the SRAM, one behind the other: first row, beats of each, number."""
+    """Slots of an FSM in the SRAM, one behind the other: first row, beats of each, how many."""
 
     row: int
     beats: int
-    count: int
+    number: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +248,7 @@ class AceConfig(EngineConfig):
                 slots.beats >= self.packet_beats,
                 "partition_bytes" if self.partition_bytes else "sram_bytes",
                 f"large enough for a packet of {self.packet_bytes} bytes in each of the "
-                f"{self._partition_fsms[number]} x {slots.count} slots of partition {number}",
+                f"{self._partition_fsms[number]} x {slots.number} slots of partition {number}",
                 self.partition_bytes or self.sram_bytes,
             )
 
@@ -344,7 +344,7 @@ class AceConfig(EngineConfig):
 
     @property
     def phased(self) -> bool:
-        """Whether chunks move on from partition to partition."""
+        """True if chunks move on from partition to partition."""
         return self.partitions == "phase"
 
     @cached_property
@@ -407,7 +407,7 @@ class AceConfig(EngineConfig):
 
     def _partition(self, number: int, fsm: int) -> Slots:
         first = self._slots[number]
-        return first._replace(row=first.row + fsm * first.count * first.beats)
+        return first._replace(row=first.row + fsm * first.number * first.beats)
 
     @property
     def partition_beats(self) -> tuple[int, ...]:
@@ -429,7 +429,7 @@ class AceConfig(EngineConfig):
         """Slots of each partition, of results the last one; of all if a chunk keeps its slot."""
         if not self.phased:
             return (self.slots,)
-        counts = (each.count for each in self._slots)
+        counts = (each.number for each in self._slots)
         return tuple(a * b for a, b in zip(self._partition_fsms, counts, strict=True))
 
     @property

@@ -368,12 +368,7 @@ class ContextTable(wiring.Component):
         with m.If(self.entry.valid):
             m.d.comb += [count.eq(self.entry.p.entry.run), length.eq(state.newest.beats)]
         if c.phased:
-            with m.If(self.entry.valid & ~entry):
-                placement = data.View(placement_layout, self.entry.p.entry.as_value())
-                m.d.comb += count.eq(placement.first)
-                for n in range(c.contexts):
-                    with m.If(newest == n):
-                        m.d.sync += state.results[n].eq(state.newest.results - product)
+            self._place_results(m, self.entry.valid & ~entry, count, product)
         m.d.sync += [opening.eq(opening << 1), spanned.eq(entry)]
         with m.If(spanned):
             m.d.sync += entry_known.eq(1)
@@ -426,6 +421,17 @@ class ContextTable(wiring.Component):
             with m.If(self.event.valid & (self.event.p.context == n) & self.event.p.poisoned):
                 m.d.sync += [tainted[n].eq(1), state.poisoned[n].eq(1)]
         return finished
+
+    def _place_results(self, m, placement, count, product):
+        """The word behind the table has come: with *count* of blocks the multiplier makes the
+        *product* that the results begin before their slot."""
+        state = self.state
+        with m.If(placement):
+            word = data.View(placement_layout, self.entry.p.entry.as_value())
+            m.d.comb += count.eq(word.first)
+            for n, results in enumerate(state.results):
+                with m.If(state.newest.context == n):
+                    m.d.sync += results.eq(state.newest.results - product)
 
     def _complete(self, m, finished, occupied, tainted):
         """One finished context at a time gives its job to the RX DMA."""

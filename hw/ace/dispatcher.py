@@ -261,7 +261,9 @@ class Dispatcher(wiring.Component):
                 refuse(CommandError.FSMS)
             with m.Elif(
                 Cat(
-                    (job.fsms > f if f < c.first_fsms else Const(1)) & ~programs.bit_select(command.program, 1)
+                    # Of later phases all FSMs are in use.
+                    (job.fsms > f if f < c.first_fsms else Const(1))
+                    & ~programs.bit_select(command.program, 1)
                     for f, programs in enumerate(self.programs)
                 ).any()
             ):
@@ -322,7 +324,7 @@ class Dispatcher(wiring.Component):
                 m.next = "ROWS"
         with m.State("ROWS"):
             slots = c.slots_of(0)
-            first = chunk.fsm * slots.count
+            first = chunk.fsm * slots.number
             m.d.sync += [
                 chunk.own_rows.eq(job.rank * chunk.beats),
                 chunk.elements.eq(job.tail_block * chunk.block + chunk.tail_elements),

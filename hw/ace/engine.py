@@ -94,7 +94,7 @@ class AceEngine(Engine):
             readers=c.ports + c.targets + c.memory_ports,
             writers=c.targets + c.memory_ports,
         )
-        fsms = [PhaseFSM(c, slots=c.slots_of(f).count) for f in range(c.fsms)]
+        fsms = [PhaseFSM(c, slots=c.slots_of(f).number) for f in range(c.fsms)]
         ports = [Port(c) for _ in range(c.ports)]
         loaders = [TxDMA(c) for _ in range(c.memory_ports)]
         storers = [RxDMA(c) for _ in range(c.memory_ports)]

@@ -147,9 +147,10 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
 
     ``valid`` is low if there is no such context, instruction or offset, or if length, operator or
     contribution count differ from what the program expects. ``row`` is the first row of its data,
-    of the operand and of the outcome; with partitions by phase ``place`` is that of the outcome. ``granted`` tells that the peer on ``port`` is ready, with
-    its context in ``remote_context``; ``poisoned`` that what the context sends is not valid.
-    ``odd`` is that of the instruction's phase, ``age`` that of the chunk.
+    of the operand and of the outcome; with partitions by phase ``place`` is that of the outcome.
+    ``granted`` tells that the peer on ``port`` is ready, with its context in ``remote_context``;
+    ``poisoned`` that what the context sends is not valid. ``odd`` is that of the instruction's
+    phase, ``age`` that of the chunk.
     """
     return data.StructLayout(
         {

@@ -88,7 +88,7 @@ class PhaseQueue(wiring.Component):
     def __init__(self, config: AceConfig, phase: int) -> None:
         c = self._config = config
         self._fsms = c.fsms_of(phase)
-        self._depth = len(self._fsms) * c.slots_of(self._fsms[0]).count
+        self._depth = len(self._fsms) * c.slots_of(self._fsms[0]).number
         entering = entering_layout(c)
         super().__init__(
             {
@@ -218,12 +218,14 @@ class PartitionChain(wiring.Component):
             m.submodules[f"phase_{p}"] = ResetInserter(self.forget)(queue)
             queues.append(queue)
             for f, stage in zip(c.fsms_of(p), queue.stage, strict=True):
-                names = ("finished", "poisoned", "tainted")
-                m.d.comb += [getattr(stage, name).eq(getattr(self.stage[f], name)) for name in names]
+                outer = self.stage[f]
                 m.d.comb += [
-                    inner.eq(outer) for inner, outer in zip(stage.results, self.stage[f].results)
+                    stage.finished.eq(outer.finished),
+                    stage.poisoned.eq(outer.poisoned),
+                    stage.tainted.eq(outer.tainted),
+                    *(here.eq(there) for here, there in zip(stage.results, outer.results)),
+                    outer.release.eq(stage.release),
                 ]
-                m.d.comb += self.stage[f].release.eq(stage.release)
         moves = [Signal(name=f"moves_{p}") for p in range(c.phases)]  # from this phase
         for p, queue in enumerate(queues):
             m.d.comb += queue.o.ready.eq(moves[p])
@@ -301,7 +303,7 @@ class PartitionChain(wiring.Component):
         fsms = c.fsms_of(c.phases - 1)
         free, vacant, busy = [], [], []
         for n, f in enumerate(fsms):
-            count = c.results_of(f).count
+            count = c.results_of(f).number
             held = Signal(count, name=f"held_{n}")
             given = Signal(count, name=f"given_{n}")  # to the RX DMA
             gives = Signal(count, name=f"gives_{n}")

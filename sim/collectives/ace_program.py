@@ -31,7 +31,7 @@ from sim.collectives.golden import (
     translated_all_reduce,
 )
 from sim.collectives.partition import Partition
-from sim.collectives.partition_programs import Held, PartitionedProgram, partitioned
+from sim.collectives.partition_programs import HeldBlocks, PartitionedProgram, partitioned
 from sim.collectives.torus_paths import TorusPaths
 from sim.fields import FieldError
 from sim.network.embedding import RingPlace
@@ -312,7 +312,7 @@ class AceProgram:
 
     def _spans(self, collective: CollectiveKind, way: int) -> list[int]:
         """Most blocks that a rank has in each partition."""
-        orders = self.torus is not None and self.torus.members or self.rings
+        orders = (self.torus is not None and self.torus.members) or self.rings
         if not orders:
             return [each.span for each in self._first_partitioned(collective, way).held]
         fsms = [fsm for fsm in range(self.queues) if self.kind(fsm) == way]
@@ -450,7 +450,7 @@ def _partitioned(
 ) -> PartitionedProgram:
     whole = collective is CollectiveKind.ALL_REDUCE
     gathers = collective is CollectiveKind.ALL_GATHER
-    held = Held((rank,)) if gathers else Held((0,), torus.nodes)
+    held = HeldBlocks((rank,)) if gathers else HeldBlocks((0,), torus.nodes)
     return partitioned(
         torus.phases(collective, path=way, rank=rank), held, count=phases, joins=whole
     )
@@ -468,7 +468,7 @@ def _partitioned_ring(
         from_port=from_port, blocks=tuple((block,) for block in blocks),
     )
     gathers = collective is CollectiveKind.ALL_GATHER
-    held = Held((blocks[place],)) if gathers else Held((0,), nodes)
+    held = HeldBlocks((blocks[place],)) if gathers else HeldBlocks((0,), nodes)
     return partitioned(
         [phase], held, count=phases, joins=collective is CollectiveKind.ALL_REDUCE
     )

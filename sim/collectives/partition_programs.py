@@ -19,10 +19,10 @@ from sim.collectives.fsm_program import (
 from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Held", "PartitionedProgram", "partitioned"]
+__all__ = ["HeldBlocks", "PartitionedProgram", "partitioned"]
 
 
-class Held(NamedTuple):
+class HeldBlocks(NamedTuple):
     """Blocks of a chunk that a node has in a partition: runs of so many, by their first ones."""
 
     firsts: tuple[int, ...]
@@ -39,10 +39,10 @@ class Held(NamedTuple):
         return max(self.firsts) + self.run - self.first
 
     @property
-    def joined(self) -> "Held":
+    def joined(self) -> "HeldBlocks":
         """One run, where it has no gaps."""
         whole = len(self.firsts) * self.run
-        return Held((self.first,), whole) if whole == self.span else self
+        return HeldBlocks((self.first,), whole) if whole == self.span else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +53,16 @@ class PartitionedProgram:
     ----------
     codes : tuple of FsmProgram
         By phase.
-    held : tuple of Held
+    held : tuple of HeldBlocks
         By partition, that of results the last one.
     """
 
     codes: tuple[FsmProgram, ...]
-    held: tuple[Held, ...]
+    held: tuple[HeldBlocks, ...]
 
 
 def partitioned(
-    phases: Sequence[RingPhase], held: Held, *, count: int, joins: bool
+    phases: Sequence[RingPhase], held: HeldBlocks, *, count: int, joins: bool
 ) -> PartitionedProgram:
     """Programs of *count* phases for a node that begins with blocks *held*, the first ones of which
     do *phases*. *joins*: parts of a chunk are runs of blocks; else blocks are moved one by one, and
@@ -85,7 +85,7 @@ def partitioned(
             each.block for each in code.instructions
             if isinstance(each, Instruction) and each.op.value & 2
         )
-        held = Held(tuple(stored), phase.run)
+        held = HeldBlocks(tuple(stored), phase.run)
         held = held.joined if joins else held
         codes.append(replace(code, results=held.first))
         places.append(held)

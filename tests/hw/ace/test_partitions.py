@@ -118,7 +118,7 @@ class Chunks:
         self.total = 60
         self.entered, self.stored, self.under_way = 0, [], {}
         self.slots = [
-            [config.slots_of(f).count for f in config.fsms_of(p)] for p in range(config.phases)
+            [config.slots_of(f).number for f in config.fsms_of(p)] for p in range(config.phases)
         ]
         self.held = {}  # (fsm, slot): kept for results or in use
         self.done = {}  # (fsm, slot): chunk whose phase is over
@@ -133,7 +133,7 @@ class Chunks:
         while len(self.stored) < self.total:
             # What the FSMs say in this cycle.
             for f in range(c.fsms):
-                count = c.slots_of(f).count
+                count = c.slots_of(f).number
                 free = [n for n in range(count) if (f, n) not in self.held]
                 stage = dut.stage[f]
                 ctx.set(stage.room, bool(free))
@@ -159,7 +159,7 @@ class Chunks:
             # The dispatcher: the FSM that is next, a context of it and a slot for the results.
             f = number % c.first_fsms
             ctx.set(dut.first, number == 0)
-            free = [n for n in range(c.slots_of(f).count) if (f, n) not in self.held]
+            free = [n for n in range(c.slots_of(f).number) if (f, n) not in self.held]
             enters = (
                 self.entered < self.total and bool(free) and ctx.get(dut.room) and
                 rng.random() < 0.5
@@ -217,7 +217,7 @@ class Chunks:
             if ctx.get(port.valid) and ctx.get(port.ready):
                 key = ctx.get(port.p.fsm), ctx.get(port.p.slot)
                 assert key not in self.final, "a slot of results that is in use"
-                assert key[1] < c.results_of(key[0]).count
+                assert key[1] < c.results_of(key[0]).number
                 self.final[key] = None
         if enters:
             self.held[f, context] = "used"
@@ -227,7 +227,8 @@ class Chunks:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("division", [
-    {}, {"partition_slots": (2, 1, 1, 1)}, {"phase_fsms": (1, 3, 2), "partition_slots": (2, 2, 1, 2)},
+    {}, {"partition_slots": (2, 1, 1, 1)},
+    {"phase_fsms": (1, 3, 2), "partition_slots": (2, 2, 1, 2)},
     {"phases": 1, "fsms": 2}, {"phases": 6},
 ], ids=str)
 def test_chunks_move_on_in_order_to_slots_of_their_own(division, seed):
@@ -320,8 +321,7 @@ def test_slots_lie_apart():
     ({"partition_bytes": (16384, 16384, 16, 16)}, "partition_bytes must be sizes that add up to"),
     ({"partition_bytes": (8192, 8200, 64, 64)}, "partition_bytes must be multiples of 16 bytes"),
     ({"partition_bytes": (8192, 128, 8192, 8192)},
-     "partition_bytes must be large enough for a packet of 64 bytes in each of the 2 x 2 slots of "
-     "partition 1"),
+     "partition_bytes must be large enough for a packet of 64 bytes in each of the 2 x 2 slots"),
     ({"sram_bytes": 512}, "sram_bytes must be large enough for a packet"),
     ({"interleave": 1, "banks": 2}, "interleave must be 0 beside partitions = 'phase', not 1"),
     ({"partitions": "rows"}, "partitions must be one of 'slot', 'phase', not 'rows'"),
@@ -336,5 +336,5 @@ def test_divisions_that_do_not_work_are_refused_by_name(division, message):
 
 def test_programs_of_more_phases_are_refused():
     config = replace(THREE, phases=2)
-    with pytest.raises(ValueError, match="^phases must be at least the 3 of the programs, not 2$"):
+    with pytest.raises(ValueError, match=r"^phases must be at least the 3 of the programs, not 2$"):
         AceRing(config, Surroundings(nodes=6, wiring=wired((3, 2), config, style="enhanced")))

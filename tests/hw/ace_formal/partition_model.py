@@ -18,7 +18,6 @@ from tests.hw.ace_formal.ring_model import (
     RECEIVE,
     STORE,
     Context,
-    Fsm,
     Node,
     Packet,
     RingModel,

@@ -282,7 +282,8 @@ def test_programs_in_no_order_that_an_fsm_has_are_refused():
     end = [each.op.name for each in code].index("END")
     for instructions, message in (
         (code[:end], "instructions must have an END"),
-        ((*code[:end], *code[end + 1 :], code[end]), "must be SEND, COPY or PHASE before END, not RECV"),
+        ((*code[:end], *code[end + 1 :], code[end]),
+         "must be SEND, COPY or PHASE before END, not RECV"),
         ((*code[1 : end + 1], code[0], *code[end + 1 :]), "must be receive instructions behind"),
         ((*(each for each in code[:end] if isinstance(each, PhaseStart)),
           *(each for each in code[:end] if not isinstance(each, PhaseStart)), *code[end:]),

@@ -139,7 +139,8 @@ def test_random_rings_of_models_are_equal_in_everything(seed):
         seen.append([
             (model.steps(rank).tolist(), model.completions()[rank].tolist(), ports[rank],
              state.node[rank][["bank_conflicts", "alu_conflicts"]].tolist(),
-             state.port[rank]["parked"].tolist(), state.port[rank]["credits"][: config.ports].tolist())
+             state.port[rank]["parked"].tolist(),
+             state.port[rank]["credits"][: config.ports].tolist())
             for rank in range(each.engines)
         ])
     whole, folded = seen
