@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class _Cell:
     size_bytes: int
     latency_s: float
     stalls: float = 0.0
+    partitions: bool = False
 
     def described(self, level: str) -> dict[str, Any]:
         """The cell as a description."""
@@ -60,13 +62,21 @@ class _Cell:
             "bandwidth_bytes_per_s": 16 * CLOCK_HZ, "latency_s": self.latency_s,
         }
         ports = 2 * dims
+        organisation: dict[str, Any] = {"fsms": 2 * ports, "sram_bytes": ports * 2 << 16}
+        if self.partitions:
+            # Slots as large, for each of the phases of the published style.
+            phases = dims + 1
+            organisation = {
+                "partitions": "phase", "phases": phases, "fsms": 4 * phases,
+                "sram_bytes": (phases + 1) << 18,
+            }
         made: dict[str, Any] = {
             "topology": topology,
             "endpoint": {
                 "kind": "ace", "level": level, "preset": "duo", "ports": ports, "alus": ports,
-                "fsms": 2 * ports, "contexts": 4, "max_nodes": 64, "memory_ports": 2 * dims,
-                "banks": 16, "program_words": 1024, "sram_bytes": ports * 2 << 16,
-                "rx_packets": 64, "tx_packets": 8, "npu": {"clock_hz": CLOCK_HZ},
+                "contexts": 4, "max_nodes": 64, "memory_ports": 2 * dims, "banks": 16,
+                "program_words": 1024, "rx_packets": 64, "tx_packets": 8, **organisation,
+                "npu": {"clock_hz": CLOCK_HZ},
             },
             "workload": {"collective": self.collective, "size_bytes": self.size_bytes},
             "run": {"passes": 1},
@@ -80,7 +90,8 @@ class _Cell:
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.shape))
-        return f"{self.style} {shape} {self.collective} {self.size_bytes} B"
+        by_phase = ", by phase" if self.partitions else ""
+        return f"{self.style} {shape} {self.collective} {self.size_bytes} B{by_phase}"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -128,26 +139,30 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _cells() -> Iterator[_Cell]:
-    """Every style on every torus that it takes, in two sizes, and rings; the sizes in turn, and all
-    combinations of collective, latency and stalls."""
+    """Every style on every torus that it takes, in two sizes, rings, and the published organisation
+    on every torus; the sizes in turn, and all combinations of collective, latency and stalls."""
     sizes, others = cycle(SIZES), cycle(product((0.0, STALLS, 0.0), LATENCIES_S, KINDS))
     shapes: list[tuple[int, ...]] = [(nodes,) for nodes in RINGS]
+
+    def drawn(shape: tuple[int, ...], style: str, *, partitions: bool = False) -> _Cell:
+        size_bytes = next(sizes)
+        while size_bytes * prod(shape) > MOST_BYTES:
+            size_bytes = next(sizes)
+        stalls, latency_s, collective = next(others)
+        return _Cell(
+            shape=shape, style=style, collective=collective, size_bytes=size_bytes,
+            latency_s=latency_s, stalls=stalls, partitions=partitions,
+        )
+
     for shape in (*SHAPES, *shapes):
         for style in STYLES if len(shape) > 1 else ("baseline",):
             if style == "hamiltonian" and min(shape) < 3:
                 continue
-            nodes = 1
-            for size in shape:
-                nodes *= size
             for _ in range(2 if len(shape) > 1 else 3):
-                size_bytes = next(sizes)
-                while size_bytes * nodes > MOST_BYTES:
-                    size_bytes = next(sizes)
-                stalls, latency_s, collective = next(others)
-                yield _Cell(
-                    shape=shape, style=style, collective=collective, size_bytes=size_bytes,
-                    latency_s=latency_s, stalls=stalls,
-                )
+                yield drawn(shape, style)
+    for shape in SHAPES:
+        for _ in range(3):
+            yield drawn(shape, "enhanced", partitions=True)
 
 
 def _run(cell: _Cell) -> dict[str, Any]:

@@ -46,7 +46,10 @@ SHAPES = ((4,), (8,), (12,), (27,), (64,)), ((2, 2), (2, 2, 2), (3, 4), (3, 3, 3
 """Rings, and tori."""
 PRESETS = "test", "duo"
 """Of a ring: one way round, and both. Of a torus: one order of dimensions, and all."""
-STYLES = {"test": "baseline", "duo": "multi_colour"}
+BY_PHASE = "duo, by phase"
+"""With a partition for each phase of the published style."""
+BY_PHASE_LATENCIES = (90,)
+STYLES = {"test": "baseline", "duo": "multi_colour", BY_PHASE: "enhanced"}
 CROSSED = "halves"
 """In place of `baseline` where parts of two dimensions do not lie within one another."""
 LATENCIES = 16, 90, 500
@@ -93,9 +96,19 @@ class _Case:
     @property
     def config(self) -> AceConfig:
         dims = len(self.shape)
-        made = replace(preset(self.preset), max_nodes=64, program_words=1024)
+        name, *by_phase = self.preset.split(", ")
+        made = replace(preset(name), max_nodes=64, program_words=1024)
+        phases = dims + (dims > 1)
+        if by_phase:
+            fsms = 2 * phases if dims == 1 else 4 * phases
+            made = replace(
+                made, partitions="phase", phases=phases, fsms=fsms, memory_ports=2, banks=2,
+                sram_bytes=(phases + 1) << 17,
+            )
         if dims == 1:
             return made
+        if by_phase:
+            return replace(made, ports=2 * dims, alus=2 * dims)
         fsms = 12 if dims > 2 and self.preset == "duo" else 2 * dims
         return replace(
             made, ports=2 * dims, alus=2 * dims, fsms=fsms, memory_ports=2, banks=2,
@@ -116,7 +129,7 @@ class _Case:
                 latency_s=self.latency_cycles / 1e9,
             )
             wiring = EngineWiring.by_dimension(
-                network, style=self.style, fsms=self.config.fsms, clock_hz=1e9,
+                network, style=self.style, fsms=self.config.first_fsms, clock_hz=1e9,
                 bus_bytes=self.config.bus_bytes,
             )
         return Surroundings(
@@ -135,7 +148,7 @@ class _Case:
 
     def __str__(self) -> str:
         return (
-            f"{self.level:6} {self.preset:4} {'x'.join(map(str, self.shape)):5} nodes, "
+            f"{self.level:6} {self.preset:13} {'x'.join(map(str, self.shape)):5} nodes, "
             f"{self.latency_cycles:3} cycles, "
             f"{self.elements * ELEMENT_BYTES:6} B, {self.kind.value}"
         )
@@ -181,9 +194,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _cases() -> Iterator[_Case]:
-    for level, shape, latency, name, kind in product(
-        ("cycles", "rtl"), chain(*SHAPES), LATENCIES, PRESETS, KINDS
-    ):
+    every = product(("cycles", "rtl"), chain(*SHAPES), LATENCIES, PRESETS, KINDS)
+    phased = product(
+        ("cycles", "rtl"), chain(*SHAPES), BY_PHASE_LATENCIES, (BY_PHASE,), KINDS
+    )
+    for level, shape, latency, name, kind in chain(every, phased):
         for size in SIZES[: RTL_SIZES.get(shape, 0) if level == "rtl" else None]:
             yield _Case(
                 level=level, preset=name, shape=shape, latency_cycles=latency, size_bytes=size,

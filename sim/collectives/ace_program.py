@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,27 @@ class AceProgram:
             return self.torus.places
         places: NDArray[np.int64] = self.places[self.ring_of(fsm)][:, None]
         return places
+
+    def check_ways(self) -> None:
+        """Refuse partitions by phase in whose FSMs a chunk would change its path.
+
+        Raises
+        ------
+        ValueError
+            For numbers of FSMs that are no multiples of the paths.
+        """
+        c = self.config
+        counts = (self.queues, *c.fsms_by_phase[1:])
+        for chunk in range(lcm(*counts)):
+            ways = {
+                self._of_kind(self.kind(c.fsms_of(phase)[chunk % count]))[1]
+                for phase, count in enumerate(counts)
+            }
+            if len(ways) > 1:
+                raise FieldError(
+                    "phase_fsms", f"must be multiples of the {self._ways} paths that chunks take, "
+                    f"not {c.fsms_by_phase} with {self.queues} of the first phase in use"
+                )
 
     # ---- Rings.
 

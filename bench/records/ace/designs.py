@@ -11,7 +11,9 @@ __all__ = ["DESIGNS"]
 
 def _ace() -> Components:
     # Two of everything with the least memory, which costs proofs time.
-    yield AceEngine(replace(preset("duo"), contexts=2, sram_bytes=1 << 10, rx_packets=2))
+    small = replace(preset("duo"), contexts=2, sram_bytes=1 << 10, rx_packets=2)
+    yield AceEngine(small)
+    yield AceEngine(replace(small, partitions="phase", phases=2))
 
 
 DESIGNS = {"ace": _ace}

@@ -1,5 +1,7 @@
 """Parts of ACE in a small configuration."""
 
+from dataclasses import replace
+
 from hw.ace import (
     alu_pool,
     command_arbiter,
@@ -8,6 +10,7 @@ from hw.ace import (
     config,
     contexts,
     control,
+    copy_unit,
     dispatcher,
     dma,
     engine,
@@ -15,6 +18,7 @@ from hw.ace import (
     lookup,
     packet_lookup,
     packet_outcome,
+    partitions,
     phase_fsm,
     port,
     ready_table,
@@ -33,6 +37,10 @@ __all__ = ["PARTS", "WHOLE"]
 
 _ACE = config.preset("test")
 _DUO = config.preset("duo")
+_PHASED = replace(
+    _ACE, partitions="phase", phases=2, fsms=2, contexts=2, phase_fsms=(1, 1),
+    partition_slots=(2, 1, 2),
+)
 _RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2, keepalive_cycles=16)
 
 PARTS = {
@@ -65,9 +73,15 @@ PARTS = {
     "Dispatcher": lambda: dispatcher.Dispatcher(_ACE),
     "PhaseFSM": lambda: phase_fsm.PhaseFSM(_ACE),
     "Port": lambda: port.Port(_ACE),
+    "CopyUnit": lambda: copy_unit.CopyUnit(_PHASED),
+    "PhaseQueue": lambda: partitions.PhaseQueue(_PHASED, 0),
+    "PartitionChain": lambda: partitions.PartitionChain(_PHASED),
+    "ContextTable, partitions": lambda: contexts.ContextTable(_PHASED, slots=1),
+    "LookupPipeline, partitions": lambda: lookup.LookupPipeline(_PHASED),
 }
 
 WHOLE = {
     "AceEngine": lambda: engine.AceEngine(_ACE),
+    "AceEngine, partitions": lambda: engine.AceEngine(_PHASED),
     "RetryAce": lambda: retry.RetryAce(retry.RetryAceConfig(ace=_ACE, retry=_RETRY)),
 }

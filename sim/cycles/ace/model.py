@@ -98,12 +98,15 @@ def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
     ValueError
         If the engine does not support the ring.
     """
-    return AceProgram(
+    program = AceProgram(
         config=config, nodes=ring.nodes, queues=check_ring(config, ring),
         bidirectional=ring.bidirectional,
         rings=() if ring.wiring is None else ring.wiring.rings,
         torus=None if ring.wiring is None else ring.wiring.torus,
     )
+    if config.phased:
+        program.check_ways()
+    return program
 
 
 def check_command(config: AceConfig, ring: Surroundings, command: Command) -> None:

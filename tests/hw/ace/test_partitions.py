@@ -334,7 +334,15 @@ def test_divisions_that_do_not_work_are_refused_by_name(division, message):
         replace(THREE, **division)
 
 
+@pytest.mark.parametrize("fsms, used", [((4, 3, 2), None), ((2, 2, 3), None), ((4, 2, 2), 3)])
+def test_fsms_in_which_a_chunk_would_change_its_path_are_refused(fsms, used):
+    config = replace(THREE, phase_fsms=fsms, fsms=sum(fsms))
+    around = wired((3, 2), replace(THREE, fsms=6), style="enhanced")
+    with pytest.raises(ValueError, match=r"^phase_fsms must be multiples of the 2 paths"):
+        AceRing(config, Surroundings(nodes=6, wiring=around, fsms=used))
+
+
 def test_programs_of_more_phases_are_refused():
-    config = replace(THREE, phases=2)
+    config = replace(THREE, phases=2, fsms=8)
     with pytest.raises(ValueError, match=r"^phases must be at least the 3 of the programs, not 2$"):
         AceRing(config, Surroundings(nodes=6, wiring=wired((3, 2), config, style="enhanced")))
