@@ -132,12 +132,13 @@ class ContextTable(wiring.Component):
         A free one, if ``vacant``.
     admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
         A chunk takes the context that was vacant.
-    room, open : ``Out(1)``, reserve : ``In(1)``, with partitions by phase
-        The slot of a context is free; a context may be admitted; the free one is taken for the
-        results of the phase before, with which a chunk is admitted there later.
-    finished, tainted : ``Out(contexts)``, release : ``In(contexts)``, with partitions by phase
-        Contexts whose phase is over; those for which a packet came poisoned; they and their slots
-        are free. There is no ``job``, ``store`` and ``stored`` then.
+    room, open : ``Out(1)``, reserve : ``In(1)``, barred : ``In(contexts)``
+        With partitions by phase, the slot of a context is free; a context may be admitted; the free
+        one is taken for the results of the phase before, with which a chunk is admitted there
+        later; contexts that have no slot.
+    departing : ``In(range(contexts))``, finished, tainted : ``Out(1)``, release : ``In(1)``
+        With partitions by phase, a context; its phase is over; a packet came poisoned for it; it
+        and its slot are free. There is no ``job``, ``store`` and ``stored`` then.
     job : ``In(store_job_layout(config))``
         Its job for the RX DMA; valid with ``admit``.
     entry_request : ``Out(stream.Signature(entry_request_layout(config)))``
@@ -190,9 +191,8 @@ class ContextTable(wiring.Component):
     arriving: list
     leaving: list
 
-    def __init__(self, config: AceConfig, *, slots: int | None = None) -> None:
+    def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        self._slots = config.contexts if slots is None else slots
         always = {"always_ready": True}
         job = store_job_layout(c)
         leaves = {
@@ -205,9 +205,11 @@ class ContextTable(wiring.Component):
                 "room": Out(1),
                 "open": Out(1),
                 "reserve": In(1),
-                "finished": Out(c.contexts),
-                "tainted": Out(c.contexts),
-                "release": In(c.contexts),
+                "barred": In(c.contexts),
+                "departing": In(range(max(2, c.contexts))),
+                "finished": Out(1),
+                "tainted": Out(1),
+                "release": In(1),
             }
         super().__init__(
             {
@@ -258,9 +260,10 @@ class ContextTable(wiring.Component):
         """A chunk takes a context and its slot; its table entry is asked for. Returns whether it
         comes."""
         c, state, admit = self._config, self.state, self.admit.p
-        m.d.comb += self.vacant.eq(~occupied[: self._slots].all() & ~state.setup)
-        for n in reversed(range(self._slots)):
-            with m.If(~occupied[n]):
+        taken = occupied | self.barred if c.phased else occupied
+        m.d.comb += self.vacant.eq(~taken.all() & ~state.setup)
+        for n in reversed(range(c.contexts)):
+            with m.If(~taken[n]):
                 m.d.comb += self.vacant_context.eq(n)
 
         entry_asked = Signal()
@@ -471,15 +474,15 @@ class ContextTable(wiring.Component):
         """Tell which contexts have results to be handed over, and forget those that have been."""
         state = self.state
         m.d.comb += [
-            self.room.eq(~occupied[: self._slots].all()),
+            self.room.eq(~(occupied | self.barred).all()),
             self.open.eq(~state.setup),
-            self.finished.eq(finished),
-            self.tainted.eq(tainted),
+            self.finished.eq(finished.bit_select(self.departing, 1)),
+            self.tainted.eq(tainted.bit_select(self.departing, 1)),
         ]
         with m.If(self.reserve):
             m.d.sync += occupied.bit_select(self.vacant_context, 1).eq(1)
         for n in range(len(finished)):
-            with m.If(self.release[n] | self.forget):
+            with m.If((self.release & (self.departing == n)) | self.forget):
                 m.d.sync += [state.assigned[n].eq(0), state.live[n].eq(0), occupied[n].eq(0)]
         with m.If(self.forget):
             m.d.sync += state.setup.eq(0)

@@ -94,7 +94,7 @@ class AceEngine(Engine):
             readers=c.ports + c.targets + c.memory_ports,
             writers=c.targets + c.memory_ports,
         )
-        fsms = [PhaseFSM(c, slots=c.slots_of(f).number) for f in range(c.fsms)]
+        fsms = [PhaseFSM(c) for _ in range(c.fsms)]
         ports = [Port(c) for _ in range(c.ports)]
         loaders = [TxDMA(c) for _ in range(c.memory_ports)]
         storers = [RxDMA(c) for _ in range(c.memory_ports)]
@@ -270,41 +270,37 @@ class AceEngine(Engine):
             m.d.comb += [sink.valid.eq(report.valid), sink.p.eq(report.p)]
         for f, fsm in enumerate(fsms):
             m.d.comb += [fsm.forget.eq(stop), *self._reported(fsm.loaded, loaded, f)]
-        for f, (fsm, admit) in enumerate(zip(fsms, dispatcher.admit)):
-            m.d.comb += [
-                dispatcher.vacant[f].eq(fsm.vacant),
-                dispatcher.vacant_context[f].eq(fsm.vacant_context),
-                fsm.admit.valid.eq(admit.valid & ~stop),
-                fsm.admit.p.eq(admit.p),
-            ]
+        for f, fsm in enumerate(fsms[: len(dispatcher.admit)]):
+            m.d.comb += dispatcher.vacant_context[f].eq(fsm.vacant_context)
         for chain in chains:
             self._join_chain(m, chain, dispatcher, fsms, stored, stop)
         if not chains:
-            for f, fsm in enumerate(fsms):
-                m.d.comb += [fsm.job.eq(dispatcher.job), *self._reported(fsm.stored, stored, f)]
+            self._join_slots(m, dispatcher, fsms, stored, stop)
 
     def _reported(self, sink, report, fsm):
         return [sink.valid.eq(report.valid & (report.p.fsm == fsm)), sink.p.eq(report.p)]
+
+    def _join_slots(self, m, dispatcher, fsms, stored, stop):
+        """Chunks that keep their slot: from the dispatcher, to the RX DMAs."""
+        for f, fsm in enumerate(fsms):
+            m.d.comb += [
+                dispatcher.vacant[f].eq(fsm.vacant),
+                fsm.admit.valid.eq(dispatcher.admit[f].valid & ~stop),
+                fsm.admit.p.eq(dispatcher.admit[f].p),
+                fsm.job.eq(dispatcher.job),
+                *self._reported(fsm.stored, stored, f),
+            ]
 
     def _join_chain(self, m, chain, dispatcher, fsms, stored, stop):
         """Chunks from the dispatcher and from phase to phase."""
         for f, fsm in enumerate(fsms):
             wiring.connect(m, chain.stage[f], fsm.stage)
-            if f < len(dispatcher.admit):
-                m.d.comb += [
-                    dispatcher.vacant[f].eq(fsm.vacant & chain.room),
-                    fsm.admit.p.results.eq(chain.results),
-                ]
-            else:
-                m.d.comb += [
-                    fsm.admit.valid.eq(chain.admit[f].valid), fsm.admit.p.eq(chain.admit[f].p)
-                ]
-        enter = chain.enter
-        for f, admit in enumerate(dispatcher.admit):
-            with m.If(admit.valid):
-                m.d.comb += [enter.valid.eq(1), enter.p.admit.eq(admit.p), enter.p.fsm.eq(f)]
+            wiring.connect(m, chain.admit[f], fsm.admit)
+        for f, (admit, entered) in enumerate(zip(dispatcher.admit, chain.dispatched)):
+            wiring.connect(m, admit, entered)
+            m.d.comb += dispatcher.vacant[f].eq(fsms[f].vacant & chain.room)
         m.d.comb += [
-            enter.p.job.eq(dispatcher.job),
+            chain.job.eq(dispatcher.job),
             chain.first.eq(dispatcher.first),
             chain.forget.eq(stop),
             chain.stored.valid.eq(stored.valid),

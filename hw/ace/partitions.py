@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Array, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -39,11 +39,15 @@ class StageSignature(ParametricSignature):
         A slot is free, that of this context; a chunk may be admitted.
     reserve : ``Out(1)``
         It is taken for results.
-    finished, poisoned, tainted : ``In(contexts)``
-        Contexts whose phase is over; with data that could not be read; that came with a packet.
-    results : ``In(range(sram_beats)).array(contexts)``
-        Rows of what each context hands over.
-    release : ``Out(contexts)``
+    barred : ``Out(contexts)``
+        Contexts that have no slot; constant.
+    leaving : ``Out(range(contexts))``
+        A context that may be the next one to be handed over.
+    finished, poisoned, tainted : ``In(1)``
+        Its phase is over; its data could not all be read, here or at a peer; a packet said so.
+    results : ``In(range(sram_beats))``
+        Row of what it hands over.
+    release : ``Out(1)``
         It has been handed over.
     """
 
@@ -54,11 +58,13 @@ class StageSignature(ParametricSignature):
                 "open": In(1),
                 "vacant_context": In(range(max(2, c.contexts))),
                 "reserve": Out(1),
-                "finished": In(c.contexts),
-                "poisoned": In(c.contexts),
-                "tainted": In(c.contexts),
-                "results": In(range(c.sram_beats)).array(c.contexts),
-                "release": Out(c.contexts),
+                "barred": Out(c.contexts),
+                "leaving": Out(range(max(2, c.contexts))),
+                "finished": In(1),
+                "poisoned": In(1),
+                "tainted": In(1),
+                "results": In(range(c.sram_beats)),
+                "release": Out(1),
             },
             config=c,
         )
@@ -75,25 +81,39 @@ class PhaseQueue(wiring.Component):
     -------
     enter : ``In(stream.Signature(entering_layout(config), always_ready=True))``
         A chunk that enters.
-    stage : ``Out(StageSignature(config)).array(fsms of the phase)``
-        The FSMs; of each what contexts have finished, and which are free again.
+    leaving : ``Out(range(contexts))``
+        The context of the oldest chunk.
+    finished, poisoned, tainted : ``In(fsms of the phase)``, results : ``In(...).array(...)``
+        Of the context of this number in each FSM of the phase, see `StageSignature`.
+    release : ``Out(fsms of the phase)``
+        The FSM whose context is free again.
     o : ``Out(stream.Signature(entering_layout(config)))``
         A chunk that leaves.
     """
 
     enter: stream.Interface
-    stage: Any
+    leaving: Signal
+    finished: Signal
+    poisoned: Signal
+    tainted: Signal
+    results: Any
+    release: Signal
     o: stream.Interface
 
     def __init__(self, config: AceConfig, phase: int) -> None:
         c = self._config = config
         self._fsms = c.fsms_of(phase)
         self._depth = len(self._fsms) * c.slots_of(self._fsms[0]).number
-        entering = entering_layout(c)
+        entering, count = entering_layout(c), len(self._fsms)
         super().__init__(
             {
                 "enter": In(stream.Signature(entering, always_ready=True)),
-                "stage": Out(StageSignature(c)).array(len(self._fsms)),
+                "leaving": Out(range(max(2, c.contexts))),
+                "finished": In(count),
+                "poisoned": In(count),
+                "tainted": In(count),
+                "results": In(range(c.sram_beats)).array(count),
+                "release": Out(count),
                 "o": Out(stream.Signature(entering)),
             }
         )
@@ -104,29 +124,24 @@ class PhaseQueue(wiring.Component):
             entering_layout(self._config), self._depth, memory=False
         )
         head = chunks.o.p
-        context = head.admit.context
-
-        def of(name: str) -> Value:
-            each = [getattr(stage, name).bit_select(context, 1) for stage in self.stage]
-            return select(head.fsm, each)
-
         done = Signal()
         leaves = Signal()
-        results = [Array(stage.results)[context] for stage in self.stage]
         m.d.comb += [
+            self.leaving.eq(head.admit.context),
             chunks.i.valid.eq(self.enter.valid),
             chunks.i.p.eq(self.enter.p),
             leaves.eq(self.o.valid & self.o.ready),
             chunks.o.ready.eq(leaves),
             self.o.valid.eq(done),
             self.o.p.eq(head),
-            self.o.p.admit.row.eq(select(head.fsm, results)),
-            self.o.p.admit.poisoned.eq(of("poisoned")),
-            self.o.p.job.poisoned.eq(head.job.poisoned | of("tainted")),
+            self.o.p.admit.row.eq(select(head.fsm, self.results)),
+            self.o.p.admit.poisoned.eq(self.poisoned.bit_select(head.fsm, 1)),
+            self.o.p.job.poisoned.eq(
+                head.job.poisoned | self.tainted.bit_select(head.fsm, 1)
+            ),
+            self.release.eq(leaves << head.fsm),
         ]
-        m.d.sync += done.eq(chunks.o.valid & of("finished") & ~leaves)
-        for n, stage in enumerate(self.stage):
-            m.d.comb += stage.release.eq((leaves & (head.fsm == n)) << context)
+        m.d.sync += done.eq(chunks.o.valid & self.finished.bit_select(head.fsm, 1) & ~leaves)
         return m
 
 
@@ -160,16 +175,18 @@ class PartitionChain(wiring.Component):
 
     Members
     -------
-    enter : ``In(stream.Signature(entering_layout(config), always_ready=True))``
-        A chunk enters the first phase; ``next`` and ``slot`` are filled in here.
+    dispatched : ``In(stream.Signature(admit_layout(config), always_ready=True)).array(...)``
+        A chunk enters an FSM of the first phase; ``results`` are filled in here.
+    job : ``In(store_job_layout(config))``
+        Its job for the RX DMA.
     first : ``In(1)``
         The next chunk to enter is the first one of its collective.
-    room : ``Out(1)``, results : ``Out(range(sram_beats))``
-        There is a slot for the results of the next chunk to enter, and its row.
+    room : ``Out(1)``
+        There is a slot for the results of the next chunk to enter.
     stage : ``Out(StageSignature(config)).array(fsms)``
         The FSMs, phase by phase.
     admit : ``Out(stream.Signature(admit_layout(config), always_ready=True)).array(fsms)``
-        A chunk comes from the phase before, with its data; none to the FSMs of the first one.
+        A chunk comes from the dispatcher, or from the phase before with its data.
     store : ``Out(stream.Signature(store_job_layout(config))).array(memory_ports)``
         Results for the RX DMAs.
     stored : ``In(stream.Signature(stored_layout(config), always_ready=True))``
@@ -180,10 +197,10 @@ class PartitionChain(wiring.Component):
         A slot for results of the last phase is in use.
     """
 
-    enter: stream.Interface
+    dispatched: list
+    job: data.View
     first: Signal
     room: Signal
-    results: Signal
     stage: list
     admit: list
     store: list
@@ -196,10 +213,10 @@ class PartitionChain(wiring.Component):
         always = {"always_ready": True}
         super().__init__(
             {
-                "enter": In(stream.Signature(entering_layout(c), **always)),
+                "dispatched": In(stream.Signature(admit_layout(c), **always)).array(c.first_fsms),
+                "job": In(store_job_layout(c)),
                 "first": In(1),
                 "room": Out(1),
-                "results": Out(range(c.sram_beats)),
                 "stage": Out(StageSignature(c)).array(c.fsms),
                 "admit": Out(stream.Signature(admit_layout(c), **always)).array(c.fsms),
                 "store": Out(stream.Signature(store_job_layout(c))).array(c.memory_ports),
@@ -217,29 +234,35 @@ class PartitionChain(wiring.Component):
             queue = PhaseQueue(c, p)
             m.submodules[f"phase_{p}"] = ResetInserter(self.forget)(queue)
             queues.append(queue)
-            for f, stage in zip(c.fsms_of(p), queue.stage, strict=True):
-                outer = self.stage[f]
+            for n, f in enumerate(c.fsms_of(p)):
+                stage = self.stage[f]
                 m.d.comb += [
-                    stage.finished.eq(outer.finished),
-                    stage.poisoned.eq(outer.poisoned),
-                    stage.tainted.eq(outer.tainted),
-                    *(here.eq(there) for here, there in zip(stage.results, outer.results)),
-                    outer.release.eq(stage.release),
+                    stage.leaving.eq(queue.leaving),
+                    queue.finished[n].eq(stage.finished),
+                    queue.poisoned[n].eq(stage.poisoned),
+                    queue.tainted[n].eq(stage.tainted),
+                    queue.results[n].eq(stage.results),
+                    stage.release.eq(queue.release[n]),
                 ]
+        for f, stage in enumerate(self.stage):
+            m.d.comb += stage.barred.eq((1 << c.contexts) - (1 << c.slots_of(f).number))
+        for f in c.fsms_of(0):
+            m.d.comb += self.stage[f].reserve.eq(0)  # the dispatcher takes their slots
         moves = [Signal(name=f"moves_{p}") for p in range(c.phases)]  # from this phase
         for p, queue in enumerate(queues):
             m.d.comb += queue.o.ready.eq(moves[p])
 
         last = queues[-1].o
-        entered = [self.enter.valid, *moves[:-1]]
-        entering = [self.enter.p, *(queue.o.p for queue in queues[:-1])]
-        firsts = [self.first, *(each.admit.key.chunk == 0 for each in entering[1:])]
+        enters = Signal()
+        m.d.comb += enters.eq(Cat(each.valid for each in self.dispatched).any())
+        entered = [enters, *moves[:-1]]
+        firsts = [self.first, *(queue.o.p.admit.key.chunk == 0 for queue in queues[:-1])]
         for p, queue in enumerate(queues):
             taken = entered[p] & ~self.forget
             place = self._place(m, p, taken, firsts[p], moves[-1], last.p)
             if p == 0:
-                m.d.comb += [self.room.eq(place.free), self.results.eq(place.row)]
-                m.d.comb += queue.enter.p.eq(self.enter.p)
+                m.d.comb += self.room.eq(place.free)
+                self._dispatch(m, queue.enter, place)
             else:
                 self._hand_over(m, p, queues[p - 1].o, queue.enter, moves[p - 1], place)
             m.d.comb += [
@@ -249,6 +272,19 @@ class PartitionChain(wiring.Component):
             ]
         self._store(m, last, moves[-1])
         return m
+
+    def _dispatch(self, m, entering, place):
+        """A chunk enters the first phase."""
+        m.d.comb += entering.p.job.eq(self.job)
+        for f, each in enumerate(self.dispatched):
+            admit = self.admit[f]
+            m.d.comb += [
+                admit.valid.eq(each.valid & ~self.forget),
+                admit.p.eq(each.p),
+                admit.p.results.eq(place.row),
+            ]
+            with m.If(each.valid):
+                m.d.comb += [entering.p.admit.eq(each.p), entering.p.fsm.eq(f)]
 
     def _hand_over(self, m, p, leaving, entering, moves, place):
         """The chunk that is *leaving* the phase before phase *p* moves on if it may."""

@@ -1,6 +1,6 @@
 """The programmable FSM: one of the engines of ACE that drive chunks through their programs."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Array, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -109,9 +109,8 @@ class PhaseFSM(wiring.Component):
     event: list
     ready: list
 
-    def __init__(self, config: AceConfig, *, slots: int | None = None) -> None:
+    def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        self._slots = slots
         always = {"always_ready": True}
         leaves = {
             "job": In(store_job_layout(c)),
@@ -148,7 +147,7 @@ class PhaseFSM(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.contexts = contexts = ContextTable(c, slots=self._slots)
+        m.submodules.contexts = contexts = ContextTable(c)
         m.submodules.lookups = lookups = LookupPipeline(c)
         m.submodules.ready_table = ready_table = ReadyTable(c)
         m.submodules.generator = generator = SendGenerator(c)
@@ -215,9 +214,11 @@ class PhaseFSM(wiring.Component):
             stage.open.eq(contexts.open),
             stage.vacant_context.eq(contexts.vacant_context),
             stage.finished.eq(contexts.finished),
-            stage.poisoned.eq(contexts.state.poisoned),
+            stage.poisoned.eq(contexts.state.poisoned.bit_select(stage.leaving, 1)),
             stage.tainted.eq(contexts.tainted),
+            stage.results.eq(Array(contexts.state.results)[stage.leaving]),
             contexts.reserve.eq(stage.reserve),
+            contexts.barred.eq(stage.barred),
+            contexts.departing.eq(stage.leaving),
             contexts.release.eq(stage.release),
-            *(there.eq(here) for there, here in zip(stage.results, contexts.state.results)),
         ]

@@ -76,7 +76,7 @@ PARTS = {
     "CopyUnit": lambda: copy_unit.CopyUnit(_PHASED),
     "PhaseQueue": lambda: partitions.PhaseQueue(_PHASED, 0),
     "PartitionChain": lambda: partitions.PartitionChain(_PHASED),
-    "ContextTable, partitions": lambda: contexts.ContextTable(_PHASED, slots=1),
+    "ContextTable, partitions": lambda: contexts.ContextTable(_PHASED),
     "LookupPipeline, partitions": lambda: lookup.LookupPipeline(_PHASED),
 }
 

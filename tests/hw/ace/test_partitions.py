@@ -139,17 +139,16 @@ class Chunks:
                 ctx.set(stage.room, bool(free))
                 ctx.set(stage.vacant_context, free[0] if free else 0)
                 ctx.set(stage.open, rng.random() < 0.7)
-                finished = 0
                 for n in range(count):
                     chunk = self.under_way.get((f, n))
                     if chunk is not None and rng.random() < 0.1:
                         self.done[f, n] = chunk
-                    if (f, n) in self.done:
-                        finished |= 1 << n
-                    ctx.set(stage.results[n], (37 * f + n) % c.sram_beats)
-                ctx.set(stage.finished, finished)
-                ctx.set(stage.poisoned, 0)
-                ctx.set(stage.tainted, 0)
+                leaving = ctx.get(stage.leaving)
+                chunk = self.under_way.get((f, leaving), 1)
+                ctx.set(stage.results, self.row_of(f, leaving))
+                ctx.set(stage.finished, (f, leaving) in self.done)
+                ctx.set(stage.poisoned, chunk % 3 == 0)
+                ctx.set(stage.tainted, chunk % 5 == 0 and f < c.first_fsms)
             for port in dut.store:
                 ctx.set(port.ready, rng.random() < 0.4)
             stored = rng.choice([None, *self.final]) if rng.random() < 0.2 else None
@@ -164,12 +163,14 @@ class Chunks:
                 self.entered < self.total and bool(free) and ctx.get(dut.room) and
                 rng.random() < 0.5
             )
-            ctx.set(dut.enter.valid, enters)
+            for each in dut.dispatched:
+                ctx.set(each.valid, 0)
             if enters:
-                ctx.set(dut.enter.p.fsm, f)
-                ctx.set(dut.enter.p.admit.context, free[0])
-                ctx.set(dut.enter.p.admit.key, {"collective": collective, "chunk": number})
-                ctx.set(dut.enter.p.admit.elements, self.entered)
+                entering = dut.dispatched[f]
+                ctx.set(entering.valid, 1)
+                ctx.set(entering.p.context, free[0])
+                ctx.set(entering.p.key, {"collective": collective, "chunk": number})
+                ctx.set(entering.p.elements, self.entered)
             self.note(ctx, enters, f, free[0] if free else 0)
             await ctx.tick()
             if stored is not None:
@@ -180,36 +181,49 @@ class Chunks:
                     number, collective, length = 0, collective + 1, rng.randrange(1, 9)
             place += 1
 
+    def row_of(self, fsm, context):
+        """Row of the results of a context."""
+        return (37 * fsm + context) % self.config.sram_beats
+
     def note(self, ctx, enters, f, context):
         """What happens in this cycle."""
         dut, c = self.dut, self.config
+        left = {}  # phase -> chunk, row of its results
         for g in range(c.fsms):
-            released = ctx.get(dut.stage[g].release)
-            for n in range(c.contexts):
-                if released >> n & 1:
-                    assert (g, n) in self.done, "a context that has not finished"
-                    chunk = self.done.pop((g, n))
-                    assert self.under_way.pop((g, n)) == chunk
-                    self.held.pop((g, n))
-                    phase = c.phase_of(g)[0]
-                    earlier = [
-                        each for (h, _), each in self.under_way.items()
-                        if c.phase_of(h)[0] <= phase
-                    ]
-                    assert all(each > chunk for each in earlier), "out of order"
+            n = ctx.get(dut.stage[g].leaving)
+            if ctx.get(dut.stage[g].release):
+                assert (g, n) in self.done, "a context that has not finished"
+                chunk = self.done.pop((g, n))
+                assert self.under_way.pop((g, n)) == chunk
+                self.held.pop((g, n))
+                phase = c.phase_of(g)[0]
+                earlier = [
+                    each for (h, _), each in self.under_way.items() if c.phase_of(h)[0] <= phase
+                ]
+                assert all(each > chunk for each in earlier), "out of order"
+                assert phase not in left
+                left[phase] = chunk, self.row_of(g, n)
         for g in range(c.fsms):
             if ctx.get(dut.stage[g].reserve):
                 slot = ctx.get(dut.stage[g].vacant_context)
                 assert (g, slot) not in self.held
                 self.held[g, slot] = "kept"
         for g in range(c.fsms):
-            if ctx.get(dut.admit[g].valid):
+            barred = ctx.get(dut.stage[g].barred)
+            assert barred == (1 << c.contexts) - (1 << c.slots_of(g).number)
+        assert [ctx.get(each.valid) for each in dut.admit[: c.first_fsms]] == [
+            enters and n == f for n in range(c.first_fsms)
+        ]
+        for g, admit in enumerate(dut.admit[c.first_fsms :], c.first_fsms):
+            if ctx.get(admit.valid):
                 assert ctx.get(dut.stage[g].open)
-                chunk, slot = ctx.get(dut.admit[g].p.elements), ctx.get(dut.admit[g].p.context)
-                assert ctx.get(dut.admit[g].p.loaded)
+                chunk, slot = ctx.get(admit.p.elements), ctx.get(admit.p.context)
+                assert ctx.get(admit.p.loaded)
                 assert self.held[g, slot] == "kept", "a slot that was not kept"
                 phase, index = c.phase_of(g)
-                number = ctx.get(dut.admit[g].p.key.chunk)
+                number = ctx.get(admit.p.key.chunk)
+                assert (chunk, ctx.get(admit.p.row)) == left.pop(phase - 1)
+                assert ctx.get(admit.p.poisoned) == (chunk % 3 == 0)
                 assert index == number % c.fsms_by_phase[phase]
                 self.held[g, slot] = "used"
                 self.under_way[g, slot] = chunk
@@ -218,7 +232,11 @@ class Chunks:
                 key = ctx.get(port.p.fsm), ctx.get(port.p.slot)
                 assert key not in self.final, "a slot of results that is in use"
                 assert key[1] < c.results_of(key[0]).number
-                self.final[key] = None
+                chunk, row = left.pop(c.phases - 1)
+                assert ctx.get(port.p.walk.row) == row
+                assert ctx.get(port.p.poisoned) == (chunk % 5 == 0)
+                self.final[key] = chunk
+        assert not left, "a chunk that is nowhere"
         if enters:
             self.held[f, context] = "used"
             self.under_way[f, context] = self.entered
@@ -236,6 +254,7 @@ def test_chunks_move_on_in_order_to_slots_of_their_own(division, seed):
     simulate(chunks.dut, chunks.run, deadline=60_000)
     assert chunks.entered == chunks.total
     assert not chunks.under_way and not chunks.held
+    assert sorted(chunks.stored) == [*range(chunks.total)]
 
 
 # ---- Whole engines.
