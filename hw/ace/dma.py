@@ -7,14 +7,21 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
-from hw.ace.layouts import load_job_layout, loaded_layout, places, stored_layout
+from hw.ace.layouts import (
+    load_job_layout,
+    loaded_layout,
+    places,
+    store_job_layout,
+    stored_layout,
+)
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature, SRAMWriteSignature
+from hw.common.arbiter import StreamArbiter
 from hw.common.axi import BurstMaster
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
 
-__all__ = ["BlockWalker", "RxDMA", "TxDMA"]
+__all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
 
 
 def _segment_layout(c: AceConfig) -> data.StructLayout:
@@ -335,4 +342,79 @@ class RxDMA(_BlockDMA):
             m.d.sync += error.eq(0)
         with m.Elif(close & (oldest.beats != 0)):
             m.d.sync += error.eq(error | writer.done.p.error)
+        return m
+
+
+class MemoryPort(wiring.Component):
+    """An AXI4 master: TX DMA and RX DMA, with jobs that wait for them.
+
+    Their data sheets say how long they take and when they stall. Two loads wait in a queue; stores
+    of several FSMs go in turn.
+
+    Parameters
+    ----------
+    config : AceConfig
+    stores : int
+        Sources of stores.
+
+    Members
+    -------
+    load : ``In(stream.Signature(load_job_layout(config)))``
+        Chunks to load.
+    job : ``In(stream.Signature(store_job_layout(config))).array(stores)``
+        Chunks to store.
+    loaded, stored : ``Out(stream)``
+        Reports of both DMAs.
+    write, read : ``Out(SRAMWriteSignature)``, ``Out(SRAMReadSignature)``
+        The SRAM.
+    bus : ``Out(AXI4Signature)``
+        Memory.
+    idle : ``Out(1)``
+        Neither DMA has anything to do.
+    """
+
+    load: stream.Interface
+    job: Any
+    loaded: stream.Interface
+    stored: stream.Interface
+    idle: Signal
+
+    def __init__(self, config: AceConfig, *, stores: int) -> None:
+        c = self._config = config
+        self._stores = stores
+        sram = {"depth": c.sram_beats, "width": 8 * c.bus_bytes}
+        super().__init__(
+            {
+                "load": In(stream.Signature(load_job_layout(c))),
+                "job": In(stream.Signature(store_job_layout(c))).array(stores),
+                "loaded": Out(stream.Signature(loaded_layout(c))),
+                "stored": Out(stream.Signature(stored_layout(c))),
+                "write": Out(SRAMWriteSignature(**sram)),
+                "read": Out(SRAMReadSignature(**sram)),
+                "bus": Out(c.memory_bus),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        m.submodules.load_jobs = loads = StreamFIFO(load_job_layout(c), 2)
+        m.submodules.store_arbiter = stores = StreamArbiter(store_job_layout(c), self._stores)
+        m.submodules.tx_dma = loader = TxDMA(c)
+        m.submodules.rx_dma = storer = RxDMA(c)
+        for source, sink in (
+            (wiring.flipped(self.load), loads.i),
+            (loads.o, loader.job),
+            (stores.o, storer.job),
+            *((wiring.flipped(job), sink) for job, sink in zip(self.job, stores.i, strict=True)),
+            (loader.loaded, wiring.flipped(self.loaded)),
+            (storer.stored, wiring.flipped(self.stored)),
+            (loader.write, wiring.flipped(self.write)),
+            (storer.read, wiring.flipped(self.read)),
+            (loader.bus, wiring.flipped(self.bus.read)),
+            (storer.bus, wiring.flipped(self.bus.write)),
+        ):
+            wiring.connect(m, source, sink)
+        m.d.comb += self.idle.eq(loader.idle & storer.idle)
         return m

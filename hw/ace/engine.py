@@ -10,15 +10,14 @@ from hw.ace.config import AceConfig
 from hw.ace.control import EngineControl
 from hw.ace.copy_unit import CopyUnit
 from hw.ace.dispatcher import Dispatcher
-from hw.ace.dma import RxDMA, TxDMA
-from hw.ace.layouts import loaded_layout, store_job_layout, stored_layout
+from hw.ace.dma import MemoryPort
+from hw.ace.layouts import loaded_layout, stored_layout
 from hw.ace.partitions import PartitionChain
 from hw.ace.phase_fsm import PhaseFSM
 from hw.ace.port import LinkSignature, Port
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import StreamArbiter
 from hw.common.engine import Engine
-from hw.common.fifo import StreamFIFO
 from hw.link.retry_registers import LINK_STATUS
 
 __all__ = ["AceEngine"]
@@ -96,14 +95,11 @@ class AceEngine(Engine):
         )
         fsms = [PhaseFSM(c) for _ in range(c.fsms)]
         ports = [Port(c) for _ in range(c.ports)]
-        loaders = [TxDMA(c) for _ in range(c.memory_ports)]
-        storers = [RxDMA(c) for _ in range(c.memory_ports)]
-        for name, parts in (
-            ("fsm", fsms),
-            ("link_port", ports),
-            ("tx_dma", loaders),
-            ("rx_dma", storers),
-        ):
+        memory = [
+            MemoryPort(c, stores=1 if c.phased else len(fsms[n :: c.memory_ports]))
+            for n in range(c.memory_ports)
+        ]
+        for name, parts in (("fsm", fsms), ("link_port", ports), ("memory_port", memory)):
             for n, part in enumerate(parts):
                 m.submodules[f"{name}_{n}"] = part
 
@@ -116,14 +112,15 @@ class AceEngine(Engine):
             copiers, chains = [copier], [chain]
             self._join_copies(m, copier, fsms, sram)
         self._join_commands(m, fsms, [*ports, *copiers])
-        results = [chain.store for chain in chains] or [[]]
-        loaded, stored = self._join_memory(
-            m, dispatcher, fsms, loaders, storers, sram, results[0]
-        )
+        if c.phased:
+            jobs = [[each] for each in chains[0].store]
+        else:
+            jobs = [[fsm.store for fsm in fsms[n :: len(memory)]] for n in range(len(memory))]
+        loaded, stored = self._join_memory(m, dispatcher, memory, jobs, sram)
         self._join_dispatcher(m, dispatcher, fsms, loaded, stored, control.stop, chains)
         self._join_control(m, control, dispatcher, fsms, ports)
         refused = [port.enable & ~port.grant for port in (*sram.read, *sram.write)]
-        quiet = Cat(part.idle for part in (*ports, *copiers, *loaders, *storers)).all()
+        quiet = Cat(part.idle for part in (*ports, *copiers, *memory)).all()
         busy = Cat(part.busy for part in (*fsms, *chains)).any()
         m.d.comb += [
             control.bank_conflicts.eq(sum(refused)),
@@ -237,29 +234,21 @@ class AceEngine(Engine):
         for command, port in zip(arbiter.o, ports, strict=True):
             wiring.connect(m, command, port.command)
 
-    def _join_memory(self, m, dispatcher, fsms, loaders, storers, sram, results):
-        """DMAs to memory, SRAM and their jobs, those of FSMs or the *results* of the last phase;
+    def _join_memory(self, m, dispatcher, memory, jobs, sram):
+        """Memory ports to memory, SRAM, loads of the dispatcher and stores, the *jobs* for each;
         the streams of their reports."""
         c = self.config
         m.submodules.loaded = loaded = StreamArbiter(loaded_layout(c), c.memory_ports)
         m.submodules.stored = stored = StreamArbiter(stored_layout(c), c.memory_ports)
         m.d.comb += [loaded.o.ready.eq(1), stored.o.ready.eq(1)]
-        for n, (loader, storer) in enumerate(zip(loaders, storers, strict=True)):
-            wiring.connect(m, loader.loaded, loaded.i[n])
-            wiring.connect(m, storer.stored, stored.i[n])
-            wiring.connect(m, loader.write, sram.write[c.ports + n])
-            wiring.connect(m, storer.read, sram.read[2 * c.ports + n])
-            wiring.connect(m, loader.bus, wiring.flipped(self.mem[n].read))
-            wiring.connect(m, storer.bus, wiring.flipped(self.mem[n].write))
-            m.submodules[f"load_jobs_{n}"] = jobs = StreamFIFO(dispatcher.load[n].p.shape(), 2)
-            wiring.connect(m, dispatcher.load[n], jobs.i)
-            wiring.connect(m, jobs.o, loader.job)
-            served = [results[n]] if results else [fsm.store for fsm in fsms[n :: c.memory_ports]]
-            m.submodules[f"store_arbiter_{n}"] = arbiter = StreamArbiter(
-                store_job_layout(c), len(served)
-            )
-            wiring.connect(m, arbiter.o, storer.job)
-            for sink, job in zip(arbiter.i, served, strict=True):
+        for n, port in enumerate(memory):
+            wiring.connect(m, dispatcher.load[n], port.load)
+            wiring.connect(m, port.loaded, loaded.i[n])
+            wiring.connect(m, port.stored, stored.i[n])
+            wiring.connect(m, port.write, sram.write[c.ports + n])
+            wiring.connect(m, port.read, sram.read[2 * c.ports + n])
+            wiring.connect(m, port.bus, wiring.flipped(self.mem[n]))
+            for job, sink in zip(jobs[n], port.job, strict=True):
                 wiring.connect(m, job, sink)
         return loaded.o, stored.o
 

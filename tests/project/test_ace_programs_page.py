@@ -10,10 +10,12 @@ import pytest
 from hw.ace.isa import (
     INSTRUCTION_FIELDS,
     PHASE_FIELDS,
+    PLACEMENT_FIELDS,
     PROGRAM_ENTRY_FIELDS,
     Opcode,
     instruction_layout,
     phase_layout,
+    placement_layout,
     program_entry_layout,
 )
 
@@ -22,6 +24,7 @@ WORDS = {
     "instruction": (INSTRUCTION_FIELDS, instruction_layout),
     "`PHASE`": (PHASE_FIELDS, phase_layout),
     "entry of the table": (PROGRAM_ENTRY_FIELDS, program_entry_layout),
+    "word behind the table": (PLACEMENT_FIELDS, placement_layout),
 }
 
 
@@ -46,9 +49,10 @@ def test_every_instruction_is_on_the_page():
 
 
 def test_the_listing_is_what_the_code_prints():
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    listing = re.findall(r"```text\n(.*?)```", PAGE, re.S)[0]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "ace-programs.md", "exec"), {})
-    assert printed.getvalue() == listing
+    pairs = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.S)
+    assert len(pairs) == PAGE.count("```python") == 2
+    for code, listing in pairs:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, "ace-programs.md", "exec"), {})
+        assert printed.getvalue() == listing

@@ -31,6 +31,7 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     "Dimension.fat_tree.trunk_bandwidth_bytes_per_s": ("1.5",),
     ".group": ("0",),
     ".interleave": ("0",),
+    ".phases": ("0",),
     ".faults": ("[]",),
     ".lane": ("0",),
     ".source": ("0", "'x'", "''"),
