@@ -132,8 +132,8 @@ def fig5_cycles(context: Context) -> Figure:
         ),
     ]
     return Figure(
-        title="Fig. 5: from the cycle model of the engine",
         rows=rows,
+        title="Fig. 5: from the cycle model of the engine",
         curves=[
             Curves(
                 title="ISCA'21 Fig. 5, by cycles: all-reduce of 16 MB on 4x4x4",

@@ -42,15 +42,15 @@ class CopyUnit(wiring.Component):
     idle: Signal
 
     def __init__(self, config: AceConfig) -> None:
-        c = self._config = config
-        sram = {"depth": c.sram_beats, "width": 8 * c.bus_bytes}
+        self._config = config
+        rows, bits = config.sram_beats, 8 * config.bus_bytes
         super().__init__(
             {
-                "command": In(stream.Signature(send_command_layout(c))),
-                "read": Out(SRAMReadSignature(**sram)),
-                "write": Out(SRAMWriteSignature(**sram)),
-                "event": Out(stream.Signature(event_layout(c))),
                 "idle": Out(1),
+                "command": In(stream.Signature(send_command_layout(config))),
+                "event": Out(stream.Signature(event_layout(config))),
+                "read": Out(SRAMReadSignature(depth=rows, width=bits)),
+                "write": Out(SRAMWriteSignature(depth=rows, width=bits)),
             }
         )
 

@@ -164,16 +164,16 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
             **places(c, "port"),
             "remote_context": c.format.context,
             "peer_step": c.format.step,
-            "length": 12,
-            "contributions": c.format.node,
-            "row": range(c.sram_beats),
-            **_place(c),
+            **_data(c),
         }
     )
 
 
-def _place(c: AceConfig) -> dict[str, Any]:
-    return {"place": range(c.sram_beats)} if c.phased else {}
+def _data(c: AceConfig) -> dict[str, Any]:
+    """The data of a packet, and where they are."""
+    rows = range(c.sram_beats)
+    place = {"place": rows} if c.phased else {}
+    return {"length": 12, "contributions": c.format.node, "row": rows, **place}
 
 
 def event_layout(c: AceConfig) -> data.StructLayout:
@@ -223,9 +223,6 @@ def send_command_layout(c: AceConfig) -> data.StructLayout:
             "operator": ReduceOp,
             "step": c.format.step,
             "offset": c.format.offset,
-            "length": 12,
-            "contributions": c.format.node,
-            "row": range(c.sram_beats),
-            **_place(c),
+            **_data(c),
         }
     )

@@ -52,22 +52,13 @@ class StageSignature(ParametricSignature):
     """
 
     def __init__(self, c: AceConfig) -> None:
-        super().__init__(
-            {
-                "room": In(1),
-                "open": In(1),
-                "vacant_context": In(range(max(2, c.contexts))),
-                "reserve": Out(1),
-                "barred": Out(c.contexts),
-                "leaving": Out(range(max(2, c.contexts))),
-                "finished": In(1),
-                "poisoned": In(1),
-                "tainted": In(1),
-                "results": In(range(c.sram_beats)),
-                "release": Out(1),
-            },
-            config=c,
-        )
+        context = range(max(2, c.contexts))
+        asked = {"room": 1, "open": 1, "vacant_context": context}
+        told = {"finished": 1, "poisoned": 1, "tainted": 1, "results": range(c.sram_beats)}
+        given = {"reserve": 1, "barred": c.contexts, "leaving": context, "release": 1}
+        members = {name: In(shape) for name, shape in (asked | told).items()}
+        members |= {name: Out(shape) for name, shape in given.items()}
+        super().__init__(members, config=c)
 
 
 class PhaseQueue(wiring.Component):
