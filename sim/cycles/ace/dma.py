@@ -25,6 +25,7 @@ from sim.native.mark import compiled
 
 __all__ = ["address", "data", "fetched", "moved", "reported", "store", "walk"]
 
+SKID_BEATS = 2  # that the AXI reader has taken and the TX DMA has not written
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
 ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
 _SEGMENTS_FIFO = 4  # segments of the RX DMA between walker and SRAM
@@ -180,14 +181,15 @@ def _put_burst(s, node, m, due, beats, final):
     d = s.loader[node, m]
     burst = d.under_way[(d.open_head + d.open_count) % UNDER_WAY]
     d.open_count += 1
+    d.to_come += 1
     burst.due = due
     burst.row = d.burst_row
-    burst.beats = beats
+    burst.beats = burst.left = beats
     burst.final = final
     burst.tag = d.burst_tag
     if beats > 0:
         d.burst_row += beats
-    if d.open_count == 1:
+    if d.to_come == 1:
         post(s, due, DATA, node, m)
 
 
@@ -212,37 +214,46 @@ def address(s, node, m, now):
 
 @compiled
 def data(s, node, m, now):
-    """The first beat of a burst may come from memory."""
+    """Beats may come from memory: as many as the skid buffer has room for, and the one behind it.
+    """
     d = s.loader[node, m]
-    if d.open_count == 0:
-        return
-    burst = d.under_way[d.open_head]
-    if burst.due > now:
-        post(s, burst.due, DATA, node, m)
-    elif burst.beats < 0:
-        # Segments without beats are closed when they are in front, one per cycle, the last one when
-        # the walker has come to it.
-        d.moved_before = d.moved
-        d.moved = max(d.moved - burst.beats, now)
-        _close_burst(s, node, m, burst)
-    else:
-        _arrive(s, node, m, burst, max(now, d.arrives + 1))
+    while d.to_come:
+        burst = d.under_way[(d.open_head + d.open_count - d.to_come) % UNDER_WAY]
+        if burst.beats < 0:
+            # Segments without beats are closed when they are in front, one per cycle, the last one
+            # when the walker has come to it.
+            if d.ahead:
+                return
+            if burst.due > now:
+                post(s, burst.due, DATA, node, m)
+                return
+            d.moved_before = d.moved
+            d.moved = max(d.moved - burst.beats, now)
+            d.to_come -= 1
+            _close_burst(s, node, m, burst)
+        elif d.ahead == SKID_BEATS:
+            return
+        else:
+            _arrive(s, node, m, burst)
 
 
 @compiled
-def _arrive(s, node, m, burst, cycle):
-    """The next beat of a burst arrives, held back by an earlier one that could not move on."""
+def _arrive(s, node, m, burst):
+    """The next beat of a burst arrives, held back by the one before the last that could not move
+    on."""
     c = s.c[0]
     d = s.loader[node, m]
-    offered = _beat(d, cycle)
-    d.arrives = max(offered, d.moved_before + 1)
+    offered = _beat(d, max(burst.due, d.arrives + 1))
+    d.arrives = max(offered, (d.moved if d.ahead else d.moved_before) + 1)
+    d.ahead += 1
     burst.beats -= 1
     if burst.beats == 0:
+        d.to_come -= 1
         d.acknowledged[d.beats_done % OUTSTANDING] = d.arrives
         d.beats_done += 1
-        post(s, max(d.arrives, s.registers[NOW]) + 1, ADDRESS, node, m)
+        post(s, max(d.arrives + 1, s.registers[NOW]), ADDRESS, node, m)
     client = c.first_writer + c.ports + m
-    request(s, node, client, burst.row, max(d.arrives, d.moved) + 1)
+    request(s, node, client, burst.row, d.arrives + 1)
     burst.row += 1
 
 
@@ -251,13 +262,14 @@ def moved(s, node, m, now):
     """A beat has been written to SRAM."""
     d = s.loader[node, m]
     burst = d.under_way[d.open_head]
+    d.ahead -= 1
     d.moved_before = d.moved
     d.moved = now
     worked(s, node, MEMORY_READ, now, 1)
-    if burst.beats:
-        _arrive(s, node, m, burst, d.arrives + 1)
-    else:
+    burst.left -= 1
+    if burst.left == 0:
         _close_burst(s, node, m, burst)
+    data(s, node, m, now)
 
 
 @compiled
@@ -267,12 +279,6 @@ def _close_burst(s, node, m, burst):
     d.open_count -= 1
     if burst.final:
         _report(s, LOADED, node, m, d, d.moved + s.c[0].report, burst.tag)
-    if d.open_count:
-        following = d.under_way[d.open_head]
-        if following.due <= s.registers[NOW] and following.beats > 0:
-            _arrive(s, node, m, following, max(following.due, d.arrives + 1))
-        else:
-            post(s, max(following.due, s.registers[NOW]), DATA, node, m)
 
 
 # ---- RX DMA: SRAM to memory.

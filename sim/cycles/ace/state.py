@@ -151,7 +151,9 @@ _PORT = np.dtype(
     + [("events", _REPORT, (3, EVENTS))]
 )
 
-_BURST = np.dtype(integers("due", "row", "beats", "final", "tag"))
+_BURST = np.dtype(integers("due", "row", "beats", "left", "final", "tag"))
+"""``beats`` have yet to come from memory, ``left`` to be written; below zero: so many segments
+without any."""
 
 _CUT = np.dtype(integers("row", "beats", "at", "free", "accepted", "last", "final", "tag"))
 """A burst of the RX DMA, or a segment without beats; ``last``: of its segment."""
@@ -165,7 +167,7 @@ _DMA = np.dtype(
         "accepted", "splitter_free", "left", "burst_row", "burst_address", "burst_tag", "final",
         # Bursts under way.
         "bus_free", "bursts", "open_head", "open_count", "beats_done",
-        "arrives", "moved", "moved_before",
+        "arrives", "moved", "moved_before", "ahead", "to_come",
         # RX DMA only.
         "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
         "write_before", "answered", "count", "segments",
