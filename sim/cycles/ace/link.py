@@ -107,7 +107,7 @@ def put_packet(s, node, p, queue, word, written):
     at = (q.head[queue] + q.count[queue]) % room
     q.count[queue] += 1
     entry = s.queue[node, p, queue, at]
-    entry.word, entry.ready = word, ready
+    entry.word, entry.seen, entry.ready = word, written + c.headers, ready
     post(s, ready, TRANSMIT, node, p)
 
 
@@ -118,11 +118,10 @@ def transmit(s, node, p, now):
     if now < q.packer_free or q.credits == 0:
         return
     room = s.queue.shape[3]
-    queue = 0
-    if q.count[0] == 0 or s.queue[node, p, 0, q.head[0]].ready > now:
-        queue = 1
-        if q.count[1] == 0 or s.queue[node, p, 1, q.head[1]].ready > now:
-            return
+    # One whose header is there goes first, also if its payload is not yet.
+    queue = 0 if q.count[0] and s.queue[node, p, 0, q.head[0]].seen <= now else 1
+    if q.count[queue] == 0 or s.queue[node, p, queue, q.head[queue]].ready > now:
+        return
     word = s.queue[node, p, queue, q.head[queue]].word
     q.head[queue] = (q.head[queue] + 1) % room
     q.count[queue] -= 1

@@ -110,7 +110,8 @@ _PACKED = np.dtype(integers("word", "left"))
 """A packet whose last flit is in the packer; ``left``: flits until that one has left."""
 
 _ASKED = np.dtype(integers("word", "at"))
-_QUEUED = np.dtype(integers("word", "ready"))
+_QUEUED = np.dtype(integers("word", "seen", "ready"))
+"""A packet in a transmit queue; ``seen``: the cycle from which its header is."""
 _ARRIVING = np.dtype(integers("word", "ends", "last_flits", "visible"))
 """A packet on a link or in a receive buffer, from its header on; ``ends``: the cycle in which its
 last flit arrives. ``last_flits``: of one from outside, flits in its last beat, at most."""

@@ -1,0 +1,95 @@
+"""Engines with partitions by phase: RTL and cycle model, beat by beat; and what both organisations
+had apart before."""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.hosts.command import Command
+from sim.hosts.surroundings import Surroundings
+from sim.hosts.wiring import EngineWiring
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+from tests.sim.cycles.test_tori import ACE, GHZ, both
+
+REDUCE, SCATTER, GATHER = (
+    CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER,
+)
+BASE = replace(ACE, sram_bytes=128 << 10)
+
+
+def by_phase(phases, fsms, *slots, contexts=2, **changes):
+    """The engine with partitions."""
+    return replace(
+        BASE, partitions="phase", phases=phases, fsms=fsms, contexts=contexts,
+        partition_slots=slots, **changes,
+    )
+
+
+def check(config, shape, style, work, *, stalls=0.0, latency_cycles=30, seed=1):
+    """Every beat of all links is in the same cycle."""
+    network = Network([
+        Dimension.ring(size, 16 * GHZ, latency_cycles / GHZ, single_link=size == 2)
+        for size in shape
+    ])
+    wiring = EngineWiring.by_dimension(
+        network, style=style, fsms=config.first_fsms, clock_hz=GHZ, bus_bytes=16
+    )
+    around = Surroundings(
+        nodes=network.nodes, wiring=wiring, memory_bytes=1 << 18, link_stalls=stalls,
+        memory_stalls=stalls, seed=seed,
+    )
+    commands = [
+        Command(
+            collective=kind, elements=elements, source=n << 16, destination=(n << 16) + (1 << 15)
+        )
+        for n, (kind, elements) in enumerate(work)
+    ]
+    rtl, model = both(config, around, commands, trace=True)
+    assert rtl.checked == network.nodes * len(commands) and rtl.wrong == 0
+    assert rtl.cycles == model.cycles
+    for end, link in rtl.links.items():
+        assert link.beat_cycles.tolist() == model.links[end].beat_cycles.tolist(), end
+
+
+@pytest.mark.parametrize("config, shape, style, work, stalls, latency_cycles", [
+    (by_phase(3, 12, contexts=1, rx_packets=64), (2, 2), "enhanced",
+     [(SCATTER, 2666), (GATHER, 2666), (REDUCE, 8000)], 0.0, 30),
+    (by_phase(2, 8, banks=8, bank_ports="1rw", alus=1), (3, 2), "baseline",
+     [(SCATTER, 2666), (GATHER, 8000), (REDUCE, 8000)], 0.0, 5),
+    (by_phase(4, 16, 1, 1, 2, 2, 1, banks=2), (3, 2), "halves", [(SCATTER, 97)], 0.1, 5),
+    (by_phase(3, 12, 2, 2, 2, 3, contexts=3, banks=2, bank_ports="1rw"), (3, 3), "enhanced",
+     [(REDUCE, 5000)], 0.1, 30),
+    (by_phase(3, 8, 2, 1, 2, 2, phase_fsms=(2, 4, 2)), (3, 2), "enhanced", [(REDUCE, 5003)], 0.0,
+     90),
+    (by_phase(6, 12, rx_packets=4, tx_packets=2), (3, 2), "multi_colour", [(REDUCE, 3000)], 0.0,
+     30),
+], ids=str)
+def test_every_beat_is_in_the_cycle_of_the_model(
+    config, shape, style, work, stalls, latency_cycles
+):
+    """One slot or several in each partition, equal and unequal FSMs, copies, phases to spare."""
+    check(config, shape, style, work, stalls=stalls, latency_cycles=latency_cycles)
+
+
+@pytest.mark.parametrize("config, style, work", [
+    (by_phase(3, 6, contexts=1, banks=1, memory_ports=1, tx_packets=16), "enhanced",
+     [(SCATTER, 340), (SCATTER, 340)]),
+    (replace(BASE, fsms=16, contexts=1, banks=2, alus=1, rx_packets=64), "dimension_ordered",
+     [(REDUCE, 1000), (SCATTER, 1000), (GATHER, 333)]),
+], ids=str)
+def test_bursts_end_when_the_skid_buffer_has_room_though_writes_wait(config, style, work):
+    """Short bursts under conflicts at banks: the place of one is free when its last beat has come,
+    which the beat before may hold up by no more than the buffer."""
+    check(config, (3, 2), style, work)
+
+
+def test_a_forwarded_packet_goes_first_once_its_header_is_there():
+    """Also while its only beat is still on its way through a queue in block memory."""
+    config = replace(
+        BASE, contexts=3, banks=2, alus=1, memory_ports=1, rx_packets=64, tx_packets=16
+    )
+    check(
+        config, (3, 3), "baseline", [(REDUCE, 32), (GATHER, 32), (REDUCE, 97)], latency_cycles=5
+    )
