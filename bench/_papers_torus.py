@@ -16,6 +16,7 @@ from sim.runs.result import Run
 
 __all__ = [
     "CLOCK_HZ", "HEURISTIC", "IN_PLACE", "IN_PLACE_BY_COLOUR", "LINKS_GB_PER_S", "PUBLISHED",
+    "PUBLISHED_LINKS_GB_PER_S",
     "TORUS", "WIDER", "Engine", "Use", "papers_torus", "run_both", "torus_of", "use_of",
 ]
 
@@ -41,6 +42,17 @@ def _links_bytes_per_s() -> float:
 
 LINKS_GB_PER_S = _links_bytes_per_s() / 1e9
 """What links allow in the middle of a run, payload of a node (395)."""
+
+
+def _published_links_bytes_per_s() -> float:
+    """The same in the published style: both slow dimensions reduce a quarter of the vector, and
+    each has links of its own."""
+    parts = np.array([1, 1 / SIZE, 1 / SIZE]) * (SIZE - 1) / SIZE * 2
+    return float(parts.sum() / parts[1] * 2 * BETWEEN_BYTES_PER_S / HEADED)
+
+
+PUBLISHED_LINKS_GB_PER_S = _published_links_bytes_per_s() / 1e9
+"""What they allow in the published style (282)."""
 
 
 def _heuristic() -> dict[str, Any]:

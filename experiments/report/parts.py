@@ -195,6 +195,7 @@ def _sustained() -> Table:
         IN_PLACE_BY_COLOUR,
         LINKS_GB_PER_S,
         PUBLISHED,
+        PUBLISHED_LINKS_GB_PER_S,
         TORUS,
         WIDER,
         torus_of,
@@ -239,7 +240,8 @@ def _sustained() -> Table:
         "its slot, in the published style or with two orders of dimensions. *Wider*: the published "
         "organisation with the banks, ALUs and memory ports of `torus`. "
         "All-reduce of 16 MiB a node, 4 x 4 x 4; payload that a node injects in the middle "
-        f"half of the run, where links allow {LINKS_GB_PER_S:.0f} GB/s, and the shares of links "
+        f"half of the run, where links allow {LINKS_GB_PER_S:.0f} GB/s, in the published style "
+        f"{PUBLISHED_LINKS_GB_PER_S:.0f}, and the shares of links "
         "and parts there. SRAM: of what its ports can do. Memory: of reads and of writes each; "
         "none: what its ports carry.",
     )
