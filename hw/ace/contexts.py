@@ -17,6 +17,7 @@ from hw.ace.layouts import (
     store_job_layout,
     stored_layout,
 )
+from hw.ace.phase_counts import PhaseCounts, product_bits
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.signature import ParametricSignature
 from hw.fp.ops import ReduceOp
@@ -348,7 +349,7 @@ class ContextTable(wiring.Component):
         odd = Signal()  # phase of that context
         count = Signal(PHASE_FIELDS["run"][0])
         length = Signal(range(max(c.slot_beats, c.block_packets) + 1))
-        product = Signal(len(count) + len(length))
+        product = Signal(product_bits(c))
         m.d.comb += [
             context.eq(Mux(opening.any(), phase.context, newest)),
             odd.eq(state.odd.bit_select(context, 1)),
@@ -383,7 +384,6 @@ class ContextTable(wiring.Component):
             ]
         with m.If(self.forget):
             m.d.sync += opening.eq(0)
-        packet_bits = (c.packet_beats - 1).bit_length()
         for n in range(c.contexts):
             with m.If(self.admit.valid & (self.admit.p.context == n)):
                 m.d.sync += [beats[n].eq(self.admit.p.beats), state.odd[n].eq(0)]
@@ -391,37 +391,26 @@ class ContextTable(wiring.Component):
             admitted = in_setup & entry_known & self.searched & ~opening.any()
             with m.If(admitted):
                 m.d.sync += state.setup.eq(0)
-            mine = context == n
-            counts: list[list[Signal]] = []  # by parity of the phase: to arrive, to leave
-            for parity in range(2):
-                its = mine & (odd == parity)
-                event = self.event.valid & (self.event.p.context == n)
-                event = event & (self.event.p.odd == parity)
-                counts.append([])
-                for name, happens, due, its_turn in (
-                    ("receives", self.event.p.received, receives_due, opening[1]),
-                    ("sends", self.event.p.sent, product, opening[2]),
-                ):
-                    # Packets that have come before the phase began count, too.
-                    left = Signal(packet_count(c), name=f"{name}_left_{n}_{parity}")
-                    added = Mux(its & its_turn, product, 0)
-                    m.d.sync += left.eq(left + added - (event & happens))
-                    with m.If(admitted):
-                        m.d.sync += left.eq(0 if parity else due)
-                    counts[parity].append(left)
-                span, packets = state.span[n][parity], state.packets[n][parity]
-                m.d.comb += packets.eq((span + (c.packet_beats - 1)) >> packet_bits)
-                ahead = opening[3] & mine & (odd != parity)
-                with m.If((self.entry.valid & mine) | (opening[0] & its) | ahead):
-                    m.d.sync += span.eq(product)
-            receives, sends = (Mux(state.odd[n], *both) for both in zip(*counts[::-1]))
+            mine, event = context == n, self.event.valid & (self.event.p.context == n)
+            m.submodules[f"counts_{n}"] = counts = PhaseCounts(c)
             m.d.comb += [
-                self.arriving[n].eq(receives),
-                self.leaving[n].eq(sends),
-                state.settled[n].eq((receives == 0) & (sends == 0)),
+                counts.product.eq(product),
+                counts.due.eq(receives_due),
+                counts.admitted.eq(admitted),
+                counts.entry.eq(self.entry.valid & mine),
+                counts.opening.eq(Mux(mine, opening, 0)),
+                counts.odd.eq(state.odd[n]),
+                counts.received.eq(event & self.event.p.received),
+                counts.sent.eq(event & self.event.p.sent),
+                counts.parity.eq(self.event.p.odd),
+                *(seen.eq(span) for seen, span in zip(state.span[n], counts.span)),
+                *(seen.eq(count) for seen, count in zip(state.packets[n], counts.packets)),
+                self.arriving[n].eq(counts.receives),
+                self.leaving[n].eq(counts.sends),
+                state.settled[n].eq((counts.receives == 0) & (counts.sends == 0)),
                 finished[n].eq(state.live[n] & ~self.sending[n] & state.settled[n]),
             ]
-            with m.If(self.event.valid & (self.event.p.context == n) & self.event.p.poisoned):
+            with m.If(event & self.event.p.poisoned):
                 m.d.sync += [tainted[n].eq(1), state.poisoned[n].eq(1)]
         return finished
 

@@ -4,18 +4,16 @@ from amaranth.hdl import Cat, Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.ace.alu_pool import ALUPool
 from hw.ace.command_arbiter import CommandArbiter
 from hw.ace.config import AceConfig
 from hw.ace.control import EngineControl
-from hw.ace.copy_unit import CopyUnit
+from hw.ace.data_path import DataPath
 from hw.ace.dispatcher import Dispatcher
 from hw.ace.dma import MemoryPort
 from hw.ace.layouts import loaded_layout, stored_layout
 from hw.ace.partitions import PartitionChain
 from hw.ace.phase_fsm import PhaseFSM
-from hw.ace.port import LinkSignature, Port
-from hw.ace.sram import BankedSRAM
+from hw.ace.port import LinkSignature
 from hw.common.arbiter import StreamArbiter
 from hw.common.engine import Engine
 from hw.link.retry_registers import LINK_STATUS
@@ -83,61 +81,37 @@ class AceEngine(Engine):
         m.submodules.control = control = EngineControl(c, retry=self._retry)
         dispatcher = Dispatcher(c)
         m.submodules.dispatcher = ResetInserter(control.stop)(dispatcher)
-        m.submodules.alus = alus = ALUPool(c)
-        m.submodules.sram = sram = BankedSRAM(
-            depth=c.sram_beats,
-            width=8 * c.bus_bytes,
-            banks=c.banks,
-            interleave=c.group_banks,
-            bank_ports=c.bank_ports,
-            readers=c.ports + c.targets + c.memory_ports,
-            writers=c.targets + c.memory_ports,
-        )
+        m.submodules.data_path = path = DataPath(c)
         fsms = [PhaseFSM(c) for _ in range(c.fsms)]
-        ports = [Port(c) for _ in range(c.ports)]
         memory = [
             MemoryPort(c, stores=1 if c.phased else len(fsms[n :: c.memory_ports]))
             for n in range(c.memory_ports)
         ]
-        for name, parts in (("fsm", fsms), ("link_port", ports), ("memory_port", memory)):
+        for name, parts in (("fsm", fsms), ("memory_port", memory)):
             for n, part in enumerate(parts):
                 m.submodules[f"{name}_{n}"] = part
-
-        self._join_ports(m, ports, alus, sram)
-        self._join_messages(m, fsms, ports)
-        copiers, chains = [], []
+        chains = []
         if c.phased:
-            m.submodules.copy_unit = copier = CopyUnit(c)
             m.submodules.partitions = chain = PartitionChain(c)
-            copiers, chains = [copier], [chain]
-            self._join_copies(m, copier, fsms, sram)
-        self._join_commands(m, fsms, [*ports, *copiers])
-        if c.phased:
-            jobs = [[each] for each in chains[0].store]
+            chains = [chain]
+            jobs = [[each] for each in chain.store]
         else:
             jobs = [[fsm.store for fsm in fsms[n :: len(memory)]] for n in range(len(memory))]
-        loaded, stored = self._join_memory(m, dispatcher, memory, jobs, sram)
+
+        self._join_messages(m, fsms, path)
+        self._join_commands(m, fsms, path)
+        loaded, stored = self._join_memory(m, dispatcher, memory, jobs, path)
         self._join_dispatcher(m, dispatcher, fsms, loaded, stored, control.stop, chains)
-        self._join_control(m, control, dispatcher, fsms, ports)
-        refused = [port.enable & ~port.grant for port in (*sram.read, *sram.write)]
-        quiet = Cat(part.idle for part in (*ports, *copiers, *memory)).all()
+        self._join_control(m, control, dispatcher, fsms, path)
+        quiet = Cat(part.idle for part in (path, *memory)).all()
         busy = Cat(part.busy for part in (*fsms, *chains)).any()
         m.d.comb += [
-            control.bank_conflicts.eq(sum(refused)),
-            control.alu_conflicts.eq(sum(alus.contended)),
             control.quiet.eq(quiet & ~busy),
-            control.moves.eq(
-                Cat(
-                    loaded.valid,
-                    stored.valid,
-                    *(Cat(port.received.valid, port.sent.valid) for port in ports),
-                    *(copier.event.valid for copier in copiers),
-                ).any()
-            ),
+            control.moves.eq(path.moves | loaded.valid | stored.valid),
         ]
         return m
 
-    def _join_control(self, m, control, dispatcher, fsms, ports):
+    def _join_control(self, m, control, dispatcher, fsms, path):
         """Software's side of the engine to the parts that do the work."""
         wiring.connect(m, wiring.flipped(self.csr), control.csr)
         wiring.connect(m, control.command, dispatcher.command)
@@ -161,35 +135,22 @@ class AceEngine(Engine):
                 fsm.inspect.eq(control.inspect),
                 control.inspected[f].eq(fsm.inspected),
             ]
-        for port, seen in zip(ports, control.port, strict=True):
-            m.d.comb += [
-                port.node.eq(control.rank),
-                port.epoch.eq(control.epoch),
-                port.flush.eq(control.flush),
-                port.because.eq(control.because),
-                port.restart.eq(seen.restart),
-                port.halt.eq(seen.halt),
-                seen.halted.eq(port.halted),
-                seen.because.eq(port.halted_because),
-                seen.sent.eq(port.link.tx.tvalid & port.link.tx.tready),
-                seen.received.eq(port.link.rx.tvalid),
-            ]
-            for event in ("dropped", "rejected", "repeated", "missing", "parked", "starved"):
-                m.d.comb += getattr(seen, event).eq(getattr(port, event))
+        for seen, port, link, wires in zip(
+            control.port, path.control, path.link, self.link, strict=True
+        ):
+            wiring.connect(m, seen, port)
+            wiring.connect(m, link, wiring.flipped(wires))
+        m.d.comb += [
+            path.rank.eq(control.rank),
+            path.epoch.eq(control.epoch),
+            path.flush.eq(control.flush),
+            path.because.eq(control.because),
+            control.bank_conflicts.eq(path.bank_conflicts),
+            control.alu_conflicts.eq(path.alu_conflicts),
+        ]
 
-    def _join_ports(self, m, ports, alus, sram):
-        """Ports to links, ALUs, SRAM and each other."""
-        for p, port in enumerate(ports):
-            wiring.connect(m, port.link, wiring.flipped(self.link[p]))
-            wiring.connect(m, port.alu, alus.client[p])
-            wiring.connect(m, port.operand, sram.read[p])
-            wiring.connect(m, port.read, sram.read[len(ports) + p])
-            wiring.connect(m, port.store, sram.write[p])
-            for q, other in enumerate(ports):
-                wiring.connect(m, port.forward[q], other.forwarded[p])
-
-    def _join_messages(self, m, fsms, ports):
-        """Receive and send units to FSMs: each message names its FSM."""
+    def _join_messages(self, m, fsms, path):
+        """Receive units, send units and the copy unit to FSMs: each message names its FSM."""
 
         def to_fsm(source, sinks):
             for f, sink in enumerate(sinks):
@@ -200,41 +161,28 @@ class AceEngine(Engine):
                 with m.If(source.p.fsm == f):
                     m.d.comb += source.ready.eq(sink.ready)
 
-        for p, port in enumerate(ports):
-            to_fsm(port.lookup, [fsm.lookup[p] for fsm in fsms])
-            to_fsm(port.received, [fsm.event[p] for fsm in fsms])
-            to_fsm(port.sent, [fsm.event[len(ports) + p] for fsm in fsms])
-            to_fsm(port.ready, [fsm.ready[p] for fsm in fsms])
+        for p, resolved in enumerate(path.resolved):
+            to_fsm(path.lookup[p], [fsm.lookup[p] for fsm in fsms])
+            to_fsm(path.received[p], [fsm.event[p] for fsm in fsms])
+            to_fsm(path.ready[p], [fsm.ready[p] for fsm in fsms])
             # A response follows its request by a fixed time, so only one FSM responds to a port in
             # a cycle.
             for fsm in fsms:
                 with m.If(fsm.resolved[p].valid):
-                    m.d.comb += [
-                        port.resolved.valid.eq(1),
-                        port.resolved.p.eq(fsm.resolved[p].p),
-                    ]
+                    m.d.comb += [resolved.valid.eq(1), resolved.p.eq(fsm.resolved[p].p)]
+        for t, sent in enumerate(path.sent):
+            to_fsm(sent, [fsm.event[len(path.received) + t] for fsm in fsms])
 
-    def _join_copies(self, m, copier, fsms, sram):
-        """The copy unit, behind the ports, to the SRAM and the FSMs."""
-        wiring.connect(m, copier.read, sram.read[-1])
-        wiring.connect(m, copier.write, sram.write[-1])
-        event = copier.event
-        for f, fsm in enumerate(fsms):
-            sink = fsm.event[-1]
-            m.d.comb += [sink.p.eq(event.p), sink.valid.eq(event.valid & (event.p.fsm == f))]
-            with m.If(event.p.fsm == f):
-                m.d.comb += event.ready.eq(sink.ready)
-
-    def _join_commands(self, m, fsms, ports):
+    def _join_commands(self, m, fsms, path):
         """Send commands of FSMs to ports, and to the copy unit: each names its port."""
         m.submodules.send_arbiter = arbiter = CommandArbiter(self.config)
         for command, room, fsm in zip(arbiter.i, arbiter.room, fsms, strict=True):
             wiring.connect(m, fsm.send, command)
             m.d.comb += fsm.room.eq(room)
-        for command, port in zip(arbiter.o, ports, strict=True):
-            wiring.connect(m, command, port.command)
+        for command, sink in zip(arbiter.o, path.command, strict=True):
+            wiring.connect(m, command, sink)
 
-    def _join_memory(self, m, dispatcher, memory, jobs, sram):
+    def _join_memory(self, m, dispatcher, memory, jobs, path):
         """Memory ports to memory, SRAM, loads of the dispatcher and stores, the *jobs* for each;
         the streams of their reports."""
         c = self.config
@@ -245,8 +193,8 @@ class AceEngine(Engine):
             wiring.connect(m, dispatcher.load[n], port.load)
             wiring.connect(m, port.loaded, loaded.i[n])
             wiring.connect(m, port.stored, stored.i[n])
-            wiring.connect(m, port.write, sram.write[c.ports + n])
-            wiring.connect(m, port.read, sram.read[2 * c.ports + n])
+            wiring.connect(m, port.write, path.write[n])
+            wiring.connect(m, port.read, path.read[n])
             wiring.connect(m, port.bus, wiring.flipped(self.mem[n]))
             for job, sink in zip(jobs[n], port.job, strict=True):
                 wiring.connect(m, job, sink)
