@@ -112,7 +112,7 @@ VERIFIED = {
     "duo": "green: both directions, cocotb ring",
     "ring": "green: bit-exact 1 MiB all-reduce",
     "wide": "green: every output equals Icarus' in every cycle of an all-reduce",
-    "isca21": "green: eight of them, bit for bit, `bench isca21`; as published: a partition for each phase",
+    "isca21": "green: eight of them, bit for bit, `bench isca21`; published: partitions by phase",
     "torus": "green: the same; fills the links of the published torus, `bench published`",
 }
 

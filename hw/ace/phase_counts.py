@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Shape, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,7 +15,8 @@ __all__ = ["PhaseCounts", "product_bits"]
 
 def product_bits(c: AceConfig) -> int:
     """Bits of what the multiplier of a `ContextTable` makes: blocks or runs by beats or packets."""
-    return PHASE_FIELDS["run"][0] + max(c.slot_beats, c.block_packets).bit_length()
+    run = Shape.cast(PHASE_FIELDS["run"][0]).width
+    return run + max(c.slot_beats, c.block_packets).bit_length()
 
 
 class PhaseCounts(wiring.Component):
