@@ -67,7 +67,7 @@ class AceConfig(EngineConfig):
         Programmable FSMs, up to 16.
     contexts : int
         Chunks that an FSM works on at a time, up to 16. Each owns a slot of the SRAM, in which its
-        data stay from their load to their store.
+        data stay from their load to their store or, with partitions by phase, for that phase.
     program_words : int
         Instructions (64 bits each) in the program store of an FSM; 1024 are 8 KB.
     memory_ports : int

@@ -10,7 +10,13 @@ from hw.ace.completions import CompletionQueue, ended_layout
 from hw.ace.config import AceConfig
 from hw.ace.dispatcher import command_layout
 from hw.ace.inspection import inspected_layout
-from hw.ace.isa import ENTRY_WORDS, INSTRUCTION_BITS, TABLE_WORDS, program_entry_layout
+from hw.ace.isa import (
+    ENTRY_WORDS,
+    INSTRUCTION_BITS,
+    TABLE_WORDS,
+    placement_layout,
+    program_entry_layout,
+)
 from hw.ace.lookup import program_write_layout
 from hw.ace.registers import CAUSES, INSPECTED, CommandError, register_map
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
@@ -92,6 +98,8 @@ class EngineControl(wiring.Component):
         Pulse: a DMA reported an error.
     programs : ``Out(16).array(fsms)``
         Entries of each program table that hold a program.
+    limits : ``Out(range(slot_beats + 1)).array(16)``, with partitions by phase
+        Most beats of a block for each program, as the word behind its entry was written last.
     program : ``Out(program_write_layout(config))``, program_writes : ``Out(fsms)``
         A word for the program stores; those that it is for.
     reread : ``Out(1)``, program_words : ``In(64).array(fsms)``
@@ -154,6 +162,7 @@ class EngineControl(wiring.Component):
                 "ended": In(stream.Signature(ended_layout(c), always_ready=True)),
                 "memory_error": In(1),
                 "programs": Out(16).array(c.fsms),
+                **({"limits": Out(range(c.slot_beats + 1)).array(16)} if c.phased else {}),
                 "program": Out(program_write_layout(c)),
                 "program_writes": Out(c.fsms),
                 "reread": Out(1),
@@ -220,6 +229,13 @@ class EngineControl(wiring.Component):
             with m.If(writes & (place.word < TABLE_WORDS)):
                 held = self.programs[f].bit_select(place.word[:4], 1)
                 m.d.sync += held.eq(is_program)
+        if c.phased:
+            written = self.program_writes.any()
+            placement = data.View(placement_layout, self.program.word)
+            for n, limit in enumerate(self.limits):
+                with m.If(written & (place.word == TABLE_WORDS + n)):
+                    too_many = placement.beats > c.slot_beats
+                    m.d.sync += limit.eq(Mux(too_many, c.slot_beats, placement.beats))
         shown = Signal(INSTRUCTION_BITS)
         with m.If(inside):
             m.d.comb += shown.eq(Array(self.program_words)[place.fsm])

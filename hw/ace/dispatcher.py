@@ -109,6 +109,8 @@ class Dispatcher(wiring.Component):
         Commands; one that comes while ``command.ready`` is low is to be refused by the caller.
     programs : ``In(16).array(fsms)``
         Entries of each program table that hold a program.
+    limits : ``In(range(slot_beats + 1)).array(16)``, with partitions by phase
+        Most beats of a block for each program.
     vacant : ``In(fsms of the first phase)``
         FSMs with a free context.
     vacant_context : ``In(range(contexts)).array(...)``
@@ -148,6 +150,7 @@ class Dispatcher(wiring.Component):
             {
                 "command": In(stream.Signature(command_layout(c))),
                 "programs": In(16).array(c.fsms),
+                **({"limits": In(range(c.slot_beats + 1)).array(16)} if c.phased else {}),
                 "vacant": In(c.first_fsms),
                 "vacant_context": In(context).array(c.first_fsms),
                 "admit": Out(
@@ -244,14 +247,18 @@ class Dispatcher(wiring.Component):
                 refuse(CommandError.EMPTY)
             with m.Elif((command.stride == 0) | (command.stride & beat_mask).any()):
                 refuse(CommandError.STRIDE)
-            with m.Elif(
+            wrong = (
                 (command.block == 0)
                 | (command.block & beat_mask).any()
                 | (command.block > min(c.slot_elements, c.block_packets * c.packet_elements))
                 | (product > c.slot_elements)
                 | ((whole >> c.format.chunk) >= piece)
                 | (command.contiguous & ~(command.load_all & command.store_all))
-            ):
+            )
+            if c.phased:  # parts of a chunk would not fit the slots of all partitions
+                beats = command.block >> (c.lanes.bit_length() - 1)
+                wrong |= beats > Array(self.limits)[command.program]
+            with m.Elif(wrong):
                 refuse(CommandError.BLOCK)
             with m.Elif(command.contiguous & (product != command.stride)):
                 refuse(CommandError.STRIDE)

@@ -124,6 +124,8 @@ class AceEngine(Engine):
         ]
         if self._retry:
             m.d.comb += [inner.eq(outer) for inner, outer in zip(control.status, self.status)]
+        if self.config.phased:
+            m.d.comb += [to.eq(limit) for to, limit in zip(dispatcher.limits, control.limits)]
         for f, fsm in enumerate(fsms):
             m.d.comb += [
                 dispatcher.programs[f].eq(control.programs[f]),

@@ -131,9 +131,14 @@ PROGRAM_ENTRY_FIELDS = {
 """Fields of the first words of a program store, its table: start of a program, and its first
 phase."""
 
+_BLOCK_BITS = 30
+
 PLACEMENT_FIELDS = {
     "first": (RANK_BITS, "First block of the chunk that is in the slot of the next partition."),
-    "reserved": (INSTRUCTION_BITS - RANK_BITS, "0."),
+    "beats": (
+        _BLOCK_BITS, "Most beats of a block, with which all parts of a chunk fit their slots.",
+    ),
+    "reserved": (INSTRUCTION_BITS - RANK_BITS - _BLOCK_BITS, "0."),
 }
 """Fields of the words behind the table, with partitions by phase."""
 

@@ -148,7 +148,9 @@ def _setup(c: AceConfig) -> list[Register]:
         shape_register("the engine", SHAPE, c.describe()),
         number_register(
             "slot_elements",
-            "Elements that a slot holds: the largest chunk.",
+            "Elements of the largest slot; those of the partitions are smaller, and the programs "
+            "say how large a block may be."
+            if c.phased else "Elements that a slot holds: the largest chunk.",
             "ro",
             init=c.slot_elements,
         ),

@@ -121,10 +121,15 @@ class AceProgram:
         """
         c = self.config
         counts = (self.queues, *c.fsms_by_phase[1:])
+        # Where nothing is sent, the same is copied on all paths.
+        phases = [
+            phase for phase in range(c.phases)
+            if any(self.first(each, kind=phase * self._ways).receives for each in PROGRAM_ENTRY)
+        ]
         for chunk in range(lcm(*counts)):
             ways = {
-                self._of_kind(self.kind(c.fsms_of(phase)[chunk % count]))[1]
-                for phase, count in enumerate(counts)
+                self._of_kind(self.kind(c.fsms_of(phase)[chunk % counts[phase]]))[1]
+                for phase in phases
             }
             if len(ways) > 1:
                 raise FieldError(
@@ -256,8 +261,15 @@ class AceProgram:
 
     def words(self, fsm: int, *, rank: int) -> dict[int, int]:
         """Program store of an FSM, address to word."""
+        loaded = self.loaded(self.kind(fsm))
+        c = self.config
+        limits = None
+        if c.phased:
+            limits = {
+                each: self.chunk_elements(each) // (self.nodes * c.lanes) for each in loaded
+            }
         return program_words(
-            {each: self.code(each, fsm=fsm, rank=rank) for each in self.loaded(self.kind(fsm))}
+            {each: self.code(each, fsm=fsm, rank=rank) for each in loaded}, block_beats=limits
         )
 
     def length(self, collective: CollectiveKind, *, kind: int) -> int:
@@ -325,12 +337,18 @@ class AceProgram:
         c = self.config
         if not c.phased:
             return c.slot_elements
-        beats = [
-            slot // span
-            for way in range(self._ways)
-            for slot, span in zip(c.partition_beats, self._spans(collective, way), strict=True)
-        ]
-        return min(beats) * c.lanes * self.nodes
+        least = c.slot_beats
+        for way in sorted({self._of_kind(self.kind(fsm))[1] for fsm in range(self.queues)}):
+            spans = self._spans(collective, way)
+            for number, (slot, span) in enumerate(zip(c.partition_beats, spans, strict=True)):
+                if slot < span:
+                    raise FieldError(
+                        "partition_bytes" if c.partition_bytes else "sram_bytes",
+                        f"must be large enough for {span} beats in each slot of partition "
+                        f"{number}, one of each block that {collective.value} has there, not {slot}"
+                    )
+                least = min(least, slot // span)
+        return least * c.lanes * self.nodes
 
     def _spans(self, collective: CollectiveKind, way: int) -> list[int]:
         """Most blocks that a rank has in each partition."""

@@ -269,9 +269,10 @@ class FsmProgram:
             },
         )
 
-    def placement(self) -> int:
-        """Word behind the program table, with partitions by phase."""
-        return _pack(placement_layout, {"first": self.results or 0})
+    def placement(self, beats: int) -> int:
+        """Word behind the program table, with partitions by phase, for blocks of so many *beats* at
+        most."""
+        return _pack(placement_layout, {"first": self.results or 0, "beats": beats})
 
     def run_of(self, step: int) -> int:
         """Blocks of the run of an instruction."""
@@ -561,15 +562,21 @@ def ring_program(
     )
 
 
-def program_words(programs: Mapping[CollectiveKind, FsmProgram]) -> dict[int, int]:
-    """Program store of one FSM, address to word: its programs one behind the other."""
+def program_words(
+    programs: Mapping[CollectiveKind, FsmProgram],
+    *,
+    block_beats: Mapping[CollectiveKind, int] | None = None,
+) -> dict[int, int]:
+    """Program store of one FSM, address to word: its programs one behind the other. With partitions
+    by phase, *block_beats* are the most of a block."""
     words: dict[int, int] = {}
-    phased = any(each.results is not None for each in programs.values())
+    phased = block_beats is not None
     entry = TABLE_WORDS << phased
     for collective, program in programs.items():
         words[PROGRAM_ENTRY[collective]] = program.table_entry(entry)
-        if phased:
-            words[TABLE_WORDS + PROGRAM_ENTRY[collective]] = program.placement()
+        if block_beats is not None:
+            place = TABLE_WORDS + PROGRAM_ENTRY[collective]
+            words[place] = program.placement(block_beats[collective])
         for offset, instruction in enumerate(program.instructions):
             words[entry + offset] = instruction.encode()
         entry = _behind(entry, len(program.instructions))

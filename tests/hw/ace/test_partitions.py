@@ -12,10 +12,15 @@ from hw.ace.copy_unit import CopyUnit
 from hw.ace.partitions import PartitionChain
 from hw.ace.sram import READ_LATENCY
 from hw.common.testing import check_stream, simulate
+from sim.collectives.ace_program import AceProgram
 from sim.collectives.fsm_program import PROGRAM_ENTRY
+from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
+from sim.hosts.wiring import EngineWiring
+from sim.network.network import Network
 from sim.rtl.ace.ring import AceRing
 from sim.rtl.driver import Request
+from sim.rtl.errors import CommandRefusedError
 from sim.workload.graph import CollectiveKind
 from tests.hw.ace.test_ace_tori import wired
 
@@ -304,6 +309,32 @@ def test_a_ring_has_one_phase_and_copies_in_those_that_are_left(ring, vectors, n
         assert all(got.tobytes() == golden.tobytes() for got in cluster.all_reduce(arrays))
 
 
+def test_blocks_that_do_not_fit_a_small_partition_are_refused(vectors, monkeypatch):
+    """By the engine, whatever software computes."""
+    config = replace(THREE, partition_bytes=(16384, 2048, 4096, 8192))
+    around = wired((3, 2), config, style="enhanced")
+    cluster = AceRing(config, Surroundings(nodes=6, wiring=around, memory_bytes=1 << 17))
+    arrays = vectors(6, 3000)
+    most = cluster.program.chunk_elements(CollectiveKind.ALL_REDUCE) // 6
+    golden = cluster.golden(arrays, block=most)
+    assert all(each.tobytes() == golden.tobytes() for each in
+               cluster.all_reduce(arrays, block=most))
+    monkeypatch.setattr(AceProgram, "chunk_elements", lambda *_: config.slot_elements)
+    with pytest.raises(CommandRefusedError, match="block"):
+        cluster.all_reduce(arrays, block=most + config.lanes)
+
+
+@pytest.mark.parametrize("phases, fsms", [(1, 1), (1, 2), (2, 4), (1, 6)])
+def test_hamiltonian_rings_with_fewer_fsms_than_ways(vectors, phases, fsms):
+    config = replace(THREE, phases=phases, fsms=fsms, memory_ports=1, max_nodes=16)
+    network = Network.torus((3, 3), bandwidth_bytes_per_s=16e9, latency_s=1e-8)
+    wiring = EngineWiring.hamiltonian(network, clock_hz=1e9, bus_bytes=16)
+    cluster = AceRing(config, Surroundings(nodes=9, wiring=wiring, memory_bytes=1 << 17))
+    arrays = vectors(9, 700)
+    golden = cluster.golden(arrays)
+    assert all(each.tobytes() == golden.tobytes() for each in cluster.all_reduce(arrays))
+
+
 def test_registers_tell_the_division():
     cluster = AceRing(replace(TEST, partitions="phase", phases=1), Surroundings(nodes=2))
     node = cluster.system.nodes[0]
@@ -359,6 +390,13 @@ def test_fsms_in_which_a_chunk_would_change_its_path_are_refused(fsms, used):
     around = wired((3, 2), replace(THREE, fsms=6), style="enhanced")
     with pytest.raises(ValueError, match=r"^phase_fsms must be multiples of the 2 paths"):
         AceRing(config, Surroundings(nodes=6, wiring=around, fsms=used))
+
+
+def test_partitions_that_hold_no_beat_of_each_block_are_refused_by_name():
+    config = replace(THREE, partition_bytes=(16384, 256, 256, 256))
+    around = Surroundings(nodes=6, wiring=wired((3, 2), config, style="enhanced"))
+    with pytest.raises(ValueError, match=r"^partition_bytes must be large enough for 6 beats in "):
+        AceRing.check_command(config, around, Command(elements=96))
 
 
 def test_programs_of_more_phases_are_refused():

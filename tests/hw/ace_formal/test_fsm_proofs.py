@@ -452,7 +452,7 @@ GENERATOR_BUGS = {
         "over.eq(self.contexts.settled & Cat(~ports.any() for ports in ready_ports))",
         "over.eq(self.contexts.settled)"),
     "packets take the room that a READY waits for": (
-        "self._free.eq(self.room & ~reduce(or_, ready_ports))", "self._free.eq(self.room)"),
+        "self._free.eq(self.room & ~claimed)", "self._free.eq(self.room)"),
     "the youngest context goes first": (
         "context.eq(index_of(ages.grant))", "context.eq(index_of(ages.requests & ~ages.grant))"),
     "a context that was passed over waits for all others": (
@@ -718,11 +718,11 @@ CONTEXT_BUGS = {
     "a chunk is finished when its phase is settled, whatever is left of its program": (
         "state.live[n] & ~self.sending[n] & state.settled[n]", "state.live[n] & state.settled[n]"),
     "a phase is settled when everything has arrived": (
-        "state.settled[n].eq((receives == 0) & (sends == 0))",
-        "state.settled[n].eq(receives == 0)"),
+        "state.settled[n].eq((counts.receives == 0) & (counts.sends == 0))",
+        "state.settled[n].eq(counts.receives == 0)"),
     "a phase is settled when everything has left": (
-        "state.settled[n].eq((receives == 0) & (sends == 0))",
-        "state.settled[n].eq(sends == 0)"),
+        "state.settled[n].eq((counts.receives == 0) & (counts.sends == 0))",
+        "state.settled[n].eq(counts.sends == 0)"),
     "an admission takes the product of a phase": (
         "& self.searched & ~opening.any()", "& self.searched"),
     "a phase has the packets of the newest context": (
@@ -730,16 +730,15 @@ CONTEXT_BUGS = {
     "blocks of a phase are as long as those of the newest context": (
         "length.eq(Array(beats)[phase.context])", "length.eq(state.newest.beats)"),
     "runs of a phase are as long as those of the first one": (
-        "(self.entry.valid & mine) | (opening[0] & its)", "(self.entry.valid & mine)"),
+        "self.entry | (self.opening[0] & its)", "self.entry"),
     "a phase has the counts of the first one": (
-        "Mux(its & its_turn, product, 0)", "Mux(its & its_turn, due, 0)"),
+        "Mux(begins, self.product, 0)", "Mux(begins, due, 0)"),
     "sends of a phase are those that arrive": (
         "count.eq(phase.sends)", "count.eq(phase.receives)"),
     "packets that come ahead are forgotten when their phase begins": (
-        "left.eq(left + added - (event & happens))",
-        "left.eq(Mux(its & its_turn, product, left) - (event & happens))"),
+        "left.eq(left + added - ", "left.eq(Mux(begins, self.product, left) - "),
     "packets that come ahead count for the phase that is open": (
-        "self.event.p.odd == parity", "state.odd[n] == parity"),
+        "(self.parity == parity)", "(self.odd == parity)"),
     "a run of the phase ahead is as long as one of this phase": (
         "count.eq(phase.ahead)", "count.eq(1)"),
     "a slot is free when its job is handed over": (
@@ -778,5 +777,5 @@ def test_chunks_and_phases_end_when_nothing_is_left_and_slots_when_they_are_stor
 
 @pytest.mark.parametrize("bug", CONTEXT_BUGS)
 def test_broken_context_table_is_refuted(bug, tmp_path):
-    changed = with_change(contexts, "ContextTable", *CONTEXT_BUGS[bug])
+    changed = with_change(contexts, "ContextTable", *CONTEXT_BUGS[bug], of="PhaseCounts")
     assert not holds(ContextHarness(changed(small(2))), tmp_path)

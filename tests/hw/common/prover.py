@@ -15,6 +15,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
@@ -259,8 +260,11 @@ def assert_moore(component: wiring.Component, folder: Path, *, but: str = "") ->
 def with_change(module: ModuleType, name: str, old: str, new: str, *, of: str = "") -> Any:
     """The component *name* of a module whose text *old*, which is there once, is *new*; the text of
     the class *of*, too, which *name* uses."""
-    text = "".join(inspect.getsource(getattr(module, each)) for each in (of, name) if each)
+    classes = [getattr(module, each) for each in (of, name) if each]
+    text = "".join(map(inspect.getsource, classes))
     assert text.count(old) == 1, old
-    names = dict(vars(module))
+    names: dict[str, Any] = {}
+    for each in classes:
+        names |= vars(sys.modules[each.__module__])
     exec(text.replace(old, new), names)
     return names[name]
