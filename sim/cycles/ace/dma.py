@@ -18,7 +18,7 @@ from sim.cycles.ace.events import (
 from sim.cycles.ace.occupancy import MEMORY_READ, MEMORY_WRITE, worked
 from sim.cycles.ace.partitions import hand_job, leave, oldest
 from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, REPORTS, UNDER_WAY
+from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, REPORTS, SEGMENTS, UNDER_WAY
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import unstalled, used
 from sim.native.mark import compiled
@@ -150,33 +150,61 @@ def walk(s, node, m, now):
     d.jobs -= 1
     post(s, now + 1, DISPATCH, node, 0)
     _start_walk(d, job, now)
-    if d.left == 0:
-        _segments(s, node, m, now)
+    _segments(s, node, m, now)
 
 
 @compiled
 def _segments(s, node, m, now):
-    """Pass segments without beats through, and cut the next one into bursts."""
+    """Cut the next segment into bursts, when the splitter is free; let those without beats, with
+    which jobs may end, pass in any case."""
     d = s.loader[node, m]
-    empty = 0
-    while d.active and d.left == 0:
-        cycle = _next_segment(d, s.c[0].lanes)
-        if d.left == 0:
-            empty += 1
-        if empty and (d.left or d.final):
-            # They follow the outstanding bursts, one per cycle.
-            _put_burst(s, node, m, max(cycle, now) + 1, -empty, d.final and d.left == 0)
-            empty = 0
-        if d.left:
+    lanes = s.c[0].lanes
+    while d.active:
+        if _segment_beats(d, lanes) == 0:
+            if d.passed_count == SEGMENTS:
+                return
+            cycle = _pass(d)
+            final = 1
+        elif d.left:
+            return
+        else:
+            cycle = _next_segment(d, lanes)
+            final = d.final
             # The previous address may still be on the bus.
             d.bus_free = max(d.bus_free, cycle + 1)
             post(s, max(d.bus_free, now + 1), ADDRESS, node, m)
-        if d.final:
+        if final:
             post(s, max(cycle, now) + 1, WALK, node, m)
+        if d.left == 0:
+            _follow(s, node, m, now)
 
 
 @compiled
-def _put_burst(s, node, m, due, beats, final):
+def _pass(d):
+    """The segments without beats that end a job go, one per cycle; returns the last cycle."""
+    passed = d.passed[(d.passed_head + d.passed_count) % SEGMENTS]
+    d.passed_count += 1
+    passed.beats = d.block - d.last_block - 1
+    passed.tag = d.tag
+    d.segment_at -= passed.beats
+    passed.due = d.segment_at
+    d.active = 0
+    return passed.due - 1
+
+
+@compiled
+def _follow(s, node, m, now):
+    """Segments without beats follow the bursts of those before them."""
+    d = s.loader[node, m]
+    while d.passed_count:
+        passed = d.passed[d.passed_head]
+        _put_burst(s, node, m, max(passed.due, now + 1), passed.beats, 1, passed.tag)
+        d.passed_head = (d.passed_head + 1) % SEGMENTS
+        d.passed_count -= 1
+
+
+@compiled
+def _put_burst(s, node, m, due, beats, final, tag):
     """Enter an outstanding burst; with *beats* below zero, as many segments without any."""
     d = s.loader[node, m]
     burst = d.under_way[(d.open_head + d.open_count) % UNDER_WAY]
@@ -186,7 +214,7 @@ def _put_burst(s, node, m, due, beats, final):
     burst.row = d.burst_row
     burst.beats = burst.left = beats
     burst.final = final
-    burst.tag = d.burst_tag
+    burst.tag = tag
     if beats > 0:
         d.burst_row += beats
     if d.to_come == 1:
@@ -204,11 +232,13 @@ def address(s, node, m, now):
     accepted = unstalled(d.stall_key[0], d.stall_below, now + 1)
     d.bus_free = accepted
     beats = _next_burst(d)
-    _put_burst(s, node, m, accepted + s.c[0].memory_read, beats, d.final and d.left == 0)
+    due = accepted + s.c[0].memory_read
+    _put_burst(s, node, m, due, beats, d.final and d.left == 0, d.burst_tag)
     if d.left:
         post(s, accepted, ADDRESS, node, m)
     else:
         d.splitter_free = now + 1
+        _follow(s, node, m, now)
         _segments(s, node, m, now)
 
 

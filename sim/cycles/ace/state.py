@@ -29,7 +29,8 @@ READIES = 3  # READY packets of a peer that a context counts
 FIRST = 0  # of them
 DIMENSIONS = 6  # in which blocks are counted on
 CUTS = 32  # bursts and segments without beats of the RX DMA ahead of its reads
-UNDER_WAY = 16  # bursts and runs of segments without beats
+UNDER_WAY = 32  # bursts and runs of segments without beats
+SEGMENTS = 16  # runs of segments without beats that the walker of the TX DMA has passed
 REPORTS = 8  # of a DMA that wait for those of others
 
 _SETTINGS = np.dtype(
@@ -169,6 +170,7 @@ _DMA = np.dtype(
         # Bursts under way.
         "bus_free", "bursts", "open_head", "open_count", "beats_done",
         "arrives", "moved", "moved_before", "ahead", "to_come",
+        "passed_head", "passed_count",
         # RX DMA only.
         "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
         "write_before", "answered", "count", "segments",
@@ -181,7 +183,7 @@ _DMA = np.dtype(
     + arrays(REPORTS, "report_at", "report_tag")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
-    + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,)), ("cuts", _CUT, (CUTS,))]
+    + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,)), ("passed", _BURST, (SEGMENTS,)), ("cuts", _CUT, (CUTS,))]
 )
 
 _CLIENT = np.dtype(

@@ -27,7 +27,7 @@ def by_phase(phases, fsms, *slots, contexts=2, **changes):
     )
 
 
-def check(config, shape, style, work, *, stalls=0.0, latency_cycles=30, seed=1):
+def check(config, shape, style, work, *, stalls=0.0, latency_cycles=30, seed=1, block=None):
     """Every beat of all links is in the same cycle."""
     network = Network([
         Dimension.ring(size, 16 * GHZ, latency_cycles / GHZ, single_link=size == 2)
@@ -42,7 +42,8 @@ def check(config, shape, style, work, *, stalls=0.0, latency_cycles=30, seed=1):
     )
     commands = [
         Command(
-            collective=kind, elements=elements, source=n << 16, destination=(n << 16) + (1 << 15)
+            collective=kind, elements=elements, block=block, source=n << 16,
+            destination=(n << 16) + (1 << 15),
         )
         for n, (kind, elements) in enumerate(work)
     ]
@@ -93,3 +94,13 @@ def test_a_forwarded_packet_goes_first_once_its_header_is_there():
     check(
         config, (3, 3), "baseline", [(REDUCE, 32), (GATHER, 32), (REDUCE, 97)], latency_cycles=5
     )
+
+
+@pytest.mark.parametrize("config, block, work", [
+    (by_phase(2, 8, contexts=5), None, [(SCATTER, 333), (GATHER, 2500)]),
+    (by_phase(2, 8, contexts=4), None, [(SCATTER, 333), (GATHER, 2500)]),
+    (replace(BASE, sram_bytes=48 << 10), 16, [(SCATTER, 333), (GATHER, 3000)]),
+], ids=str)
+def test_blocks_without_data_pass_while_the_ones_before_them_wait_for_memory(config, block, work):
+    """The walker of the TX DMA is at the next job before the bursts of the last block have gone."""
+    check(config, (3, 3), "baseline", work, latency_cycles=2, block=block)
