@@ -39,10 +39,14 @@ class HeldBlocks(NamedTuple):
         return max(self.firsts) + self.run - self.first
 
     @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return len(self.firsts) * self.run
+
+    @property
     def joined(self) -> "HeldBlocks":
         """One run, where it has no gaps."""
-        whole = len(self.firsts) * self.run
-        return HeldBlocks((self.first,), whole) if whole == self.span else self
+        return HeldBlocks((self.first,), self.blocks) if self.blocks == self.span else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,19 @@ class PartitionedProgram:
 
     codes: tuple[FsmProgram, ...]
     held: tuple[HeldBlocks, ...]
+
+    @property
+    def copied(self) -> int:
+        """Blocks that the copy unit has to move."""
+        return sum(
+            code.first.run for code in self.codes for each in code.instructions
+            if each.op is Opcode.COPY
+        )
+
+    @property
+    def idle_phases(self) -> int:
+        """Phases in which no packet arrives."""
+        return sum(code.first.receives == 0 for code in self.codes)
 
 
 def partitioned(

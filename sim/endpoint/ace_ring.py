@@ -138,6 +138,7 @@ class AceRingTimes(HardwareRing):
                 Unit(name="SRAM"),
                 Unit(name="FSMs", servers=queues, turns=queues),
                 Unit(name="dispatcher"),
+                Unit(name="copies"),
                 *(
                     Unit(name=name, servers=c.memory_ports, turns=queues)
                     for name in ("TX DMA", "reads", "RX DMA", "writes")
@@ -245,11 +246,38 @@ class AceRingTimes(HardwareRing):
             Stage(unit=None, latency_s=self.read_cycles * cycle + self._ready_s),
         )
         store = (
+            *self._copies(kind, size_bytes),
             Stage(unit="RX DMA", s_per_byte=result * beat / self.memory_pace, share=result),
             *write.window,
             Stage(unit=None, latency_s=(self.write_cycles + known.ace_store) * cycle),
         )
         return load, store
+
+    def _copies(self, kind: CollectiveKind, size_bytes: float) -> tuple[Stage, ...]:
+        """The copy unit, which moves what no packet brings to the next partition, and the phases
+        that do nothing else; their FSM makes a command for each packet. Other phases copy while
+        their packets are on the way."""
+        c, cycle = self.config, 1 / self.clock_hz
+        if not c.phased:
+            return ()
+        program = self.program.partitioned(kind, fsm=0, rank=0)
+        held, result = program.held[0].blocks, program.held[-1]
+        share = program.copied / held
+        early = program.copied - program.idle_phases * result.blocks
+        block = self._part(kind, size_bytes).block
+        run = result.run * block
+        packets = -(-run // c.packet_elements)
+        beats = run / c.lanes / packets
+        commands = packets * len(result.firsts)
+        known = self.latencies
+        late = known.ace_copy + max(0.0, known.ace_generate - beats) * (commands - 1)
+        return (
+            Stage(
+                unit="copies", s_per_byte=share * cycle / c.bus_bytes, share=share,
+                ahead_s=early * block / c.lanes * cycle,
+                latency_s=program.idle_phases * late * cycle,
+            ),
+        )
 
     def _ports(self, kind: CollectiveKind, size_bytes: float) -> "tuple[_Port, _Port]":
         """Ports to read and to write."""

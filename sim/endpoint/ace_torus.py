@@ -60,7 +60,9 @@ class AceTorusTimes(AceRingTimes):
 
     def of(self, network: Network, plan: Plan) -> "AceTorusTimes | None":
         """The engines of all nodes of a torus; None for groups of some dimensions, for phases that
-        are no rings, and where a slot has no room for a beat of each node."""
+        are no rings, and for what the hardware does not run: slots without room for a beat of each
+        node, fewer partitions by phase than the style needs, or FSMs that its paths cannot share.
+        """
         phases = [phase for variant in plan.variants for phase in variant.phases]
         spanned = {phase.dimension for phase in phases}
         linked = {n for n, each in enumerate(network.dimensions) if each.size > 1}
@@ -76,6 +78,8 @@ class AceTorusTimes(AceRingTimes):
         torus = TorusPaths(shape=network.shape, style=self.style, paths=paths)
         made = replace(self, torus=torus, plan=plan, network=network)
         try:
+            if self.config.phased:
+                made.program.check_ways()
             for kind in PROGRAM_ENTRY:
                 made.program.cut(1, collective=kind)
         except FieldError:
@@ -127,8 +131,12 @@ class AceTorusTimes(AceRingTimes):
             Stage(unit=None, s_per_byte=beat, latency_s=self._hop_cycles * cycle),
         )
         own = (make, Stage(unit=None, s_per_byte=beat))
-        opened = (Stage(unit=None, latency_s=self._ready_s), *own)
+        over_s = known.ace_hand_over * cycle if c.phased else 0.0
+        opened = (Stage(unit=None, latency_s=self._ready_s + over_s), *own)
         turned = (Stage(unit=None, latency_s=known.ace_turn * cycle), *own)
+        if c.phased:
+            # Its place in the next partition is taken when the chunk moves there.
+            turned = opened
         queues = self.program.queues
         chunk = float(self.program.chunk_elements(kind) * ELEMENT_BYTES)
         rooms, contexts = self._rooms(chunk)
@@ -142,6 +150,7 @@ class AceTorusTimes(AceRingTimes):
                 Unit(name="SRAM"),
                 fsms,
                 Unit(name="dispatcher"),
+                Unit(name="copies"),
                 *(Unit(name=name, servers=c.memory_ports, turns=queues) for name in names),
             ),
             before={

@@ -39,6 +39,11 @@ class EventLatencies(StoredTable):
     ace_turn : int
         From the last packet of a phase to the next one's first send, beside that of a packet that
         is passed on; its peer is ready.
+    ace_hand_over : int
+        With partitions by phase: from the end of a chunk's phase to its next one, beside READY.
+    ace_copy : int
+        From the beginning of a phase in which the copy unit moves a packet to its end, beside its
+        beats.
     ace_store : int
         From the last packet of a chunk to memory.
     ace_fetch : int
@@ -88,6 +93,8 @@ class EventLatencies(StoredTable):
     ace_patience: int
     ace_generate: int
     ace_turn: int
+    ace_hand_over: int
+    ace_copy: int
     ace_store: int
     ace_fetch: int
     ace_receive: int

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig, preset
 from sim.cycles.ace.model import EngineModel
@@ -111,23 +112,63 @@ def _turn(hop: int) -> int:
     """Cycles of the end of a phase: one packet for each block of three times three nodes, whose
     last phase gathers along the first dimension."""
     config = replace(preset("test"), ports=4, max_nodes=9)
+    first, second = _square(config, CollectiveKind.ALL_REDUCE)
+    gathered = int(first[first > second[-1]][0])
+    packet = config.packet_beats
+    on_link = packet + 1 / config.flits
+    return round(gathered - int(second[-1]) - on_link - LINK - hop - 2 * packet)
+
+
+def _square(config: AceConfig, kind: CollectiveKind) -> list[NDArray[np.int64]]:
+    """Cycles of the packets of a node of three times three, along both dimensions."""
     network = Network.torus((3, 3), bandwidth_bytes_per_s=16e9, latency_s=LINK * 1e-9)
     wiring = EngineWiring.by_dimension(
         network, style="dimension_ordered", fsms=1, clock_hz=1e9, bus_bytes=config.bus_bytes,
         bidirectional=False,
     )
-    ring = measured_ring(nodes=9, fsms=1, wiring=wiring)
-    command = Command(elements=9 * config.packet_elements, destination=1 << 20)
-    model = EngineModel(config, ring, [command], [SCRIPT] * 9, trace=True)
-    model.run()
-    first, second = (
-        sent.beat_cycles[sent.beat_header_flits > 0]
-        for sent in (model.link_activity(0, port) for port in (0, 2))
+    square = measured_ring(nodes=9, fsms=1, wiring=wiring)
+    command = Command(
+        collective=kind, elements=9 * config.packet_elements, destination=1 << 20
     )
-    gathered = int(first[first > second[-1]][0])
-    packet = config.packet_beats
-    on_link = packet + 1 / config.flits
-    return round(gathered - int(second[-1]) - on_link - LINK - hop - 2 * packet)
+    model = EngineModel(config, square, [command], [SCRIPT] * 9, trace=True)
+    model.run()
+    links = (model.link_activity(0, port) for port in (0, 2))
+    return [sent.beat_cycles[sent.beat_header_flits > 0] for sent in links]
+
+
+def _partitioned(config: AceConfig, phases: int) -> AceConfig:
+    """An engine with partitions by phase, of one FSM each."""
+    return replace(
+        config, partitions="phase", phases=phases, fsms=phases, contexts=1,
+        sram_bytes=(phases + 1) * config.sram_bytes,
+        memory_ports=1,
+    )
+
+
+def _hand_over() -> int:
+    """Cycles by which partitions delay the second phase of a reduce-scatter."""
+    config = replace(preset("test"), ports=4, max_nodes=9, memory_ports=1)
+    together, apart = (
+        _square(each, CollectiveKind.REDUCE_SCATTER)[1][0]
+        for each in (config, _partitioned(config, 3))
+    )
+    return int(apart - together)
+
+
+def _copy() -> int:
+    """Cycles of a phase that does nothing but copy a block of one packet."""
+    config = preset("test")
+    command = Command(
+        collective=CollectiveKind.REDUCE_SCATTER, elements=3 * config.packet_elements,
+        destination=1 << 20,
+    )
+    done = []
+    for phases in (1, 2):
+        ring = measured_ring(fsms=1)
+        model = EngineModel(_partitioned(config, phases), ring, [command], [SCRIPT] * 3)
+        model.run()
+        done.append(int(model.state.progress["done"].max()))
+    return done[1] - done[0] - config.packet_beats
 
 
 def _polls() -> dict[str, int]:
@@ -171,6 +212,7 @@ def _ways() -> dict[str, int]:
 MEASURES: Mapping[str, Callable[[], Mapping[str, int]]] = {
     "the way through ACE": _ways,
     "polls of ACE's host": _polls,
+    "partitions by phase": lambda: {"ace_hand_over": _hand_over(), "ace_copy": _copy()},
     "packets of an FSM": lambda: {"ace_generate": _generate()},
     "credits of ACE": lambda: {"ace_credit": _credit()},
     "the dispatcher of ACE": lambda: {"ace_dispatch": _dispatch()},

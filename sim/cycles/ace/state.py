@@ -183,7 +183,8 @@ _DMA = np.dtype(
     + arrays(REPORTS, "report_at", "report_tag")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
-    + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,)), ("passed", _BURST, (SEGMENTS,)), ("cuts", _CUT, (CUTS,))]
+    + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
+    + [("passed", _BURST, (SEGMENTS,)), ("cuts", _CUT, (CUTS,))]
 )
 
 _CLIENT = np.dtype(

@@ -89,6 +89,29 @@ def test_what_bounds_a_collective_is_known(
     assert events == pytest.approx(cycles, rel=most)
 
 
+@pytest.mark.parametrize("shape, collective, size_bytes, most", [
+    # Everything goes through one copy unit in the phase that a gather lacks.
+    ((2, 2, 2), "all_gather", 65536, 0.02),
+    ((4, 3), "all_gather", 262144, 0.06),
+    ((2, 4), "reduce_scatter", 1024, 0.06),
+    ((4, 4), "all_reduce", 262144, 0.06),
+    # A command for each packet, however short, and READY when the chunk has its next place.
+    ((4, 4, 4), "all_gather", 4, 0.2),
+    ((4, 4, 4), "reduce_scatter", 4, 0.06),
+    ((2, 2), "all_reduce", 4, 0.04),
+], ids=str)
+def test_partitions_by_phase_cost_what_they_cost_the_engines(shape, collective, size_bytes, most):
+    phases = len(shape) + 1
+    events, cycles = (
+        run(described(
+            level, shape, "enhanced", collective, size_bytes, contexts=4, partitions="phase",
+            phases=phases, fsms=4 * phases, sram_bytes=(phases + 1) << 18,
+        )).time_s
+        for level in ("events", "cycles")
+    )
+    assert events == pytest.approx(cycles, rel=most)
+
+
 @pytest.mark.parametrize("links", [(16e9, 4e9), (4e9, 16e9)], ids=str)
 def test_chunks_take_the_paths_of_the_fsms_on_unlike_links(links):
     times = []
