@@ -40,7 +40,7 @@ class HeldBlocks(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """How many there are."""
+        """Number of blocks."""
         return len(self.firsts) * self.run
 
     @property
