@@ -84,14 +84,14 @@ class AceProgram:
         """Kinds of FSMs, by the way of their data and, with partitions by phase, their phase."""
         return self._ways * max(1, self.config.phases)
 
+    def way(self, fsm: int) -> int:
+        """Direction or path of the data of an FSM's chunks."""
+        number = self.config.phase_of(fsm)[1]
+        return int(self.direction(number) < 0) if self.torus is None else number % self._ways
+
     def kind(self, fsm: int) -> int:
         """Kind of an FSM."""
-        phase, number = self.config.phase_of(fsm)
-        if self.torus is None:
-            way = int(self.direction(number) < 0)
-        else:
-            way = number % self._ways
-        return phase * self._ways + way
+        return self.config.phase_of(fsm)[0] * self._ways + self.way(fsm)
 
     def _of_kind(self, kind: int) -> tuple[int, int]:
         """Phase and way of a kind of FSM."""
@@ -128,7 +128,7 @@ class AceProgram:
         ]
         for chunk in range(lcm(*counts)):
             ways = {
-                self._of_kind(self.kind(c.fsms_of(phase)[chunk % counts[phase]]))[1]
+                self.way(c.fsms_of(phase)[chunk % counts[phase]])
                 for phase in phases
             }
             if len(ways) > 1:
@@ -236,7 +236,7 @@ class AceProgram:
 
     def partitioned(self, collective: CollectiveKind, *, fsm: int, rank: int) -> PartitionedProgram:
         """Instructions of a rank for the chunks of an FSM, with partitions by phase."""
-        way, phases = self._of_kind(self.kind(fsm))[1], self.config.phases
+        way, phases = self.way(fsm), self.config.phases
         if self.torus is not None:
             return _partitioned(collective, phases, self.torus, way, rank)
         number = self.config.phase_of(fsm)[1]
@@ -252,7 +252,7 @@ class AceProgram:
             phase = self.config.phase_of(fsm)[0]
             return self.partitioned(collective, fsm=fsm, rank=rank).codes[phase]
         if self.torus is not None:
-            return self.torus.code(collective, path=self.kind(fsm), rank=rank)
+            return self.torus.code(collective, path=self.way(fsm), rank=rank)
         order = self.order(fsm)
         return _code(
             collective, self.direction(fsm), self.place(fsm, rank), self.nodes,
@@ -338,7 +338,7 @@ class AceProgram:
         if not c.phased:
             return c.slot_elements
         least = c.slot_beats
-        for way in sorted({self._of_kind(self.kind(fsm))[1] for fsm in range(self.queues)}):
+        for way in sorted({self.way(fsm) for fsm in range(self.queues)}):
             spans = self._spans(collective, way)
             for number, (slot, span) in enumerate(zip(c.partition_beats, spans, strict=True)):
                 if slot < span:
@@ -355,7 +355,7 @@ class AceProgram:
         orders = (self.torus is not None and self.torus.members) or self.rings
         if not orders:
             return [each.span for each in self._first_partitioned(collective, way).held]
-        fsms = [fsm for fsm in range(self.queues) if self.kind(fsm) == way]
+        fsms = [fsm for fsm in range(self.queues) if self.way(fsm) == way]
         spans = [
             [each.span for each in self.partitioned(collective, fsm=fsm, rank=rank).held]
             for fsm in fsms for rank in range(self.nodes)

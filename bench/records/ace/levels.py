@@ -49,12 +49,33 @@ class _AceLevels(RingLevels):
             mixed=(3,),
         )
         yield Case(name="ace ring of 16", description=collective(ring(16, **big), 30_000))
+        for kind, size_bytes in (("all_reduce", LARGE), ("all_gather", 30_000)):
+            yield Case(
+                name=f"ace by phase on 3x2, {kind}, mixed",
+                description=collective(self._by_phase(3, 2), size_bytes, kind), mixed=(1, 4),
+            )
+        yield Case(
+            name="ace by phase on 2x2, stalls",
+            description=collective(self._by_phase(2, 2), 40_000, **stalls(0.1, 5)),
+        )
         yield Case(
             name="ace training",
             description={
                 **ring(4, **duo), "workload": {"file": job}, "host": {"wait": "all"},
             },
         )
+
+    def _by_phase(self, *shape: int) -> dict[str, Any]:
+        """A torus of engines with a partition for each phase of the published style."""
+        phases = len(shape) + 1
+        ports = 2 * len(shape)
+        made = self.ring(
+            2, preset="duo", partitions="phase", phases=phases, fsms=4 * phases, ports=ports,
+            contexts=4, alus=ports, banks=16, memory_ports=ports, program_words=1024,
+            rx_packets=64, tx_packets=8, sram_bytes=(phases + 1) << 17,
+        )
+        made["topology"] |= {"kind": "torus", "shape": list(shape)}
+        return {**made, "algorithm": {"style": "enhanced"}}
 
     def keys(self, rng: random.Random) -> dict[str, Any]:
         return {"preset": rng.choice(("test", "duo"))}

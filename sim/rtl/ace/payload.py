@@ -83,7 +83,7 @@ class Boundary:
             cut, chunk=chunk, block=instruction.block, run=run, offset=offset
         )
         if program.torus is not None and command.collective is not CollectiveKind.ALL_GATHER:
-            path = program.kind(fsm)
+            path = program.way(fsm)
             parts = program.torus.parts_of(command.collective, path)
             element = np.arange(place.start, place.stop)
             blocks = cut.block_of(element)

@@ -27,8 +27,7 @@ def by_phase(phases, fsms, *slots, contexts=2, **changes):
     )
 
 
-def check(config, shape, style, work, *, stalls=0.0, latency_cycles=30, seed=1, block=None):
-    """Every beat of all links is in the same cycle."""
+def surroundings(config, shape, style, *, stalls=0.0, latency_cycles=30, seed=1):
     network = Network([
         Dimension.ring(size, 16 * GHZ, latency_cycles / GHZ, single_link=size == 2)
         for size in shape
@@ -36,19 +35,31 @@ def check(config, shape, style, work, *, stalls=0.0, latency_cycles=30, seed=1, 
     wiring = EngineWiring.by_dimension(
         network, style=style, fsms=config.first_fsms, clock_hz=GHZ, bus_bytes=16
     )
-    around = Surroundings(
+    return Surroundings(
         nodes=network.nodes, wiring=wiring, memory_bytes=1 << 18, link_stalls=stalls,
         memory_stalls=stalls, seed=seed,
     )
-    commands = [
+
+
+def apart(work, *, block=None):
+    """Commands in places of their own."""
+    return [
         Command(
             collective=kind, elements=elements, block=block, source=n << 16,
             destination=(n << 16) + (1 << 15),
         )
         for n, (kind, elements) in enumerate(work)
     ]
+
+
+def check(config, shape, style, work, *, stalls=0.0, latency_cycles=30, seed=1, block=None):
+    """Every beat of all links is in the same cycle."""
+    around = surroundings(
+        config, shape, style, stalls=stalls, latency_cycles=latency_cycles, seed=seed
+    )
+    commands = apart(work, block=block)
     rtl, model = both(config, around, commands, trace=True)
-    assert rtl.checked == network.nodes * len(commands) and rtl.wrong == 0
+    assert rtl.checked == around.nodes * len(commands) and rtl.wrong == 0
     assert rtl.cycles == model.cycles
     for end, link in rtl.links.items():
         assert link.beat_cycles.tolist() == model.links[end].beat_cycles.tolist(), end
@@ -104,3 +115,17 @@ def test_a_forwarded_packet_goes_first_once_its_header_is_there():
 def test_blocks_without_data_pass_while_the_ones_before_them_wait_for_memory(config, block, work):
     """The walker of the TX DMA is at the next job before the bursts of the last block have gone."""
     check(config, (3, 3), "baseline", work, latency_cycles=2, block=block)
+
+
+@pytest.mark.parametrize("shape, style, rtl", [
+    ((3, 3), "enhanced", (0,)), ((3, 3), "enhanced", (1, 4, 7)), ((3, 2), "baseline", (2, 5)),
+    ((5,), "baseline", (0, 3)),
+], ids=str)
+def test_rtl_among_models_sends_golden_packets_in_every_phase(shape, style, rtl):
+    config = by_phase(max(2, len(shape) + 1), 12)
+    around = surroundings(config, shape, style, latency_cycles=5)
+    levels = ["rtl" if rank in rtl else "cycles" for rank in range(around.nodes)]
+    commands = apart([(REDUCE, 3000), (SCATTER, 901), (GATHER, 901)])
+    mixed, model = both(config, around, commands, levels=levels)
+    assert mixed.checked == 3 * len(rtl) and mixed.wrong == 0 and mixed.packets > 0
+    assert mixed.cycles == model.cycles
