@@ -48,6 +48,9 @@ class PartitionModel(RingModel):
     phases: int = 2
     slots: tuple[int, ...] = (1, 1, 1)
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}-slots-{'-'.join(map(str, self.slots))}"
+
     def run(self) -> Run:
         return _PartitionRun(self)
 

@@ -145,6 +145,15 @@ class RingModel:
     at_once: bool = False
     planted: str = ""
 
+    def __str__(self) -> str:
+        """Its name in reports of tests."""
+        shape = "x".join(map(str, self.shape))
+        return (
+            f"{self.collective.name.lower()}-{self.style or 'ring'}-{shape}-nodes-{self.chunks}-"
+            f"chunks-{self.contexts}-contexts-{self.fsms}-fsms-rx-{self.rx_packets}-tx-"
+            f"{self.tx_packets}{'-at-once' if self.at_once else ''}"
+        )
+
     @property
     def nodes(self) -> int:
         """Ranks."""

@@ -1,12 +1,12 @@
 """Every run of engines with partitions by phase, explored completely, and what happens without
 their rules."""
 
-import re
 from dataclasses import replace
 
 import pytest
 
 from sim.workload.graph import CollectiveKind
+from tests.hw.ace_formal.explorations import complete, needed
 from tests.hw.ace_formal.partition_model import PartitionModel
 
 GATHER, SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER
@@ -15,7 +15,6 @@ HALVES = PartitionModel(style="halves", at_once=True)
 DEEP = replace(HALVES, contexts=2, slots=(2, 2, 1))
 """Two chunks may be in each phase, but there is one slot for results."""
 
-# With the number of states, so that a change of the model that loses runs is noticed.
 QUICK = [
     (PartitionModel(phases=1, slots=(1, 1)), 535),
     (replace(HALVES, at_once=False), 2076),
@@ -43,42 +42,20 @@ NEEDED = [
 ]
 
 
-def describe(value):
-    """Short name of a model for the test report; nothing for a count."""
-    if not isinstance(value, PartitionModel):
-        return str(value)
-    m = value
-    return (
-        f"{m.collective.name.lower()}-{m.style or 'ring'}-{'x'.join(map(str, m.shape))}-nodes-"
-        f"{m.chunks}-chunks-{m.fsms}-fsms-slots-{'-'.join(map(str, m.slots))}"
-    )
-
-
-def check(model, states):
-    found = model.explore()
-    assert found.fault is None, found.report()
-    assert found.states == states
-    print(f"{describe(model)}: {found.states} states, {found.steps} steps")
-
-
-@pytest.mark.parametrize("model, states", QUICK, ids=describe)
+@pytest.mark.parametrize("model, states", QUICK, ids=str)
 def test_every_run_completes_every_chunk(model, states):
-    check(model, states)
+    complete(model, states)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("model, states", FULL, ids=describe)
+@pytest.mark.parametrize("model, states", FULL, ids=str)
 def test_every_run_of_larger_systems_completes_every_chunk(model, states):
-    check(model, states)
+    complete(model, states)
 
 
-@pytest.mark.parametrize("model, rule, fault", NEEDED, ids=describe)
+@pytest.mark.parametrize("model, rule, fault", NEEDED, ids=str)
 def test_without_the_rule_the_protocol_breaks(model, rule, fault):
-    found = model.without(rule).explore()
-
-    assert re.search(fault, found.fault or "nothing"), found.report()
-    assert found.trace
-    print(found.report())  # shown by `pytest -s`
+    needed(model, rule, fault)
 
 
 @pytest.mark.parametrize("style, phases", [("enhanced", 3), ("halves", 4), ("baseline", 3)])
