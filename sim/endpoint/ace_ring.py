@@ -138,7 +138,7 @@ class AceRingTimes(HardwareRing):
                 Unit(name="SRAM"),
                 Unit(name="FSMs", servers=queues, turns=queues),
                 Unit(name="dispatcher"),
-                Unit(name="copies"),
+                *self._copiers,
                 *(
                     Unit(name=name, servers=c.memory_ports, turns=queues)
                     for name in ("TX DMA", "reads", "RX DMA", "writes")
@@ -253,6 +253,10 @@ class AceRingTimes(HardwareRing):
         )
         return load, store
 
+    @property
+    def _copiers(self) -> tuple[Unit, ...]:
+        return (Unit(name="copy unit"),) if self.config.phased else ()
+
     def _copies(self, kind: CollectiveKind, size_bytes: float) -> tuple[Stage, ...]:
         """The copy unit, which moves what no packet brings to the next partition, and the phases
         that do nothing else; their FSM makes a command for each packet. Other phases copy while
@@ -273,7 +277,7 @@ class AceRingTimes(HardwareRing):
         late = known.ace_copy + max(0.0, known.ace_generate - beats) * (commands - 1)
         return (
             Stage(
-                unit="copies", s_per_byte=share * cycle / c.bus_bytes, share=share,
+                unit="copy unit", s_per_byte=share * cycle / c.bus_bytes, share=share,
                 ahead_s=early * block / c.lanes * cycle,
                 latency_s=program.idle_phases * late * cycle,
             ),

@@ -121,7 +121,8 @@ class AceTorusTimes(AceRingTimes):
         banks = c.slot_banks * (1 if c.bank_ports == "1r1w" else 0.5)
         made_s = known.ace_generate * cycle
         make = Stage(unit="FSMs", fixed_s=made_s, ahead_s=made_s, outbox=True)
-        traffic = _traffic(self.plan.variants[0], self.torus.shape, copies=c.phased)
+        variant = self.plan.variants[0]
+        traffic = _traffic(variant, self.torus.shape, phases=c.phases)
         share = traffic.reads / traffic.arrives
         passes = (
             Stage(
@@ -150,7 +151,7 @@ class AceTorusTimes(AceRingTimes):
                 Unit(name="SRAM"),
                 fsms,
                 Unit(name="dispatcher"),
-                Unit(name="copies"),
+                *self._copiers,
                 *(Unit(name=name, servers=c.memory_ports, turns=queues) for name in names),
             ),
             before={
@@ -219,10 +220,12 @@ class AceTorusTimes(AceRingTimes):
         return found
 
 
-def _traffic(variant: Variant, shape: Sequence[int], *, copies: bool) -> _Traffic:
-    """Reads are of first sends, of an operand of every addition, of the result, and of *copies* of
-    what a gather begins with."""
-    arrives, reads = 0.0, variant.phases[-1].data_out
+def _traffic(variant: Variant, shape: Sequence[int], *, phases: int) -> _Traffic:
+    """Reads are of first sends, of an operand of every addition, and of the result; of engines that
+    have *phases*, of copies: of what a gather begins with, and of all in phases that are left."""
+    copies = phases > 0
+    result = variant.phases[-1].data_out
+    arrives, reads = 0.0, result * (1 + max(0, phases - len(variant.phases)))
     for phase in variant.phases:
         size = shape[phase.dimension]
         gathers = phase.kind is _ALL_GATHER

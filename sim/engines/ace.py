@@ -191,7 +191,7 @@ class AceRecord(RingRecord):
         self._check_links(description, section)
 
     def _check_phases(self, description: Description, section: EngineSection) -> None:
-        """A partition for each phase, and paths that all phases have FSMs for."""
+        """A partition for each phase of every style that is asked for."""
         from sim.collectives.phase_order import joined_steps
 
         config = section.config

@@ -237,7 +237,7 @@ MAPS = {
         "switch-dma": "a475e3ce5072419d",
     },
     5: {
-        "ace": "acb8d0c7bdc55bbd", "smartnic": "3d683b1675f2dff6", "switch": "a619a0fbb8ce6c1b",
+        "ace": "22cece46caa4f964", "smartnic": "3d683b1675f2dff6", "switch": "a619a0fbb8ce6c1b",
         "switch-dma": "a475e3ce5072419d",
     },
 }
