@@ -6,6 +6,7 @@ from experiments.figure import Assumption, Context, Figure, derived
 from experiments.targets import Exactly, Near
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["numbers"]
 
@@ -19,7 +20,7 @@ def numbers(context: Context) -> Figure:
     rng = np.random.default_rng(SEED)
     whole = [rng.integers(-1000, 1000, ELEMENTS).astype(np.float32) for _ in range(NODES)]
     real = [rng.standard_normal(ELEMENTS).astype(np.float32) for _ in range(NODES)]
-    plan = ring.program.cut(ELEMENTS)
+    plan = ring.program.cut(ELEMENTS, collective=CollectiveKind.ALL_REDUCE)
     shards = [plan.shard(rank) for rank in range(NODES)]
     rows = []
     for name, arrays in (("whole numbers", whole), ("FP32", real)):

@@ -310,7 +310,7 @@ class AceProgram:
         elements: int,
         *,
         block: int | None = None,
-        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
+        collective: CollectiveKind,
     ) -> Partition:
         """Chunks and blocks of a vector of *elements*; *block* None: chosen. Those of an all-reduce
         on a torus are contiguous.
@@ -415,7 +415,7 @@ class AceProgram:
         *,
         op: ReduceOp,
         block: int | None = None,
-        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
+        collective: CollectiveKind,
     ) -> NDArray[Any]:
         """The vector that every rank holds after an all-reduce, or of which it holds its shard
         after a reduce-scatter, bit for bit."""
@@ -432,7 +432,7 @@ class AceProgram:
         *,
         op: ReduceOp,
         block: int | None = None,
-        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
+        collective: CollectiveKind,
     ) -> NDArray[Any]:
         """The same where rank 0 has *vector*, and every other rank its image, see `images`."""
         cut = self.cut(len(vector), block=block, collective=collective)
@@ -445,7 +445,7 @@ class AceProgram:
         vector: NDArray[Any],
         *,
         block: int | None = None,
-        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
+        collective: CollectiveKind,
     ) -> list[NDArray[Any]]:
         """Vectors of all ranks that make each of them, with its program, a copy of rank 0 with
         *vector*: its shards moved on by the rank in a circle or, on a torus, the parts of each of
@@ -457,12 +457,18 @@ class AceProgram:
         return [np.roll(shards, rank, axis=0).ravel() for rank in range(self.nodes)]
 
     def partials(
-        self, arrays: NDArray[Any], *, rank: int, op: ReduceOp, block: int | None = None
+        self,
+        arrays: NDArray[Any],
+        *,
+        rank: int,
+        op: ReduceOp,
+        block: int | None = None,
+        collective: CollectiveKind,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Partial results that arrive at a rank and leave it, and the final ones, bit for bit."""
         if self.torus is not None:
             raise ValueError("partial results of phases are those of a block, see torus_partial")
-        cut = self.cut(np.shape(arrays)[1], block=block)
+        cut = self.cut(np.shape(arrays)[1], block=block, collective=collective)
         return ring_partials(
             arrays, cut, rank=rank, op=op, bidirectional=self.bidirectional, rings=self._orders
         )

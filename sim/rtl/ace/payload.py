@@ -65,7 +65,7 @@ class Boundary:
             else:
                 self._partials[number] = self._program.partials(
                     np.asarray(self._inputs[number]), rank=self._rank, op=command.op,
-                    block=command.block,
+                    block=command.block, collective=command.collective,
                 )
         return self._partials[number]
 

@@ -40,7 +40,7 @@ def _causes(records):
 def _inputs(cluster, vectors, kind):
     arrays = vectors(NODES, ELEMENTS)
     if kind is CollectiveKind.ALL_GATHER:
-        cut = cluster.program.cut(ELEMENTS)
+        cut = cluster.program.cut(ELEMENTS, collective=CollectiveKind.ALL_REDUCE)
         return [arrays[0][cut.shard(rank)] for rank in range(NODES)]
     return arrays
 

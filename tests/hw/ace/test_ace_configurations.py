@@ -17,6 +17,7 @@ from hw.ace.registers import register_map
 from sim.collectives.ace_program import AceProgram
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
+from sim.workload.graph import CollectiveKind
 
 SMALLEST = {
     "ports": 1, "bus_bytes": 16, "packet_bytes": 16, "sram_bytes": 64, "banks": 1, "alus": 1,
@@ -144,6 +145,6 @@ def test_run_of_more_packets_than_a_header_can_number_is_refused():
     large = AceConfig(**(SMALLEST | {"packet_bytes": 256, "sram_bytes": 1 << 20}))
     assert large.block_packets == 1024
     program = AceProgram(config=large, nodes=2, queues=1)
-    assert program.cut(1 << 20).block == 1 << 16
+    assert program.cut(1 << 20, collective=CollectiveKind.ALL_REDUCE).block == 1 << 16
     with pytest.raises(ValueError, match="block must be a multiple of 4 from 4 to 65536"):
-        program.cut(1 << 20, block=(1 << 16) + large.lanes)
+        program.cut(1 << 20, block=(1 << 16) + large.lanes, collective=CollectiveKind.ALL_REDUCE)

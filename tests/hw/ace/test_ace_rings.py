@@ -41,7 +41,7 @@ def test_every_operation_is_exact_on_nan_infinity_and_signed_zero(ring, vectors,
         same_bits(got, cluster.golden(arrays, op=op))
     shards = cluster.reduce_scatter(arrays, op=op)
     for rank, got in enumerate(shards):
-        same_bits(got, cluster.golden(arrays, op=op)[cluster.program.cut(601).shard(rank)])
+        same_bits(got, cluster.golden(arrays, op=op)[cluster.program.shard(601, rank)])
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8])
@@ -50,7 +50,8 @@ def test_reduce_scatter_and_all_gather_make_an_all_reduce(ring, vectors, nodes, 
     cluster = ring(nodes, latency_cycles=5, memory_stalls=0.2, seed=elements)
     arrays = vectors(nodes, elements)
     shards = cluster.reduce_scatter(arrays, start_skew_cycles=50)
-    plan, golden = cluster.program.cut(elements), cluster.golden(arrays)
+    plan = cluster.program.cut(elements, collective=CollectiveKind.REDUCE_SCATTER)
+    golden = cluster.golden(arrays)
     for rank, shard in enumerate(shards):
         same_bits(shard, golden[plan.shard(rank)])
     for got in cluster.all_gather(shards, elements, start_skew_cycles=50):
@@ -94,7 +95,7 @@ def test_commands_queued_at_once_complete_in_any_company(ring, vectors, seed):
         elements = rng.choice([1, 30, rng.randint(2, 400)])
         collective = rng.choice(list(PROGRAM_ENTRY))
         block = rng.choice([None, 4, 16])
-        plan = cluster.program.cut(elements, block=block)
+        plan = cluster.program.cut(elements, block=block, collective=CollectiveKind.ALL_REDUCE)
         arrays = vectors(nodes, elements, seed=name)
         golden = cluster.golden(arrays, block=block)
         source, destination = at, at + -(-4 * elements // 128) * 128

@@ -79,7 +79,7 @@ def torus(ring, request):
 def sent(cluster, rank, elements):
     """For each phase of a chunk, the packets that a rank sends in it: (port, number)."""
     program = cluster.program
-    cut = program.cut(elements)
+    cut = program.cut(elements, collective=CollectiveKind.ALL_REDUCE)
     assert (cut.chunks, program.queues) == (1, 1)
     phase, ports = -1, []
     for fsm in program.fsms:
@@ -223,7 +223,7 @@ def test_memory_that_cannot_be_read_poisons_every_rank(torus, vectors, block):
     """Any block, which is in another phase on each of them when it gets there."""
     cluster = torus((3, 2), config=ACE, memory_bytes=1 << 17, link_stalls=0.1, seed=block)
     arrays, victim = vectors(6, 3000), 5 - block
-    place = cluster.program.cut(3000).run(0, block)
+    place = cluster.program.cut(3000, collective=CollectiveKind.ALL_REDUCE).run(0, block)
     node = cluster.system.nodes[victim]
     node.fail_memory(4 * (place.start + place.stop) // 2, 1, writes=False)
     with pytest.raises(MemoryAccessError, match=f"memory of node {victim} answered"):

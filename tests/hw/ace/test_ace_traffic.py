@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from sim.workload.graph import CollectiveKind
+
 LATENCY = 7
 STALLS = {"latency_cycles": LATENCY, "link_stalls": 0.25, "memory_stalls": 0.25, "seed": 11}
 
@@ -66,7 +68,7 @@ def test_equal_seeds_give_equal_runs_and_others_do_not(ring, vectors):
 def test_links_carry_exactly_the_blocks_of_the_algorithm(ring, vectors, collective, nodes):
     elements = 777
     cluster = ring(nodes, **STALLS)
-    plan = cluster.program.cut(elements, block=12)
+    plan = cluster.program.cut(elements, block=12, collective=CollectiveKind(collective))
     arrays = vectors(nodes, elements)
     if collective == "all_gather":
         shards = [arrays[0][plan.shard(rank)] for rank in range(nodes)]

@@ -348,7 +348,7 @@ def test_tori_whose_runs_nothing_can_name_are_refused_before_they_are_built(
 
     def made():
         program.loaded(0)
-        return program.words(0, rank=0), program.cut(10**6)
+        return program.words(0, rank=0), program.cut(10**6, collective=CollectiveKind.ALL_REDUCE)
 
     if message is None:
         words, cut = made()
@@ -362,7 +362,7 @@ def test_tori_whose_runs_nothing_can_name_are_refused_before_they_are_built(
 def test_blocks_are_whole_beats(block):
     program = AceProgram(config=preset("duo"), nodes=4, queues=2)
     with pytest.raises(ValueError, match=r"^block must be a multiple of 4 from 4 to"):
-        program.cut(100, block=block)
+        program.cut(100, block=block, collective=CollectiveKind.ALL_REDUCE)
 
 
 def test_links_alike_are_those_of_rank_0():

@@ -129,3 +129,15 @@ def test_rtl_among_models_sends_golden_packets_in_every_phase(shape, style, rtl)
     mixed, model = both(config, around, commands, levels=levels)
     assert mixed.checked == 3 * len(rtl) and mixed.wrong == 0 and mixed.packets > 0
     assert mixed.cycles == model.cycles
+
+
+def test_golden_packets_of_a_ring_are_of_the_blocks_that_its_collective_has():
+    """Slots of the last partition are small: blocks of an all-reduce are as well, not those of a
+    reduce-scatter, which has one there."""
+    config = by_phase(2, 4, 1, 1, 4, contexts=4)
+    around = Surroundings(nodes=5, memory_bytes=1 << 18)
+    levels = ["rtl", "cycles", "rtl", "rtl", "cycles"]
+    commands = apart([(SCATTER, 8000), (REDUCE, 8000), (GATHER, 8000)])
+    mixed, model = both(config, around, commands, levels=levels)
+    assert mixed.checked == 9 and mixed.wrong == 0 and mixed.packets > 0
+    assert mixed.cycles == model.cycles

@@ -193,11 +193,13 @@ def test_the_sums_are_those_of_vectors_moved_on():
             bidirectional=both,
         )
         block = None if block is None else 2 * block * 8
-        cut = program.cut(nodes * 1024, block=block)
+        cut = program.cut(nodes * 1024, block=block, collective=CollectiveKind.ALL_REDUCE)
         settings = Surroundings(nodes=nodes)
         data = vectors(settings, REDUCE, cut.elements, seed=nodes)
         expected = ring_all_reduce(data, cut, bidirectional=both)
-        found = program.rotated(data[0], op=ReduceOp.SUM_F32, block=block)
+        found = program.rotated(
+            data[0], op=ReduceOp.SUM_F32, block=block, collective=CollectiveKind.ALL_REDUCE
+        )
         assert found.tobytes() == expected.tobytes()
 
 
@@ -373,7 +375,7 @@ def test_tori_in_rtl_are_equal_and_their_sums_compared(shape, style, options):
 def folds_in_rtl(config, around, elements):
     """Compare all engines in RTL with the one that stands for them."""
     own = np.random.default_rng(0).standard_normal(elements).astype(np.float32)
-    data = AceRing(config, around).program.images(own)
+    data = AceRing(config, around).program.images(own, collective=CollectiveKind.ALL_REDUCE)
     assert data[0].tobytes() == own.tobytes() != data[1].tobytes()
     seen = []
     for each in (around, replace(around, folded=True)):
