@@ -1,7 +1,10 @@
 # amaranth: UnusedElaboratable=no
 """An engine that has been given a command is busy until the command is complete."""
 
+from dataclasses import replace
+
 from hw.ace.config import preset
+from hw.ace.data_path import DataPath
 from hw.ace.port import Port
 from hw.common.testing import simulate
 from sim.hosts.command import Command
@@ -45,5 +48,25 @@ def test_a_port_is_busy_until_the_event_of_its_last_packet_is_taken():
         ctx.set(dut.sent.ready, 1)
         await ctx.tick().repeat(3)
         assert ctx.get(dut.idle), "all else has been idle"
+
+    simulate(dut, bench)
+
+
+def test_a_copy_keeps_the_data_path_busy_and_is_a_move():
+    dut = DataPath(replace(preset("test"), partitions="phase", phases=1))
+
+    async def bench(ctx):
+        ctx.set(dut.command[-1].p, {"length": 8, "place": 8})
+        ctx.set(dut.command[-1].valid, 1)
+        await ctx.tick().until(dut.command[-1].ready)
+        ctx.set(dut.command[-1].valid, 0)
+        for _ in range(20):
+            assert not ctx.get(dut.idle)
+            assert ctx.get(dut.moves) == ctx.get(dut.sent[-1].valid)
+            await ctx.tick()
+        assert ctx.get(dut.moves)
+        ctx.set(dut.sent[-1].ready, 1)
+        await ctx.tick().repeat(2)
+        assert ctx.get(dut.idle) and not ctx.get(dut.moves)
 
     simulate(dut, bench)

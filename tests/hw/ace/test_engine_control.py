@@ -2,10 +2,13 @@
 """The control part of the engine by itself: registers on one side, the parts of the engine on the
 other."""
 
+from dataclasses import replace
+
 import pytest
 
 from hw.ace.config import preset
 from hw.ace.control import EngineControl
+from hw.ace.isa import TABLE_WORDS, placement_layout
 from hw.ace.registers import CommandError, register_map
 from hw.common.testing import simulate
 from tests.hw.common.test_registers import read, write
@@ -58,9 +61,9 @@ class Software:
         return found
 
 
-def on_control(steps):
+def on_control(steps, *, config=CONFIG):
     """Run *steps* with the simulation, a control part whose engine is quiet, and its software."""
-    dut = EngineControl(CONFIG)
+    dut = EngineControl(config)
 
     async def bench(ctx):
         ctx.set(dut.quiet, 1)
@@ -288,3 +291,21 @@ def test_command_that_ends_as_it_is_given_up_has_one_record():
 
     on_control(steps)
     assert set(causes) == {False, True}
+
+
+def test_a_block_has_at_most_the_beats_that_were_written_last_and_those_of_a_slot():
+    config = replace(CONFIG, partitions="phase", phases=2, fsms=2)
+
+    async def steps(ctx, dut, software):
+        expected = [0] * 16
+        most = config.slot_beats
+        for fsm, entry, beats in ((0, 3, 5), (1, 4, most), (1, 3, 2), (0, 15, most + 1),
+                                  (0, 5, 2 * most + 2), (1, 15, 1)):
+            word = placement_layout.const({"first": 7, "beats": beats}).as_bits()
+            await software.put("program_address", word=TABLE_WORDS + entry, fsm=fsm)
+            await software.put("program_low", word & 0xFFFFFFFF)
+            await software.put("program_high", word >> 32)
+            expected[entry] = min(beats, most)
+            assert [ctx.get(each) for each in dut.limits] == expected
+
+    on_control(steps, config=config)

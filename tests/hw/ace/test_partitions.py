@@ -21,6 +21,7 @@ from sim.network.network import Network
 from sim.rtl.ace.ring import AceRing
 from sim.rtl.driver import Request
 from sim.rtl.errors import CommandRefusedError
+from sim.rtl.writes import halves
 from sim.workload.graph import CollectiveKind
 from tests.hw.ace.test_ace_tori import wired
 
@@ -34,8 +35,10 @@ THREE = replace(
 # ---- The copy unit.
 
 
-@pytest.mark.parametrize("stalls", [0.0, 0.5, 0.9])
-def test_copies_reach_their_place_whole_before_they_are_reported(stalls):
+@pytest.mark.parametrize("stalls, refused", [
+    (0.0, (0.0, 0.0)), (0.5, (0.5, 0.5)), (0.9, (0.9, 0.9)), (0.0, (0.0, 0.9)), (0.0, (0.9, 0.0)),
+])
+def test_copies_reach_their_place_whole_before_they_are_reported(stalls, refused):
     rng = random.Random(7)
     dut = CopyUnit(THREE)
     beats, lanes = THREE.packet_beats, THREE.lanes
@@ -56,12 +59,22 @@ def test_copies_reach_their_place_whole_before_they_are_reported(stalls):
             await ctx.tick().until(dut.command.ready)
             ctx.set(dut.command.valid, 0)
 
+    async def rest(ctx):
+        """The unit is busy from a command on until its event is taken."""
+        under_way = 0
+        while len(reported) < len(copies):
+            assert ctx.get(dut.idle) == (under_way == 0)
+            _, _, comes, goes = await ctx.tick().sample(
+                dut.command.valid & dut.command.ready, dut.event.valid & dut.event.ready
+            )
+            under_way += comes - goes
+
     async def banks(ctx):
-        """An SRAM that refuses reads and writes at random."""
+        """An SRAM that refuses reads and writes at random, both alike or one of them more."""
         data = deque([0] * (READ_LATENCY - 1))
         while len(reported) < len(copies):
-            ctx.set(dut.read.grant, rng.random() >= stalls)
-            ctx.set(dut.write.grant, rng.random() >= stalls)
+            ctx.set(dut.read.grant, rng.random() >= refused[0])
+            ctx.set(dut.write.grant, rng.random() >= refused[1])
             reads = ctx.get(dut.read.enable) and ctx.get(dut.read.grant)
             data.append(memory[ctx.get(dut.read.row)] if reads else 0)
             if ctx.get(dut.write.enable) and ctx.get(dut.write.grant):
@@ -85,9 +98,8 @@ def test_copies_reach_their_place_whole_before_they_are_reported(stalls):
         }
 
     initial = dict(memory)
-    simulate(
-        dut, commands, banks, events, checks=[check_stream(dut.event, "event")], deadline=60_000
-    )
+    checks = [check_stream(dut.event, "event")]
+    simulate(dut, commands, banks, events, rest, checks=checks, deadline=60_000)
     assert len(reported) == len(copies)
 
 
@@ -117,8 +129,9 @@ def test_a_copy_takes_a_beat_in_each_cycle():
 class Chunks:
     """Chunks of some collectives in a chain whose FSMs take any time for each."""
 
-    def __init__(self, config, seed):
+    def __init__(self, config, seed, *, aborts=0.0):
         self.config, self.random = config, random.Random(seed)
+        self.aborts, self.forgotten = aborts, []
         self.dut = PartitionChain(config)
         self.total = 60
         self.entered, self.stored, self.under_way = 0, [], {}
@@ -132,10 +145,11 @@ class Chunks:
     async def run(self, ctx):
         dut, c, rng = self.dut, self.config, self.random
         number, place = 0, 0
-        ctx.set(dut.forget, 0)
         collective = 0
         length = rng.randrange(1, 9)
-        while len(self.stored) < self.total:
+        while len(self.stored) + len(self.forgotten) < self.total:
+            forgets = rng.random() < self.aborts
+            ctx.set(dut.forget, forgets)
             # What the FSMs say in this cycle.
             for f in range(c.fsms):
                 count = c.slots_of(f).number
@@ -176,11 +190,18 @@ class Chunks:
                 ctx.set(entering.p.context, free[0])
                 ctx.set(entering.p.key, {"collective": collective, "chunk": number})
                 ctx.set(entering.p.elements, self.entered)
+                ctx.set(dut.job.walk.row, 3 * self.entered)
             self.note(ctx, enters, f, free[0] if free else 0)
             await ctx.tick()
             if stored is not None:
                 self.stored.append(self.final.pop(stored))
-            if enters:
+            if forgets:
+                self.forgotten += self.under_way.values()
+                for each in (self.under_way, self.held, self.done):
+                    each.clear()
+                assert ctx.get(dut.busy) == bool(self.final)
+                number = length - 1  # a collective of its own is next
+            if enters or forgets:
                 number += 1
                 if number == length:
                     number, collective, length = 0, collective + 1, rng.randrange(1, 9)
@@ -217,7 +238,7 @@ class Chunks:
             barred = ctx.get(dut.stage[g].barred)
             assert barred == (1 << c.contexts) - (1 << c.slots_of(g).number)
         assert [ctx.get(each.valid) for each in dut.admit[: c.first_fsms]] == [
-            enters and n == f for n in range(c.first_fsms)
+            enters and n == f and not ctx.get(dut.forget) for n in range(c.first_fsms)
         ]
         for g, admit in enumerate(dut.admit[c.first_fsms :], c.first_fsms):
             if ctx.get(admit.valid):
@@ -238,7 +259,7 @@ class Chunks:
                 assert key not in self.final, "a slot of results that is in use"
                 assert key[1] < c.results_of(key[0]).number
                 chunk, row = left.pop(c.phases - 1)
-                assert ctx.get(port.p.walk.row) == row
+                assert ctx.get(port.p.walk.row) == (row + 3 * chunk) % c.sram_beats
                 assert ctx.get(port.p.poisoned) == (chunk % 5 == 0)
                 self.final[key] = chunk
         assert not left, "a chunk that is nowhere"
@@ -260,6 +281,18 @@ def test_chunks_move_on_in_order_to_slots_of_their_own(division, seed):
     assert chunks.entered == chunks.total
     assert not chunks.under_way and not chunks.held
     assert sorted(chunks.stored) == [*range(chunks.total)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("division", [
+    {}, {"phase_fsms": (1, 3, 2), "partition_slots": (2, 2, 1, 2)}, {"phases": 1, "fsms": 2},
+], ids=str)
+def test_an_abort_forgets_all_chunks_but_those_that_are_being_stored(division, seed):
+    chunks = Chunks(replace(THREE, **division), seed, aborts=0.02)
+    chunks.total = 150
+    simulate(chunks.dut, chunks.run, deadline=60_000)
+    assert chunks.entered == chunks.total and chunks.stored and chunks.forgotten
+    assert sorted(chunks.stored + chunks.forgotten) == [*range(chunks.total)]
 
 
 # ---- Whole engines.
@@ -322,6 +355,19 @@ def test_blocks_that_do_not_fit_a_small_partition_are_refused(vectors, monkeypat
     monkeypatch.setattr(AceProgram, "chunk_elements", lambda *_: config.slot_elements)
     with pytest.raises(CommandRefusedError, match="block"):
         cluster.all_reduce(arrays, block=most + config.lanes)
+
+
+def test_a_command_that_a_later_phase_has_no_program_for_is_refused(vectors):
+    config = replace(TEST, partitions="phase", phases=2, fsms=2, sram_bytes=16 << 10)
+    cluster = AceRing(config, Surroundings(nodes=2, memory_bytes=1 << 16))
+    arrays = vectors(2, 100)
+    cluster.all_reduce(arrays)
+    for node in cluster.system.nodes:
+        entry = PROGRAM_ENTRY[CollectiveKind.ALL_REDUCE]
+        cluster.write(node, "program_address", word=entry, fsm=1)
+        cluster.perform(node, halves("program", 0))
+    with pytest.raises(CommandRefusedError, match="program"):
+        cluster.all_reduce(arrays, max_cycles=20_000)
 
 
 @pytest.mark.parametrize("phases, fsms", [(1, 1), (1, 2), (2, 4), (1, 6)])
