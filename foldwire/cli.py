@@ -329,6 +329,39 @@ def sweep(
 
 @cli.command(
     epilog=_examples(
+        "foldwire explore examples/explore_ace.toml",
+        "foldwire explore examples/explore_ace.toml --cost gates --synthesise",
+    )
+)
+@click.argument("file", metavar="SWEEP", type=click.Path(path_type=Path))
+@click.option("--cost", default="lut", show_default=True, help="Cells to spare: lut, ff or gates.")
+@click.option("--time", help="Metric to shorten; that of the plot, or the first time, by default.")
+@click.option("--synthesise", is_flag=True, help="Map the engines of the best points to cells.")
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; one per core by default.")
+@click.option("--retry", is_flag=True, help="Run again those points that failed before.")
+@OUTPUT
+def explore(
+    file: Path, cost: str, time: str | None, synthesise: bool, workers: int | None, retry: bool,
+    output: Path,
+) -> None:
+    """Weigh the time of a system against the price of its engines.
+
+    SWEEP is a TOML file as for foldwire sweep, of systems with an engine; each point gets its time
+    from the simulator and its cells from a model. Points that no other beats in both stand in a
+    table, a figure and a page. An interrupted exploration goes on where it was.
+    """
+    from foldwire.systems import explore as run
+
+    count = workers or os.cpu_count() or 1
+    failed = run(
+        file, output, cost=cost, time=time, synthesise=synthesise, workers=count, retry=retry
+    )
+    if failed:
+        raise click.exceptions.Exit(TOOL_ERROR)
+
+
+@cli.command(
+    epilog=_examples(
         "foldwire machines",
         "foldwire machines dgx-h100",
         "foldwire machines dgx-a100 --collective all_gather --algorithm ring --from 1024",

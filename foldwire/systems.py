@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foldwire.console import interruptible, print_table, say, step, tally
 from foldwire.version import __version__
 from gen.extras import has_extra, missing_extras
 from gen.table import Table
 
-__all__ = ["compare", "run_sweep_file", "simulate"]
+if TYPE_CHECKING:
+    from sim.sweep.engine import SweepOutcome
+    from sim.sweep.spec import SweepSpec
+
+__all__ = ["compare", "explore", "run_sweep_file", "simulate"]
 
 MOST_ROWS = 12
 MOST_POINTS = 60
@@ -109,29 +113,99 @@ def run_sweep_file(
 
     Returns the number of points that failed.
     """
-    from sim.results.metrics import METRICS
-    from sim.sweep.engine import run_sweep
     from sim.sweep.report import write_outcome
-    from sim.sweep.spec import read
     from sim.sweep.training import RUNNER
 
-    spec = read(path, metrics=METRICS)
-    folder = output / path.stem
+    spec, outcome = _run_points(
+        path, output, RUNNER, scheduler=scheduler, workers=workers, retry=retry
+    )
+    written = write_outcome(outcome, spec, output / path.stem)
+    where = ", ".join(str(each) for each in written if each.suffix != ".svg")
+    print_table(_narrowed(outcome.table, len(spec.keys)), most=MOST_POINTS, where=where)
+    return _say_outcome(outcome, written)
+
+
+def explore(
+    path: Path, output: Path, *, cost: str, time: str | None, synthesise: bool, workers: int,
+    retry: bool,
+) -> int:
+    """Run the sweep in *path* with the price of each point; print and write those that no other
+    beats in *cost* and *time*. With *synthesise* these are mapped to cells as well.
+
+    Returns the number of points that failed.
+    """
+    from sim.sweep.explore import COSTS, RUNNER, designed, front, write_exploration
+
+    if cost not in COSTS:
+        raise ValueError(f"--cost must be one of {', '.join(COSTS)}, not {cost!r}")
+    spec, outcome = _run_points(path, output, RUNNER, workers=workers, retry=retry, more=COSTS)
+    table = outcome.table
+    known = [column.name for column in table.columns]
+    if cost not in known:  # all points have failed
+        return _say_outcome(outcome, ())
+    time = time or spec.plot.y or next(
+        name for name in known[len(spec.keys) :] if name.endswith("_s")
+    )
+    if time not in known:
+        raise ValueError(f"--time must be one of {', '.join(known)}, not {time!r}")
+    chosen = front(table, cost, time)
+    mapped: dict[int, int] = {}
+    for n in chosen if synthesise else ():
+        design, config = designed(spec.config(outcome.points[n].changes), source=spec.source)
+        mapped[n] = _cells(design, config, cost)
+    written = write_exploration(
+        outcome, spec, output / path.stem, cost=cost, time=time, synthesised=mapped,
+        version=__version__,
+    )
+    shown = replace(table, rows=[table.rows[n] for n in chosen])
+    print_table(
+        replace(
+            shown.select([*spec.keys, cost, time]), title="Points that no other beats in both"
+        ),
+        most=MOST_POINTS,
+    )
+    return _say_outcome(outcome, written)
+
+
+def _cells(design: str, config: Any, kind: str) -> int:
+    """Cells of a *kind* of a design, synthesised."""
+    from gen.estimate.fit import KINDS
+    from gen.synth import synthesize
+    from sim.engines import registry
+
+    blueprints = {name: b for record in registry.records() for name, b in record.blueprints.items()}
+    name = design.replace("-", "_")
+    table = synthesize(blueprints[design].component(config), name=name, target=KINDS[kind])
+    return int(table.value(name, kind))
+
+
+def _run_points(
+    path: Path, output: Path, runner: str, *, scheduler: str | None = None, workers: int,
+    retry: bool, more: Sequence[str] = (),
+) -> "tuple[SweepSpec, SweepOutcome]":
+    """Run the points of a file that are left; *more* are metrics besides those of runs."""
+    from sim.results.metrics import METRICS
+    from sim.sweep.engine import run_sweep
+    from sim.sweep.spec import read
+
+    spec = read(path, metrics=[*METRICS, *more])
     where = scheduler or f"{workers} process" + ("es" if workers > 1 else "")
     with tally(f"{len(spec)} points on {where}") as progress:
         outcome = run_sweep(
             spec,
-            folder,
-            runner=RUNNER,
+            output / path.stem,
+            runner=runner,
             version=__version__,
             workers=workers,
             scheduler=scheduler,
             retry=retry,
             progress=progress,
         )
-    written = write_outcome(outcome, spec, folder)
-    where = ", ".join(str(each) for each in written if each.suffix != ".svg")
-    print_table(_narrowed(outcome.table, len(spec.keys)), most=MOST_POINTS, where=where)
+    return spec, outcome
+
+
+def _say_outcome(outcome: "SweepOutcome", written: Sequence[Path]) -> int:
+    """Print errors, counts and files; return the number of points that failed."""
     say("")
     errors = Counter(each.error for each in outcome.results if each.error is not None)
     for error, count in errors.most_common(MOST_NUMBERS):
@@ -141,7 +215,8 @@ def run_sweep_file(
     say(f"{len(outcome.points)} points, {outcome.reused} of them from before")
     if outcome.failed:
         say("--retry runs those that failed again")
-    say("written: " + ", ".join(str(each) for each in written))
+    if written:
+        say("written: " + ", ".join(str(each) for each in written))
     _say_missing()
     return outcome.failed
 

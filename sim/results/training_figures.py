@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sim.results.style import GREY, drawing, grouped, percent_axis, value_grid
 
-__all__ = ["division_figure", "layers_figure", "lines_figure", "series_figure"]
+__all__ = ["division_figure", "front_figure", "layers_figure", "lines_figure", "series_figure"]
 
 COMPUTE = "#1f6f8b"
 EXPOSED = "#c8553d"
@@ -206,6 +206,38 @@ def lines_figure(
         value_grid(axes, "both")
         if len(curves) > 1:
             axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def front_figure(
+    path: Path, points: Points, front: Points, marked: Points = (), *, x_label: str, y_label: str,
+    title: str,
+) -> None:
+    """Draw *points*, a stepped line through those of a *front*, and *marked* ones, synthesised.
+
+    The line is the least y that is to be had for an x.
+    """
+    with drawing(path, title, height=4) as figure:
+        axes = figure.subplots()
+        axes.plot(*zip(*points), "o", ms=4, color=REST, label="estimated")
+        axes.plot(
+            *zip(*front), "-o", drawstyle="steps-post", ms=5, lw=1.4, color=EXPOSED,
+            label="not beaten in both",
+        )
+        if marked:
+            axes.plot(*zip(*marked), "D", ms=5, mfc="none", color=COMPUTE, label="synthesised")
+        for axis, label, values in (
+            (axes.xaxis, x_label, [x for x, _ in (*points, *marked)]),
+            (axes.yaxis, y_label, [y for _, y in points]),
+        ):
+            axis.set_major_formatter(_prefixed(values, label))
+            axis.set_label_text(label)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        value_grid(axes, "both")
+        axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _prefixed(values: Sequence[float], key: str) -> Any:

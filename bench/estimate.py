@@ -1,0 +1,79 @@
+"""Cells of drawn configurations, estimated from their parameters, beside their syntheses.
+
+With ``--fit`` the models are fitted anew and stored first. Configurations that are compared are
+drawn from other seeds than those of the fit. Structures and syntheses are kept by content.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from itertools import cycle, islice
+
+from bench.options import bench_parser
+from bench.result import result
+from foldwire.console import print_table
+from gen.cache import announce
+from gen.estimate.fit import KINDS, fit, mapped, samples
+from gen.estimate.model import FITTED, estimate, models, stored
+from gen.estimate.space import SPACES
+from gen.table import Column, Table
+from gen.yosys import yosys_version
+from sim.engines import registry
+
+__all__ = ["main"]
+
+DRAWN, FIRST_SEED = 12, 10_000
+TARGET_PCT = {"ff": 5.0, "lut": 15.0, "gates": 15.0}
+TARGET_S = 1.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Compare estimates with syntheses; with ``--fit`` fit the models first."""
+    parser = bench_parser("estimate", __doc__)
+    parser.add_argument("--fit", action="store_true", help="fit the models and store them")
+    options = parser.parse_args(argv)
+    blueprints = {
+        name: each for record in registry.records() for name, each in record.blueprints.items()
+    }
+    if options.fit:
+        found = [
+            sample for name in SPACES
+            for sample in samples(name, blueprints[name].config, blueprints[name].component)
+        ]
+        FITTED.write_text(stored(fit(found), f"Yosys {yosys_version()}"), encoding="utf-8")
+        models.cache_clear()
+    table = Table(
+        "Estimated and synthesised",
+        [
+            Column("design"), Column("seed"),
+            *(Column(f"{kind}{of}") for kind in KINDS for of in ("", "_synth", "_pct")),
+        ],
+    )
+    worst = dict.fromkeys(KINDS, 0.0)
+    slowest = 0.0
+    for number, name in enumerate(islice(cycle(SPACES), DRAWN)):
+        announce(f"{name}, {number + 1} of {DRAWN}")
+        blueprint, seed = blueprints[name], FIRST_SEED + number
+        config = SPACES[name].draw(random.Random(seed), blueprint.config)
+        began = time.process_time()
+        guess = estimate(name, config)
+        slowest = max(slowest, time.process_time() - began)
+        cells = mapped(blueprint.component(config), name.replace("-", "_"))
+        row: list[float] = []
+        for kind, counted in cells.items():
+            apart = 100 * (guess.cells[kind] / counted - 1)
+            worst[kind] = max(worst[kind], abs(apart))
+            row += [guess.cells[kind], counted, apart]
+        table.add(name, seed, *row)
+    print_table(table)
+    ok = all(worst[kind] <= most for kind, most in TARGET_PCT.items()) and slowest <= TARGET_S
+    result(
+        "estimate",
+        drawn=DRAWN,
+        engines=len(SPACES),
+        **{f"{kind}_worst_pct": each for kind, each in worst.items()},
+        seconds=slowest,
+        **{f"target_{kind}_pct": each for kind, each in TARGET_PCT.items()},
+        verdict="ok" if ok else "short",
+    )
+    return 0

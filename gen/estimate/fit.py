@@ -1,0 +1,149 @@
+"""Fit the models of cells to syntheses; the command is ``python -m bench estimate --fit``.
+
+Two steps, since a synthesis takes minutes and the operators of a design seconds. Cells are first
+a sum of bits of operators, of a few configurations that are synthesised; then, of many more, the
+bits are a sum of products of parameters. What was found is kept by content, so that an interrupted
+fit goes on where it was.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from amaranth.lib import wiring
+from numpy.typing import NDArray
+
+from gen.cache import announce
+from gen.estimate.model import Model
+from gen.estimate.space import SPACES
+from gen.estimate.structure import structure
+from gen.synth import synthesize
+
+__all__ = ["KINDS", "Sample", "fit", "fit_sum", "mapped", "samples", "technology"]
+
+KINDS = {"lut": "xcup", "ff": "xcup", "gates": "generic"}
+"""Kind of cell -> target that it is counted for."""
+SAMPLES, SYNTHESISED, MOST_TERMS, FOLDS, ROUNDS = 36, 4, 24, 6, 50
+GROUPS = ("register", "mux", "bitwise", "reduce", "equal", "arithmetic", "shift", "multiply")
+
+Matrix = NDArray[np.float64]
+Component = Callable[[Any], wiring.Component]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A configuration with its operators and, if it was synthesised, its cells."""
+
+    design: str
+    terms: Mapping[str, float]
+    bits: Mapping[str, int]
+    cells: Mapping[str, int] | None = None
+
+
+def mapped(component: wiring.Component, name: str) -> dict[str, int]:
+    """Cells of *component* by kind, from syntheses that are kept."""
+    tables = {
+        target: synthesize(component, name=name, target=target)
+        for target in dict.fromkeys(KINDS.values())
+    }
+    return {kind: int(tables[target].value(name, kind)) for kind, target in KINDS.items()}
+
+
+def technology(
+    samples: Sequence[Sample], kind: str
+) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Cells of a *kind* for each bit of an operator, the same for all designs, and a factor for
+    each design; from the samples that were synthesised."""
+    from scipy.optimize import nnls
+
+    known = [each for each in samples if each.cells is not None]
+    bits = np.array([[each.bits.get(group, 0) for group in GROUPS] for each in known], float)
+    cells = np.array([each.cells[kind] for each in known if each.cells is not None], float)
+    designs = sorted({each.design for each in known})
+    of_design = np.array([designs.index(each.design) for each in known])
+    factors = np.ones(len(designs))
+    for _ in range(ROUNDS):  # either is a linear fit where the other is known
+        weights, _ = nnls(factors[of_design, None] * bits / cells[:, None], np.ones(len(cells)))
+        ratios = cells / (bits @ weights)
+        factors = np.array([ratios[of_design == n].mean() for n in range(len(designs))])
+    return (
+        dict(zip(GROUPS, weights.tolist(), strict=True)),
+        dict(zip(designs, factors.tolist(), strict=True)),
+    )
+
+
+def fit_sum(terms: Matrix, cells: Matrix, most: int = MOST_TERMS) -> Matrix:
+    """Weights of columns of *terms*, none negative and at most *most* above 0, whose sum is near
+    *cells*: as many as leave the least error to samples that are left out.
+
+    Terms join one by one, that first which explains most of what is left.
+    """
+    scaled = terms / cells[:, None]
+    scale = scaled.max(axis=0)
+    scaled = scaled / np.where(scale > 0, scale, 1)
+    parts = np.arange(len(cells)) % FOLDS
+    errors = np.zeros(most)
+    for part in range(FOLDS):
+        paths = _join(scaled[parts != part], most)
+        errors += [float(np.abs(scaled[parts == part] @ each - 1).sum()) for each in paths]
+    best = _join(scaled, most)[int(errors.argmin())]
+    return best / np.where(scale > 0, scale, 1)
+
+
+def _join(scaled: Matrix, most: int) -> list[Matrix]:
+    """Weights with one term, with two, and so on."""
+    from scipy.optimize import nnls
+
+    chosen: list[int] = []
+    weights = np.zeros(scaled.shape[1])
+    found = []
+    for _ in range(most):
+        left = 1 - scaled @ weights
+        gain = scaled.T @ left / np.maximum(np.linalg.norm(scaled, axis=0), 1e-12)
+        gain[chosen] = -1
+        chosen.append(int(gain.argmax()))
+        weights = np.zeros(scaled.shape[1])
+        weights[chosen] = nnls(scaled[:, chosen], np.ones(len(scaled)))[0]
+        found.append(weights)
+    return found
+
+
+def samples(design: str, config: type, component: Component) -> list[Sample]:
+    """Draws of a *design*; those with the fewest operators are synthesised."""
+    space, name = SPACES[design], design.replace("-", "_")
+    drawn = [space.draw(random.Random(seed), config) for seed in range(SAMPLES)]
+    bits = []
+    for number, each in enumerate(drawn, 1):
+        announce(f"operators of {design}, {number} of {SAMPLES}")
+        bits.append(structure(component(each), name))
+    small = sorted(range(SAMPLES), key=lambda n: sum(bits[n].values()))[:SYNTHESISED]
+    return [
+        Sample(
+            design=design, terms=space.terms(each), bits=bits[n],
+            cells=mapped(component(each), name) if n in small else None,
+        )
+        for n, each in enumerate(drawn)
+    ]
+
+
+def fit(found: Sequence[Sample]) -> dict[str, dict[str, Model]]:
+    """Models of all designs in *found* and of all kinds of cells."""
+    fitted: dict[str, dict[str, Model]] = {}
+    for kind in KINDS:
+        weights, factors = technology(found, kind)
+        for design, factor in factors.items():
+            mine = [each for each in found if each.design == design]
+            names = list(mine[0].terms)
+            terms = np.array([[each.terms[name] for name in names] for each in mine])
+            cells = factor * np.array(
+                [sum(w * each.bits.get(group, 0) for group, w in weights.items()) for each in mine]
+            )
+            of_terms = fit_sum(terms, cells)
+            apart = np.abs(terms @ of_terms / cells - 1)
+            fitted.setdefault(design, {})[kind] = Model(
+                weights={n: float(w) for n, w in zip(names, of_terms, strict=True) if w > 0},
+                error_pct=100 * float(apart.max()),
+            )
+    return fitted

@@ -1,0 +1,130 @@
+"""Models of cells: sums that are recovered, ranges that are told, and what is refused."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gen.estimate import model
+from gen.estimate.fit import GROUPS, Sample, fit, fit_sum, technology
+from gen.estimate.model import FITTED, Model, estimate, stored
+from gen.estimate.space import SPACES
+from gen.estimate.structure import structure
+from hw.ace.config import PRESETS, AceConfig
+from hw.common.fifo import StreamFIFO
+from hw.smartnic.config import SmartNicConfig
+from hw.switch.config import SwitchConfig
+from hw.switch_dma.config import SwitchDmaConfig
+
+CONFIGS = {
+    "ace": AceConfig, "smartnic": SmartNicConfig, "switch": SwitchConfig,
+    "switch-dma": SwitchDmaConfig,
+}
+
+
+def test_a_sum_of_few_terms_is_found_among_many():
+    rng = np.random.default_rng(1)
+    terms = rng.uniform(1, 10, (40, 60))
+    weights = np.zeros(60)
+    weights[[3, 17, 41]] = 100, 7, 30
+    cells = terms @ weights
+    found = fit_sum(terms, cells)
+    again = rng.uniform(1, 10, (20, 60))
+    assert np.abs(again @ found / (again @ weights) - 1).max() < 0.02
+    assert np.count_nonzero(found) < 12
+
+
+def test_cells_of_operators_are_the_same_for_all_designs_but_for_a_factor():
+    rng = random.Random(1)
+    true = {group: rng.uniform(0.1, 2) for group in GROUPS}
+    factor = {"ace": 1.0, "smartnic": 1.25}
+    samples = []
+    for n in range(40):
+        design = ("ace", "smartnic")[n % 2]
+        bits = {group: rng.randrange(100, 10_000) for group in GROUPS}
+        cells = factor[design] * sum(true[group] * bits[group] for group in GROUPS)
+        samples.append(Sample(design=design, terms={"1": 1.0}, bits=bits, cells={"lut": cells}))
+    weights, factors = technology(samples, "lut")
+    assert factors["smartnic"] / factors["ace"] == pytest.approx(1.25, rel=0.02)
+    scale = factors["ace"]
+    assert {g: scale * w for g, w in weights.items()} == pytest.approx(true, rel=0.1)
+
+
+def test_models_of_a_fit_predict_what_was_not_in_it():
+    rng = random.Random(2)
+    space = SPACES["switch-dma"]
+
+    def sample(n):
+        config = space.draw(rng, SwitchDmaConfig)
+        bits = dict.fromkeys(GROUPS, 0) | {"register": 900 * config.links + 40 * config.waves}
+        bits["mux"] = 3000 * config.links
+        cells = {kind: bits["register"] + 2 * bits["mux"] for kind in ("lut", "ff", "gates")}
+        return Sample(
+            design="switch-dma", terms=space.terms(config), bits=bits,
+            cells=cells if n < 10 else None,
+        )
+
+    models = fit([sample(n) for n in range(40)])["switch-dma"]
+    for _ in range(10):
+        new = sample(99)
+        true = new.bits["register"] + 2 * new.bits["mux"]
+        assert models["lut"].cells(new.terms) == pytest.approx(true, rel=0.03)
+
+
+@pytest.mark.parametrize("design", SPACES)
+def test_what_is_drawn_is_valid_and_within_the_range(design):
+    space, rng = SPACES[design], random.Random(5)
+    drawn = [space.draw(rng, CONFIGS[design]) for _ in range(30)]
+    assert len(set(map(repr, drawn))) > 15
+    for each in drawn:
+        assert space.outside(each) == []
+        assert min(space.terms(each).values()) >= 0
+
+
+def test_parameters_outside_the_range_are_told():
+    space = SPACES["ace"]
+    assert space.outside(replace(PRESETS["ring"], address_bits=48)) == ["address_bits"]
+    assert space.outside(PRESETS["torus"]) == []
+    many = replace(PRESETS["ring"], memory_ports=8, fsms=16)
+    assert space.outside(many) == ["memory_ports"]
+
+
+def test_bits_of_a_structure_are_those_of_all_instances():
+    shallow, deep = (structure(StreamFIFO(width, 2), "fifo") for width in (8, 24))
+    assert deep["register"] - shallow["register"] == 2 * 16
+    assert deep["mux"] > shallow["mux"]
+
+
+def test_every_design_has_a_stored_model():
+    known = json.loads(FITTED.read_text())["models"]
+    assert set(known) == set(SPACES)
+    for design, kinds in known.items():
+        assert set(kinds) == {"lut", "ff", "gates"}
+        assert all(set(each["weights"]) <= set(
+            SPACES[design].terms(SPACES[design].draw(random.Random(0), CONFIGS[design]))
+        ) for each in kinds.values())
+
+
+def test_larger_engines_have_more_cells():
+    small, large = (estimate("ace", PRESETS[name]).cells for name in ("test", "torus"))
+    assert all(10 * small[kind] < large[kind] for kind in ("lut", "ff", "gates"))
+
+
+def test_a_design_without_a_model_is_named():
+    with pytest.raises(ValueError, match="^design must be one of ace, .*, not 'adder'$"):
+        estimate("adder", None)
+
+
+def test_models_are_stored_as_they_are_read(tmp_path, monkeypatch):
+    kinds = {"lut": Model(weights={"links": 5.0}, error_pct=1.5)}
+    monkeypatch.setattr(model, "FITTED", tmp_path / "fitted.json")
+    model.FITTED.write_text(stored({"switch-dma": kinds}, "note"))
+    model.models.cache_clear()
+    try:
+        found = estimate("switch-dma", SwitchDmaConfig(links=3, address_bits=40))
+    finally:
+        model.models.cache_clear()
+    assert found.cells == {"lut": 15} and found.error_pct == {"lut": 1.5}
+    assert found.outside == []
