@@ -24,13 +24,17 @@ Parameters = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A component ready to be emitted as the Verilog module `top`, with all its parameters."""
+    """A component ready to be emitted as the Verilog module `top`, with all its parameters.
+
+    The `configuration` states the component completely.
+    """
 
     top: str
     component: wiring.Component
     parameters: dict[str, int | str]
     handoff: str
     registers: RegisterMap | None = None
+    configuration: object = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +131,7 @@ def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
     top = f"{name}_{chosen}".replace("-", "_")
     return Design(
         top=top, component=component, parameters=parameters, registers=registers,
-        handoff=entry.handoff,
+        handoff=entry.handoff, configuration=sorted(parameters.items()),
     )
 
 
@@ -155,13 +159,15 @@ def described(path: Path) -> Design:
         )
         raise description.reader.error("endpoint", "kind", what)
     (entry,) = (CATALOG[name] for name in designs)
-    component, registers = entry.make(_parameters(engine.config))
+    parameters = _parameters(engine.config)
+    component, registers = entry.make(parameters)
     return Design(
         top=f"{engine.kind}_{path.stem}".replace("-", "_"),
         component=component,
         parameters=engine.config.describe(),
         registers=registers,
         handoff=entry.handoff,
+        configuration=sorted(parameters.items()),
     )
 
 

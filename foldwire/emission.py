@@ -51,4 +51,6 @@ def write_verilog(
 
 def synthesis_table(design: Design, target: str) -> Table:
     """Cells of *design* mapped to *target*, block by block."""
-    return synthesize(design.component, name=design.top, target=target)
+    return synthesize(
+        design.component, name=design.top, target=target, configuration=design.configuration
+    )

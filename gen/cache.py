@@ -15,7 +15,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["Announcer", "announce", "default_cache_dir", "intact", "kept", "set_announcer"]
+__all__ = [
+    "Announcer",
+    "announce",
+    "default_cache_dir",
+    "intact",
+    "kept",
+    "set_announcer",
+    "store",
+]
 
 _ABANDONED_S = 86400.0
 """Age from which on a scratch folder counts as left behind by a killed process."""
@@ -72,7 +80,7 @@ def kept(
     make : callable
         Writes the contents to the path it is given; the folder of that is scratch space.
     doing : str
-        Announced while it is made, as "compiling the simulator (about 20 s)".
+        Announced while it is made, as "compiling the simulator (about 20 s)"; empty for nothing.
     folder : Path or None
         Folder of the cache; `default_cache_dir()` if None.
 
@@ -107,6 +115,18 @@ def kept(
         return target
     assert trouble is not None
     raise trouble
+
+
+def store(name: str, contents: bytes) -> None:
+    """Keep *contents* as the file *name* of the cache, unless there is an intact one.
+
+    For what a job of several files has finished, in place of a function that makes one of them.
+    """
+    kept(name, lambda target: _write(target, contents), doing="")
+
+
+def _write(target: Path, contents: bytes) -> None:
+    target.write_bytes(contents)
 
 
 def _tell_once(text: str) -> None:
@@ -151,7 +171,8 @@ def _make(target: Path, scratch: Path, make: Callable[[Path], None], doing: str)
         with contextlib.suppress(OSError):
             if other.is_dir() and time.time() - other.stat().st_mtime > _ABANDONED_S:
                 shutil.rmtree(other)
-    announce(f"{doing}, once ...")
+    if doing:
+        announce(f"{doing}, once ...")
     draft = scratch / target.name
     make(draft)
     digest = scratch / "sha256"

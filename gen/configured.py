@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from amaranth.lib import wiring
 from gen.cache import intact, kept
 from gen.compile import CompiledModel, compile_model, conditions
 
-__all__ = ["compile_configured"]
+__all__ = ["compile_configured", "sources_hash"]
 
 _LOADED_S = time.time()
 _ROOT = Path(__file__).resolve().parent.parent
@@ -101,12 +101,30 @@ def _key(
     component: Callable[[Any], wiring.Component], config: Any, generator: str | None, lanes: int
 ) -> str | None:
     """The hash; None if a source has changed since it was loaded, or cannot be read."""
-    versions = [metadata.version(each) for each in ("amaranth", "pyosys")]
-    parts = (component.__module__, component.__qualname__, config, versions, sys.version,
-             conditions(generator, lanes))
-    key = hashlib.sha256(repr(parts).encode())
+    parts = (component.__module__, component.__qualname__, config, conditions(generator, lanes))
+    return _hashed(parts, _sources(component))
+
+
+def sources_hash(kind: type, parts: object) -> str | None:
+    """Hash of *parts*, as their ``repr`` says them, and of the sources that make hardware.
+
+    None if the class *kind* is none of these sources, or if one of them has changed since it was
+    loaded.
+    """
     try:
-        for path in _sources(component):
+        *ours, own = _sources(kind)
+    except (OSError, TypeError):  # a class that was typed in
+        return None
+    if own not in ours:
+        return None
+    return _hashed((kind.__module__, kind.__qualname__, parts), ours)
+
+
+def _hashed(parts: object, sources: Iterable[Path]) -> str | None:
+    versions = [metadata.version(each) for each in ("amaranth", "pyosys")]
+    key = hashlib.sha256(repr((parts, versions, sys.version)).encode())
+    try:
+        for path in sources:
             if path.stat().st_mtime > _LOADED_S:
                 return None
             key.update(hashlib.sha256(path.read_bytes()).digest())

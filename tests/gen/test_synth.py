@@ -1,12 +1,18 @@
 # amaranth: UnusedElaboratable=no
 """Synthesis tables count what is there, block by block."""
 
+from dataclasses import replace
+
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gen.synth import LIBERTY_OSU018, largest_blocks, synthesize
+from gen.cache import set_announcer
+from gen.synth import LIBERTY_OSU018, TARGETS, blocks, largest_blocks, synthesize
+from gen.synth.netlist import netlist_of
+from gen.synth.whole import map_whole
+from gen.yosys import run_yosys
 from hw.common.sram import SRAMBank
 
 
@@ -94,5 +100,102 @@ def test_gate_equivalents_come_from_cell_areas():
 
 
 def test_an_unknown_target_names_the_known_ones():
-    with pytest.raises(ValueError, match="one of xcup, ecp5, alm, generic, osu018, not 'cmos'"):
+    with pytest.raises(ValueError, match="one of xcup, xc7, .*, osu018, not 'cmos'"):
         synthesize(Chain(), name="chain", target="cmos")
+
+
+@pytest.mark.parametrize("target", ["xcup", "ecp5", "generic"])
+def test_blocks_mapped_alone_have_the_cells_of_the_whole_in_one_run(target):
+    netlist = netlist_of(Chain(), name="chain")
+    flow = TARGETS[target]
+    whole = map_whole(
+        ("design.il", netlist.text), netlist.macros, flow, name="chain",
+        instances=netlist.instances, flat=False,
+    )
+
+    assert blocks.map_blocks(netlist.blocks, flow) == whole
+
+
+class Counted:
+    """Yosys that notes which module it maps, and is interrupted at one of them."""
+
+    def __init__(self, stop=None):
+        self.mapped, self.stop = [], stop
+
+    def __call__(self, steps, *, cwd, timeout=None):
+        self.mapped.append(len((cwd / "block.il").read_text()))
+        if len(self.mapped) == self.stop:
+            raise KeyboardInterrupt
+        return run_yosys(steps, cwd=cwd, timeout=timeout)
+
+
+def test_an_interrupted_synthesis_loses_no_finished_block(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    first, second = Counted(stop=3), Counted()
+    monkeypatch.setattr(blocks, "run_yosys", first)
+    with pytest.raises(KeyboardInterrupt):
+        synthesize(Chain(), name="chain")
+    monkeypatch.setattr(blocks, "run_yosys", second)
+    synthesize(Chain(), name="chain")
+
+    assert second.mapped == first.mapped[2:]
+
+
+class Longer(Chain):
+    """A change in the top module alone."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        more = Signal(8, name="more")
+        m.d.sync += more.eq(more + self.a)
+        return m
+
+
+def test_a_change_maps_the_changed_block_only_whatever_the_design_is_called(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    synthesize(Chain(), name="chain")
+    again = Counted()
+    monkeypatch.setattr(blocks, "run_yosys", again)
+    synthesize(Chain(), name="other")
+    assert again.mapped == []
+    synthesize(Longer(), name="longer")
+    assert len(again.mapped) == 1
+
+
+def test_blocks_are_told_as_they_finish(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    told = []
+    before = set_announcer(told.append)
+    try:
+        synthesize(Chain(), name="chain")
+    finally:
+        set_announcer(before)
+    assert told[0] == "mapping 3 blocks to cells, once (seconds to minutes) ..."
+    assert [each.partition(",")[0] for each in told[1:]] == [
+        "1 of 3 blocks: chain_bank", "2 of 3 blocks: chain_stage", "3 of 3 blocks: chain",
+    ]
+
+
+CELLS = """library (few) {
+  cell (INV) { area : 1; pin (A) { direction : input; } pin (Y) { function : "!A"; } }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "needs the Debian package qflow-tech-osu018"),
+        (CELLS, "the Liberty file few.lib lacks a flip-flop; take a complete library"),
+        ("library (none) {}", "lacks a flip-flop, an inverter, areas of cells;"),
+    ],
+)
+def test_a_liberty_file_that_is_missing_or_not_complete_is_refused(
+    text, message, tmp_path, monkeypatch
+):
+    liberty = tmp_path / "few.lib"
+    if text:
+        liberty.write_text(text)
+    monkeypatch.setitem(TARGETS, "osu018", replace(TARGETS["osu018"], liberty=liberty))
+    with pytest.raises(ValueError, match=message):
+        synthesize(Chain(), name="chain", target="osu018")

@@ -1,0 +1,169 @@
+"""Cells per block of a design.
+
+The hierarchy is kept: each distinct module is mapped once, and the table gives the cells of one
+instance with everything below it, and the number of instances in the design. SRAM macros stay
+macros: they are counted and sized, not mapped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from amaranth.lib import wiring
+
+from gen.arguments import typed
+from gen.rtlil import MacroPlatform
+from gen.sv.writer import write_design
+from gen.synth.blocks import Mapped, map_blocks
+from gen.synth.netlist import kept_netlist, netlist_of
+from gen.synth.targets import Target, check_target
+from gen.synth.whole import map_whole
+from gen.table import Cell, Column, Table
+from gen.yosys import yosys_version
+
+__all__ = ["largest_blocks", "synthesize"]
+
+_TITLES = {"gates": "2-input gates"}
+_MACRO = re.compile(r"^sram_(?:1rw|1r1w)_(\d+)x(\d+)")
+
+
+def _total(name: str, blocks: Mapping[str, Mapped], known: dict[str, Mapped]) -> Mapped:
+    """Cells and area of a block with everything below it."""
+    if name not in known:
+        own = blocks[name]
+        cells: dict[str, int] = {}
+        area = own.area
+        for kind, count in own.cells.items():
+            if kind in blocks:
+                below = _total(kind, blocks, known)
+                area += below.area * count
+                for inner, number in below.cells.items():
+                    cells[inner] = cells.get(inner, 0) + count * number
+            else:
+                cells[kind] = cells.get(kind, 0) + count
+        known[name] = Mapped(cells, area)
+    return known[name]
+
+
+@typed("component", above={"timeout": 0})
+def synthesize(
+    component: wiring.Component,
+    *,
+    name: str,
+    target: str = "generic",
+    source: str = "netlist",
+    flat: bool = False,
+    timeout: float | None = None,
+    configuration: object = None,
+) -> Table:
+    """Map `component` to `target` and count its cells, block by block; the whole design first.
+
+    Columns are ``block``, ``instances``, those of the target in lower case (``lut``, ``ff``, and
+    ``kge`` where cells have an area), ``sram_macros`` and ``sram_bits``. The note states how the
+    figures were made, and their limits.
+
+    Parameters
+    ----------
+    component:
+        Component to synthesise; SRAM is left as macros.
+    name:
+        Name of the top module.
+    target:
+        A key of `gen.synth.TARGETS`; `osu018` needs Debian's package qflow-tech-osu018.
+    source:
+        Input of Yosys: Amaranth's ``"netlist"``, or the emitted ``"sv"``, whose blocks are the
+        classes of the components. Flattened, both have the same number of cells.
+    flat:
+        Flatten the hierarchy first: one row, without logic that no other block needs.
+    timeout:
+        Seconds after which to give up. Blocks that were finished are kept.
+    configuration:
+        States a component of ours completely by its ``repr``: such a component is elaborated once.
+    """
+    if not name.isidentifier():
+        raise ValueError(f"name must be a Verilog identifier, not {name!r}")
+    if source not in ("netlist", "sv"):
+        raise ValueError(f"source must be one of netlist, sv, not {source!r}")
+    flow = check_target(target)
+    if source == "sv":
+        platform = MacroPlatform()
+        written = write_design(component, name=name, platform=platform)
+        instances = written.instances
+        blocks = map_whole(
+            ("design.sv", written.text), platform.sram_macros, flow, name=name,
+            instances=instances, flat=flat, timeout=timeout,
+        )
+        return _report(name, target, flow, blocks, instances)
+    if configuration is None:
+        netlist = netlist_of(component, name=name)
+    else:
+        netlist = kept_netlist(component, name=name, configuration=configuration)
+    if flat:
+        blocks = map_whole(
+            ("design.il", netlist.text), netlist.macros, flow, name=name,
+            instances=netlist.instances, flat=True, timeout=timeout,
+        )
+    else:
+        blocks = map_blocks(netlist.blocks, flow, timeout=timeout)
+    return _report(name, target, flow, blocks, netlist.instances)
+
+
+def _report(
+    top: str, target: str, flow: Target, blocks: Mapping[str, Mapped], instances: dict[str, int]
+) -> Table:
+    area = flow.area_unit_um2
+    columns = [Column("block"), Column("instances")]
+    columns += [Column("kge", "kGE", "thousand NAND2")] if area else []
+    columns += [Column(name.lower(), _TITLES.get(name, name)) for name in flow.columns]
+    columns += [Column("sram_macros", "SRAM macros"), Column("sram_bits", "SRAM", "bits")]
+    commands = "; ".join(flow.commands)
+    if flow.liberty:
+        commands = commands.replace(str(flow.liberty), flow.liberty.name)
+    table = Table(
+        "Cells per block",
+        columns,
+        note=f"Yosys {yosys_version()} (pyosys), target {target}. Commands: {commands}. These "
+        f"figures are {flow.caveat}. Each row is one instance of the block with everything below "
+        "it, hierarchy kept.",
+    )
+    known: dict[str, Mapped] = {}
+    for block in sorted(instances, key=lambda block: (block != top, block)):
+        if block not in blocks:
+            continue
+        total = _total(block, blocks, known)
+        sizes = [(_MACRO.match(kind), count) for kind, count in total.cells.items()]
+        table.add(
+            block,
+            instances[block],
+            *([total.area / area / 1e3] if area else []),
+            *(_count(total.cells, pattern) for pattern in flow.columns.values()),
+            sum(count for macro, count in sizes if macro),
+            sum(int(m[1]) * int(m[2]) * count for m, count in sizes if m),
+        )
+    return table
+
+
+def largest_blocks(table: Table, count: int) -> Table:
+    """Reduce a table of :func:`synthesize` to the whole design and its *count* largest blocks.
+
+    Blocks are ranked by the first figure after the instances.
+    """
+
+    def figure(row: Sequence[Cell]) -> float:
+        return float(row[2] or 0)
+
+    whole, *blocks = table.rows
+    if len(blocks) <= count:
+        return table
+    chosen = sorted(blocks, key=figure, reverse=True)[:count]
+    return replace(
+        table,
+        rows=[whole, *(row for row in blocks if row in chosen)],
+        note=f"The {count} largest of {len(blocks)} blocks. {table.note}",
+    )
+
+
+def _count(cells: dict[str, int], pattern: str) -> int:
+    return sum(count for kind, count in cells.items() if re.fullmatch(pattern, kind))

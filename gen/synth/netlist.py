@@ -1,0 +1,144 @@
+"""A design as blocks, each a text of its own that does not depend on names outside it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from amaranth.lib import wiring
+
+from gen.cache import kept
+from gen.configured import sources_hash
+from gen.merge import merge_modules
+from gen.rtlil import MacroPlatform, to_rtlil
+from gen.tidy import readable_names
+
+__all__ = ["Block", "Netlist", "kept_netlist", "netlist_of"]
+
+_HEADER = re.compile(r"^module \\(\S+)\n", re.MULTILINE)
+_CELL = re.compile(r"^  cell \\(\S+) ", re.MULTILINE)
+_NUMBERED = re.compile(r"^  cell \\@(\d+) ", re.MULTILINE)
+_PORT = re.compile(r"^  wire (?:.* )?(?:input|output|inout) \d+ .*$", re.MULTILINE)
+_MACRO_PORT = re.compile(r"(input|output)\s+(?:wire|reg)\s+(?:\[(\d+):0\])?\s*(\w+)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A module of RTLIL that depends on no name of another one.
+
+    Members
+    -------
+    name:
+        In the design.
+    text:
+        RTLIL between the header of the module and its end. The type of an instance is the number
+        of one of `children`, behind an @, which no name begins with.
+    children:
+        Names of the modules and macros that are instantiated, in the order of the text.
+    stubs:
+        Ports of each of these, as RTLIL.
+    """
+
+    name: str
+    text: str
+    children: tuple[str, ...]
+    stubs: tuple[str, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of all that the cells of the block depend on, apart from the flow."""
+        return hashlib.sha256(repr((self.text, self.stubs)).encode()).hexdigest()
+
+    def rtlil(self, name: str) -> str:
+        """The module under another name, with black boxes ``name_0``, ``name_1`` as children."""
+        body = _NUMBERED.sub(rf"  cell \\{name}_\1 ", self.text)
+        boxes = (
+            f"attribute \\blackbox 1\nmodule \\{name}_{index}\n{ports}\nend\n"
+            for index, ports in enumerate(self.stubs)
+        )
+        return "".join([f"module \\{name}\n{body}\nend\n", *boxes])
+
+
+@dataclass(frozen=True)
+class Netlist:
+    """A design whose equal modules have been merged.
+
+    Members
+    -------
+    top:
+        Name of the top module.
+    text:
+        RTLIL of all modules, the top module first.
+    instances:
+        Name of each module -> number of its instances in the whole design.
+    macros:
+        Name of each SRAM macro -> its behavioural Verilog.
+    """
+
+    top: str
+    text: str
+    instances: dict[str, int]
+    macros: dict[str, str]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The modules one by one, the smallest first."""
+        bodies: dict[str, str] = {}
+        for part in f"{self.text}\n".split("\nend\n"):
+            if header := _HEADER.search(part):
+                bodies[header[1]] = part[header.end() :]
+        stubs = {name: "\n".join(_PORT.findall(body)) for name, body in bodies.items()}
+        stubs |= {name: _macro_ports(body) for name, body in self.macros.items()}
+        made = (_block(name, body, stubs) for name, body in bodies.items())
+        return sorted(made, key=lambda block: len(block.text))
+
+
+def _block(name: str, body: str, stubs: dict[str, str]) -> Block:
+    numbers: dict[str, int] = {}
+
+    def numbered(match: re.Match[str]) -> str:
+        return f"  cell \\@{numbers.setdefault(match[1], len(numbers))} "
+
+    text = _CELL.sub(numbered, body)
+    return Block(name, text, tuple(numbers), tuple(stubs[child] for child in numbers))
+
+
+def _macro_ports(body: str) -> str:
+    """Ports of a macro as RTLIL."""
+    header = body.partition(");")[0]
+    return "\n".join(
+        f"  wire width {int(last or 0) + 1} {way} {number} \\{name}"
+        for number, (way, last, name) in enumerate(_MACRO_PORT.findall(header), 1)
+    )
+
+
+def netlist_of(component: wiring.Component, *, name: str) -> Netlist:
+    """The netlist of *component* as top module *name*, SRAM left as macros."""
+    platform = MacroPlatform()
+    rtlil = to_rtlil(component, name=name, platform=platform, undriven=False)
+    merged = merge_modules(rtlil, top=name)
+    macros = dict(sorted(platform.sram_macros.items()))
+    return Netlist(name, readable_names(merged.text), merged.instances, macros)
+
+
+def kept_netlist(component: wiring.Component, *, name: str, configuration: object) -> Netlist:
+    """`netlist_of`, without elaborating the component again.
+
+    The ``repr`` of *configuration* must state it completely. A component from elsewhere than our
+    own sources is elaborated each time.
+    """
+    key = sources_hash(type(component), (name, configuration))
+    if key is None:
+        return netlist_of(component, name=name)
+
+    def make(target: Path) -> None:
+        text = json.dumps(asdict(netlist_of(component, name=name)))
+        target.write_bytes(gzip.compress(text.encode(), 3))
+
+    path = kept(f"netlists/{key}.json.gz", make, doing=f"elaborating {name}")
+    return Netlist(**json.loads(gzip.decompress(path.read_bytes())))

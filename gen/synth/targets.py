@@ -1,0 +1,196 @@
+"""Technologies that designs are mapped to: Yosys commands, columns, and what a device holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["LIBERTY_OSU018", "TARGETS", "Device", "Target", "check_target"]
+
+LIBERTY_OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")
+"""Where Debian's package qflow-tech-osu018 puts the Liberty file of the OSU 0.18 um cells."""
+
+_NAND2_OSU018_UM2 = 24.0
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that figures of an FPGA target are set against.
+
+    Members
+    -------
+    holds:
+        Name of a column -> number of such cells in the device.
+    memory:
+        Name of its block RAM, and the column of `Target.columns` that counts it.
+    """
+
+    name: str
+    holds: Mapping[str, int]
+    memory: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One flow: Yosys commands, and the columns that count its cells.
+
+    Members
+    -------
+    commands:
+        The mapping commands, as printed in the report.
+    columns:
+        Name of a column -> regular expression that matches the types of cells it counts.
+    caveat:
+        Limits of the figures, for the note of the table.
+    device:
+        The device that memory and logic are set against; None for standard cells.
+    liberty:
+        File of its standard cells.
+    levels:
+        Levels of logic of its cells are known: mapped netlists are kept.
+    """
+
+    commands: tuple[str, ...]
+    columns: dict[str, str]
+    caveat: str
+    area_unit_um2: float | None = None
+    device: Device | None = None
+    liberty: Path | None = None
+    levels: bool = False
+
+    @property
+    def statistics(self) -> str:
+        """The command that counts cells."""
+        return "stat -json" + (f" -liberty {self.liberty}" if self.liberty else "")
+
+
+def _osu018(liberty: Path) -> Target:
+    return Target(
+        ("synth", f"dfflibmap -liberty {liberty}", f"abc -liberty {liberty}", "opt_clean"),
+        {"FF": r"DFF(POS|NEG|SR)X\d"},
+        "cell area over that of a NAND2 (24 um2); no wires, no clock tree, no placement",
+        area_unit_um2=_NAND2_OSU018_UM2,
+        liberty=liberty,
+    )
+
+
+TARGETS: dict[str, Target] = {
+    "xcup": Target(
+        ("synth_xilinx -family xcup -noiopad -noclkbuf",),
+        {
+            "LUT": r"LUT[1-6]",
+            "MUXF": r"MUXF[789]",
+            "CARRY": r"CARRY[48]",
+            "FF": r"FD[RSCP]E(_1)?",
+            "LUTRAM": r"RAM\d+[XMD].*",
+            "SRL": r"SRL.*",
+            "BRAM": r"RAMB(18|36).*",
+            "DSP": r"DSP48E2",
+        },
+        "mapped by Yosys and neither placed nor routed; vendor tools pack and count differently",
+        # DS890 (v4.5), table of Virtex UltraScale+; a LUT is one of 6 inputs.
+        device=Device(
+            "VU9P", {"LUT": 1_182_240, "FF": 2_364_480, "BRAM": 2160, "DSP": 6840},
+            ("BRAM36", "BRAM"),
+        ),
+    ),
+    "xc7": Target(
+        ("synth_xilinx -family xc7 -noiopad -noclkbuf",),
+        {
+            "LUT": r"LUT[1-6]",
+            "MUXF": r"MUXF[78]",
+            "CARRY": r"CARRY4",
+            "FF": r"FD[RSCP]E(_1)?",
+            "LUTRAM": r"RAM\d+[XMD].*",
+            "SRL": r"SRL.*",
+            "BRAM": r"RAMB(18|36).*",
+            "DSP": r"DSP48E1",
+        },
+        "mapped by Yosys and neither placed nor routed; vendor tools pack and count differently",
+        # DS180, table of Virtex-7.
+        device=Device(
+            "XC7VX690T", {"LUT": 433_200, "FF": 866_400, "BRAM": 1470, "DSP": 3600},
+            ("BRAM36", "BRAM"),
+        ),
+    ),
+    "ecp5": Target(
+        ("synth_ecp5 -noiopad",),
+        {
+            "LUT4": r"LUT4",
+            "PFUMX": r"PFUMX|L6MUX21",
+            "CCU2C": r"CCU2C",
+            "FF": r"TRELLIS_FF",
+            "LUTRAM": r"TRELLIS_DPR16X4",
+            "BRAM": r"DP16KD",
+            "DSP": r"MULT18X18D",
+        },
+        "mapped by Yosys and neither placed nor routed",
+        # FPGA-DS-02012, family table: LFE5UM-85.
+        device=Device(
+            "ECP5-85K", {"LUT4": 83_640, "FF": 83_640, "BRAM": 208, "DSP": 156},
+            ("DP16KD", "BRAM"),
+        ),
+        levels=True,
+    ),
+    "alm": Target(
+        ("synth_intel_alm -family cyclonev -noiopad",),
+        {
+            "ALUT": r"MISTRAL_(ALUT(_ARITH|[2-6])|NOT|BUF)",
+            "FF": r"MISTRAL_FF",
+            "MLAB": r"MISTRAL_MLAB",
+            "M10K": r"MISTRAL_M10K",
+            "DSP": r"MISTRAL_MUL(9X9|18X18|27X27)",
+        },
+        "mapped by Yosys for Cyclone V, whose ALM is that of Arria 10, and neither placed nor "
+        "routed; an ALM holds one ALUT or two small ones",
+        # Cyclone V overview, 5CGXC9: 113 560 ALMs of two ALUTs and four registers.
+        device=Device(
+            "5CGXC9", {"ALUT": 227_120, "FF": 454_240, "M10K": 1220, "DSP": 684},
+            ("M10K", "M10K"),
+        ),
+    ),
+    "generic": Target(
+        ("synth", "abc -g cmos2", "opt_clean"),
+        {
+            "gates": r"\$_(NOT|NAND|NOR|AND|OR|XOR|XNOR|MUX)_",
+            "FF": r"\$_S?DFF.*",
+        },
+        "two-input gates before technology mapping: a measure to compare with, not an area",
+    ),
+    "osu018": _osu018(LIBERTY_OSU018),
+}
+
+
+def check_target(target: str) -> Target:
+    """The flow of that name, once its Liberty file is there and has what mapping needs."""
+    if target not in TARGETS:
+        raise ValueError(f"target must be one of {', '.join(TARGETS)}, not {target!r}")
+    flow = TARGETS[target]
+    if flow.liberty is not None:
+        _check_liberty(target, flow.liberty)
+    return flow
+
+
+def _check_liberty(target: str, liberty: Path) -> None:
+    try:
+        text = liberty.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        raise ValueError(
+            f"target {target} needs the Debian package qflow-tech-osu018 (apt-get install)"
+        ) from None
+    missing = [
+        what
+        for what, pattern in (
+            ("a flip-flop", r"\bff\s*\("),
+            ("an inverter", r"function\s*:\s*\"[\s(]*(!\s*\w+|\w+\s*')[\s)]*\""),
+            ("areas of cells", r"\barea\s*:"),
+        )
+        if not re.search(pattern, text)
+    ]
+    if missing:
+        raise ValueError(
+            f"target {target}: the Liberty file {liberty.name} lacks {', '.join(missing)}; "
+            "take a complete library of standard cells"
+        )
