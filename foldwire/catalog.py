@@ -8,16 +8,20 @@ from typing import Any
 
 from amaranth.lib import wiring
 
+from gen.cache import announce
 from gen.table import Column, Table
 from hw.common.params import require_choice
 from hw.common.register_map import RegisterMap
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
 from hw.fp.formats import BINARY16, BINARY32
+from hw.link.retry_beats import BeatRetry
+from hw.link.retry_frame import RetryConfig
+from hw.switch.retry import PacketRetry
 from sim.engines import registry
-from sim.engines.engine import Blueprint, engine_named
+from sim.engines.engine import Blueprint, engine_of
 
-__all__ = ["CATALOG", "Design", "Entry", "build", "described", "listing"]
+__all__ = ["CATALOG", "SYNTHESIZED", "Design", "Entry", "build", "described", "listing"]
 
 Parameters = Mapping[str, Any]
 
@@ -116,12 +120,49 @@ class _Catalog(Mapping[str, Entry]):
 CATALOG: Mapping[str, Entry] = _Catalog()
 
 
-def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
+def _retry(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
+    frames = require_choice("frames", parameters["frames"], ["beats", "packets"])
+    config = RetryConfig(**{each.name: parameters[each.name] for each in fields(RetryConfig)})
+    if frames == "beats":
+        return BeatRetry(parameters["flits"], config), None
+    flits, credits = parameters["flits"], parameters["credits"]
+    return PacketRetry(payload_flits=flits, credits=credits, config=config), None
+
+
+class _Synthesized(_Catalog):
+    """The catalog, and parts of its designs that are worth a table of their own."""
+
+    def _all(self) -> dict[str, Entry]:
+        return dict(sorted((super()._all() | _PARTS).items()))
+
+
+_PARTS = {
+    "retry": Entry(
+        summary="one end of a link with retry",
+        presets={
+            "beats": {"frames": "beats", "flits": 4, "credits": 64, **_parameters(RetryConfig())},
+            "packets": {
+                "frames": "packets", "flits": 8, "credits": 64, **_parameters(RetryConfig()),
+            },
+        },
+        make=_retry,
+        handoff="",
+    ),
+}
+
+SYNTHESIZED: Mapping[str, Entry] = _Synthesized()
+"""The designs that can be synthesized: those of the catalog, and parts of them."""
+
+
+def build(
+    name: str, preset: str | None, changes: Mapping[str, str],
+    *, designs: Mapping[str, Entry] = CATALOG,
+) -> Design:
     """The design *name* in configuration *preset* (the first one if None) with *changes*.
 
     Changes arrive as text; each takes the type of the value that it replaces.
     """
-    entry = CATALOG[_known(name, "design", CATALOG)]
+    entry = designs[_known(name, "design", designs)]
     chosen = next(iter(entry.presets)) if preset is None else preset
     parameters = dict(entry.presets[_known(chosen, f"preset of {name}", entry.presets)])
     for key, text in changes.items():
@@ -135,8 +176,15 @@ def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
     )
 
 
-def described(path: Path) -> Design:
+def described(path: Path, name: str | None = None, *, default: bool = False) -> Design:
     """The engine of a description's endpoint, so that the engine simulated is the one emitted.
+
+    Parameters
+    ----------
+    name : str or None
+        The design that is meant, if the engine has several.
+    default : bool
+        Take the usual preset of the endpoint's kind where the description names none.
 
     Raises
     ------
@@ -147,28 +195,48 @@ def described(path: Path) -> Design:
 
     description = read(path)
     engine = description.engine
-    if engine is None:
+    kind = description.kind if engine is None else engine.kind
+    record = engine_of(kind)
+    if record is None or (engine is None and not (default and kind in record.events)):
         raise description.reader.error(
             "endpoint", "preset", "must name the engine that is to be emitted or synthesized"
         )
-    designs = engine_named(engine.kind).blueprints
-    if len(designs) > 1:
+    designs = record.blueprints
+    if name is None and len(designs) > 1:
         what = (
-            f"must be of one design, not of {engine.kind!r}, which has {len(designs)}: name "
+            f"must be of one design, not of {kind!r}, which has {len(designs)}: name "
             f"{' or '.join(designs)}, with --preset and --set"
         )
         raise description.reader.error("endpoint", "kind", what)
-    (entry,) = (CATALOG[name] for name in designs)
-    parameters = _parameters(engine.config)
+    chosen = next(iter(designs)) if name is None else name
+    if chosen not in designs:
+        what = f"must be an engine with a design {chosen!r}, not {kind!r}, whose designs are "
+        raise description.reader.error("endpoint", "kind", what + ", ".join(designs))
+    entry = CATALOG[chosen]
+    if engine is None:
+        preset = getattr(record, "preset", next(iter(entry.presets)))
+        announce(f"{path.name} names no preset of {kind}: {preset} is taken")
+        parameters = stated = entry.presets[preset]
+    else:
+        config = _part(engine.config, designs[chosen].config)
+        parameters, stated = _parameters(config), config.describe()
     component, registers = entry.make(parameters)
     return Design(
-        top=f"{engine.kind}_{path.stem}".replace("-", "_"),
+        top=f"{chosen}_{path.stem}".replace("-", "_"),
         component=component,
-        parameters=engine.config.describe(),
+        parameters=dict(stated),
         registers=registers,
         handoff=entry.handoff,
         configuration=sorted(parameters.items()),
     )
+
+
+def _part(config: Any, kind: type) -> Any:
+    """The configuration of a design within that of the engine, which may have several."""
+    if isinstance(config, kind):
+        return config
+    parts = (getattr(config, each.name) for each in fields(config))
+    return next(part for part in parts if isinstance(part, kind))
 
 
 def listing() -> Table:

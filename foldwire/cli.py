@@ -201,28 +201,73 @@ def gen(
     epilog=_examples(
         "foldwire synth ace --preset test --target xcup",
         "foldwire synth adder --target generic",
+        "foldwire synth switch-dma examples/in_switch_cycles.toml --target xcup",
+        "foldwire synth ace --preset test --target ecp5 --levels",
+        "foldwire synth retry --target ecp5 --fmax",
     )
 )
 @click.argument("design")
+@click.argument("file", required=False, metavar="[FILE]")
 @PRESET
 @SET
 @click.option("--target", default="generic", show_default=True, help="Technology to map to.")
+@click.option("--levels", is_flag=True, help="Longest paths in levels of logic (ecp5).")
+@click.option("--fmax", is_flag=True, help="Clock after place and route (ecp5; minutes a seed).")
 @OUTPUT
 def synth(
-    design: str, preset: str | None, changes: Sequence[str], target: str, output: Path
+    design: str,
+    file: str | None,
+    preset: str | None,
+    changes: Sequence[str],
+    target: str,
+    levels: bool,
+    fmax: bool,
+    output: Path,
 ) -> None:
-    """Synthesize DESIGN, a name or a description (*.toml); print its cells by block."""
-    from foldwire.console import print_table, say, step
-    from foldwire.emission import synthesis_table
+    """Synthesize DESIGN, a name or a description (*.toml); print its cells by block.
 
-    chosen = _design(design, preset, changes)
+    With FILE, a description, DESIGN says which of its engine's designs is meant. Blocks are kept as
+    they are finished, so what was interrupted goes on where it was.
+    """
+    from foldwire.console import print_table, say, step
+    from foldwire.emission import clock_table, levels_tables, synthesis_table
+
+    if (levels or fmax) and target != "ecp5":
+        raise click.UsageError(f"--levels and --fmax need --target ecp5, not {target!r}")
+    chosen = _synthesized(design, file, preset, changes)
+    tables = {}
     with step(f"synthesizing {chosen.top} for {target}"):
-        table = synthesis_table(chosen, target)
-    print_table(table)
-    path = output / f"{chosen.top}.{target}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(table.to_csv(), encoding="utf-8")
-    say(f"written to {path}")
+        if levels:
+            tables["levels"], tables["block-levels"] = levels_tables(chosen, target)
+        if fmax:
+            tables["clock"] = clock_table(chosen)
+        if not tables:
+            tables[""] = synthesis_table(chosen, target)
+    output.mkdir(parents=True, exist_ok=True)
+    for kind, table in tables.items():
+        print_table(table)
+        path = output / ".".join([chosen.top, target, *([kind] if kind else []), "csv"])
+        path.write_text(table.to_csv(), encoding="utf-8")
+        say(f"written to {path}")
+
+
+def _synthesized(
+    name: str, file: str | None, preset: str | None, changes: Sequence[str]
+) -> Any:
+    """A design to synthesize: of a preset, or of the engine of a description."""
+    from foldwire import catalog
+
+    if name.endswith(".toml"):
+        if file is not None:
+            raise click.UsageError(f"the design comes before the description: synth {file} {name}")
+        if preset is not None or changes:
+            raise click.UsageError(f"--preset and --set are in the description, {name}")
+        return catalog.described(Path(name), default=True)
+    if file is None:
+        return catalog.build(name, preset, _pairs(changes), designs=catalog.SYNTHESIZED)
+    if preset is not None or changes:
+        raise click.UsageError(f"--preset and --set are in the description, {file}")
+    return catalog.described(Path(file), name, default=True)
 
 
 @cli.command(

@@ -7,10 +7,12 @@ from foldwire.catalog import Design
 from foldwire.handoff.write import check_clock, write_handoff
 from gen.folder import replace_text
 from gen.synth import synthesize
+from gen.synth.clock import clock
+from gen.synth.levels import levels
 from gen.table import Table
 from gen.verilog import WAIVERS, WAIVERS_SV, emit_files
 
-__all__ = ["synthesis_table", "write_verilog"]
+__all__ = ["clock_table", "levels_tables", "synthesis_table", "write_verilog"]
 
 
 def write_verilog(
@@ -54,3 +56,15 @@ def synthesis_table(design: Design, target: str) -> Table:
     return synthesize(
         design.component, name=design.top, target=target, configuration=design.configuration
     )
+
+
+def levels_tables(design: Design, target: str) -> tuple[Table, Table]:
+    """Longest paths of *design* in levels of logic, and those of each block."""
+    return levels(
+        design.component, name=design.top, target=target, configuration=design.configuration
+    )
+
+
+def clock_table(design: Design) -> Table:
+    """Clock of *design* on an ECP5 after place and route, for each seed."""
+    return clock(design.component, name=design.top, configuration=design.configuration)

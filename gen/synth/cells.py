@@ -17,6 +17,7 @@ from gen.arguments import typed
 from gen.rtlil import MacroPlatform
 from gen.sv.writer import write_design
 from gen.synth.blocks import Mapped, map_blocks
+from gen.synth.memory import SRAM_UM2_PER_BIT, blocks_of, fit_note, macros_in
 from gen.synth.netlist import kept_netlist, netlist_of
 from gen.synth.targets import Target, check_target
 from gen.synth.whole import map_whole
@@ -26,7 +27,6 @@ from gen.yosys import yosys_version
 __all__ = ["largest_blocks", "synthesize"]
 
 _TITLES = {"gates": "2-input gates"}
-_MACRO = re.compile(r"^sram_(?:1rw|1r1w)_(\d+)x(\d+)")
 
 
 def _total(name: str, blocks: Mapping[str, Mapped], known: dict[str, Mapped]) -> Mapped:
@@ -61,8 +61,9 @@ def synthesize(
     """Map `component` to `target` and count its cells, block by block; the whole design first.
 
     Columns are ``block``, ``instances``, those of the target in lower case (``lut``, ``ff``, and
-    ``kge`` where cells have an area), ``sram_macros`` and ``sram_bits``. The note states how the
-    figures were made, and their limits.
+    ``kge`` where cells have an area), ``sram_macros``, ``sram_bits``, and ``sram_blocks`` (as block
+    RAM of the target's device) or ``sram_mm2`` (area at 28 nm, converted). The note states how the
+    figures were made, their limits, and whether the design fits the device.
 
     Parameters
     ----------
@@ -118,29 +119,44 @@ def _report(
     columns += [Column("kge", "kGE", "thousand NAND2")] if area else []
     columns += [Column(name.lower(), _TITLES.get(name, name)) for name in flow.columns]
     columns += [Column("sram_macros", "SRAM macros"), Column("sram_bits", "SRAM", "bits")]
+    device = flow.device
+    if device:
+        columns.append(Column("sram_blocks", f"SRAM as {device.memory.name}"))
+    else:
+        columns.append(Column("sram_mm2", "SRAM at 28 nm", "mm2", digits=3))
     commands = "; ".join(flow.commands)
     if flow.liberty:
         commands = commands.replace(str(flow.liberty), flow.liberty.name)
-    table = Table(
-        "Cells per block",
-        columns,
-        note=f"Yosys {yosys_version()} (pyosys), target {target}. Commands: {commands}. These "
-        f"figures are {flow.caveat}. Each row is one instance of the block with everything below "
-        "it, hierarchy kept.",
+    note = (
+        f"Yosys {yosys_version()} (pyosys), target {target}. Commands: {commands}. These figures "
+        f"are {flow.caveat}. Each row is one instance of the block with everything below it, "
+        "hierarchy kept."
     )
     known: dict[str, Mapped] = {}
+    whole = _total(top, blocks, known).cells
+    if device:
+        columns_of_whole = {column: _count(whole, each) for column, each in flow.columns.items()}
+        note += " " + fit_note(device, columns_of_whole, macros_in(whole))
+    else:
+        note += (
+            " SRAM at 28 nm is a conversion: 5 113 696 um2 for 4 MB, as published for ACE, by bits."
+        )
+    table = Table("Cells per block", columns, note=note)
     for block in sorted(instances, key=lambda block: (block != top, block)):
         if block not in blocks:
             continue
         total = _total(block, blocks, known)
-        sizes = [(_MACRO.match(kind), count) for kind, count in total.cells.items()]
+        macros = macros_in(total.cells)
+        bits = sum(macro.bits * count for macro, count in macros)
         table.add(
             block,
             instances[block],
             *([total.area / area / 1e3] if area else []),
             *(_count(total.cells, pattern) for pattern in flow.columns.values()),
-            sum(count for macro, count in sizes if macro),
-            sum(int(m[1]) * int(m[2]) * count for m, count in sizes if m),
+            sum(count for _, count in macros),
+            bits,
+            sum(blocks_of(macro, device.memory) * count for macro, count in macros) if device
+            else bits * SRAM_UM2_PER_BIT / 1e6,
         )
     return table
 

@@ -7,12 +7,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LIBERTY_OSU018", "TARGETS", "Device", "Target", "check_target"]
+__all__ = ["LIBERTY_OSU018", "TARGETS", "Device", "MemoryKind", "Target", "check_target"]
 
 LIBERTY_OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")
 """Where Debian's package qflow-tech-osu018 puts the Liberty file of the OSU 0.18 um cells."""
 
 _NAND2_OSU018_UM2 = 24.0
+
+
+@dataclass(frozen=True)
+class MemoryKind:
+    """A kind of block RAM.
+
+    Members
+    -------
+    shapes:
+        Bits of a row and rows, of each shape that a block may have with one port to read and one
+        to write.
+    byte:
+        Bits that are written together, at least, in rows of several.
+    column:
+        The column of `Target.columns` that counts it; empty if Yosys maps nothing to it.
+    holds:
+        Blocks in the device; 0 if `Device.holds` says so.
+    """
+
+    name: str
+    shapes: tuple[tuple[int, int], ...]
+    byte: int
+    column: str = ""
+    holds: int = 0
 
 
 @dataclass(frozen=True)
@@ -23,13 +47,27 @@ class Device:
     -------
     holds:
         Name of a column -> number of such cells in the device.
-    memory:
-        Name of its block RAM, and the column of `Target.columns` that counts it.
+    memory, other_memory:
+        Its block RAM, and a larger one if it has any.
     """
 
     name: str
     holds: Mapping[str, int]
-    memory: tuple[str, str]
+    memory: MemoryKind
+    other_memory: MemoryKind | None = None
+
+
+_BRAM36 = MemoryKind(
+    "BRAM36",
+    ((72, 512), (36, 1024), (18, 2048), (9, 4096), (4, 8192), (2, 16384), (1, 32768)),
+    9, "BRAM",
+)
+_DP16KD = MemoryKind(
+    "DP16KD", ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384)), 9, "BRAM"
+)
+_M10K = MemoryKind(
+    "M10K", ((40, 256), (20, 512), (10, 1024), (5, 2048), (2, 4096), (1, 8192)), 10, "M10K"
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +131,7 @@ TARGETS: dict[str, Target] = {
         # DS890 (v4.5), table of Virtex UltraScale+; a LUT is one of 6 inputs.
         device=Device(
             "VU9P", {"LUT": 1_182_240, "FF": 2_364_480, "BRAM": 2160, "DSP": 6840},
-            ("BRAM36", "BRAM"),
+            _BRAM36, MemoryKind("URAM", ((72, 4096),), 9, holds=960),
         ),
     ),
     "xc7": Target(
@@ -112,7 +150,7 @@ TARGETS: dict[str, Target] = {
         # DS180, table of Virtex-7.
         device=Device(
             "XC7VX690T", {"LUT": 433_200, "FF": 866_400, "BRAM": 1470, "DSP": 3600},
-            ("BRAM36", "BRAM"),
+            _BRAM36,
         ),
     ),
     "ecp5": Target(
@@ -130,7 +168,7 @@ TARGETS: dict[str, Target] = {
         # FPGA-DS-02012, family table: LFE5UM-85.
         device=Device(
             "ECP5-85K", {"LUT4": 83_640, "FF": 83_640, "BRAM": 208, "DSP": 156},
-            ("DP16KD", "BRAM"),
+            _DP16KD,
         ),
         levels=True,
     ),
@@ -148,7 +186,7 @@ TARGETS: dict[str, Target] = {
         # Cyclone V overview, 5CGXC9: 113 560 ALMs of two ALUTs and four registers.
         device=Device(
             "5CGXC9", {"ALUT": 227_120, "FF": 454_240, "M10K": 1220, "DSP": 684},
-            ("M10K", "M10K"),
+            _M10K,
         ),
     ),
     "generic": Target(

