@@ -10,11 +10,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,19 @@ from gen.yosys import run_yosys, yosys_version
 __all__ = ["Mapped", "map_blocks", "mapped_netlist"]
 
 _NAME = "block"
+_FORM = 2  # of what is kept
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """Cells of a block alone: by type, children by name; area of its own cells."""
+    """Cells of a block alone: by type, children by name; area of its own cells.
+
+    ``cpu_s`` are the seconds of CPU that mapping it took, whenever that was.
+    """
 
     cells: dict[str, int]
     area: float
+    cpu_s: float = field(default=0.0, compare=False)
 
 
 def map_blocks(
@@ -59,7 +65,7 @@ def mapped_netlist(block: Block, flow: Target) -> Any:
 
 def _files(block: Block, flow: Target) -> list[str]:
     """Names in the cache: the cells, and the netlist where paths are looked for."""
-    made_by = (block.digest, flow.commands, yosys_version(), _liberty(flow))
+    made_by = (_FORM, block.digest, flow.commands, yosys_version(), _liberty(flow))
     key = hashlib.sha256(repr(made_by).encode()).hexdigest()[:24]
     return [f"blocks/{key}.json", *([f"blocks/{key}.netlist.gz"] if flow.levels else [])]
 
@@ -83,7 +89,7 @@ def _mapped(block: Block, flow: Target) -> Mapped:
     told = json.loads(_path(_files(block, flow)[0]).read_text(encoding="utf-8"))
     names = {f"@{number}": child for number, child in enumerate(block.children)}
     cells = {names.get(kind, kind): count for kind, count in told["cells"].items()}
-    return Mapped(cells, told["area"])
+    return Mapped(cells, told["area"], told["cpu_s"])
 
 
 def _map_missing(blocks: Sequence[Block], flow: Target, timeout: float | None) -> None:
@@ -111,14 +117,22 @@ def _map(block: Block, flow: Target, *, timeout: float | None) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "block.il").write_text(block.rtlil(_NAME), encoding="utf-8")
+        before = _children_s()
         run_yosys(steps, cwd=folder, timeout=timeout)
+        cpu_s = _children_s() - before
         told = (folder / "stat.json").read_text(encoding="utf-8")
         entry = json.loads(told[told.index("{") :])["modules"][f"\\{_NAME}"]
         for file in netlist:
             made = json.loads((folder / "netlist.json").read_text(encoding="utf-8"))
             lean = json.dumps(_lean(made["modules"][_NAME]))
             store(file, gzip.compress(lean.encode(), 3))
-    store(cells, json.dumps(_counted(entry)).encode())
+    store(cells, json.dumps(_counted(entry) | {"cpu_s": cpu_s}).encode())
+
+
+def _children_s() -> float:
+    """Seconds of CPU of the children that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _numbered(kind: str) -> str:

@@ -24,7 +24,7 @@ from gen.synth.whole import map_whole
 from gen.table import Cell, Column, Table
 from gen.yosys import yosys_version
 
-__all__ = ["largest_blocks", "synthesize"]
+__all__ = ["largest_blocks", "report", "synthesize"]
 
 _TITLES = {"gates": "2-input gates"}
 
@@ -96,7 +96,7 @@ def synthesize(
             ("design.sv", written.text), platform.sram_macros, flow, name=name,
             instances=instances, flat=flat, timeout=timeout,
         )
-        return _report(name, target, flow, blocks, instances)
+        return report(name, target, flow, blocks, instances)
     if configuration is None:
         netlist = netlist_of(component, name=name)
     else:
@@ -108,12 +108,13 @@ def synthesize(
         )
     else:
         blocks = map_blocks(netlist.blocks, flow, timeout=timeout)
-    return _report(name, target, flow, blocks, netlist.instances)
+    return report(name, target, flow, blocks, netlist.instances)
 
 
-def _report(
+def report(
     top: str, target: str, flow: Target, blocks: Mapping[str, Mapped], instances: dict[str, int]
 ) -> Table:
+    """The table of `synthesize` out of the cells of each block."""
     area = flow.area_unit_um2
     columns = [Column("block"), Column("instances")]
     columns += [Column("kge", "kGE", "thousand NAND2")] if area else []

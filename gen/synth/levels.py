@@ -85,6 +85,8 @@ class Levels:
         Paths with different ends.
     by_block:
         Name of a block -> the longest path to a register in any of its instances.
+    by_part:
+        The same by what instances are called, without numbers: ``fsm.generator``.
     ends:
         Number of bits that paths end at.
     above:
@@ -93,6 +95,7 @@ class Levels:
 
     worst: list[Path]
     by_block: dict[str, Path]
+    by_part: dict[str, Path]
     ends: int
     above: dict[float, float]
 
@@ -306,9 +309,11 @@ def levels_of(netlist: Netlist, *, target: str = "ecp5", worst: int = 5) -> Leve
     ends = [end for end in search.ends if search.distance[end.net] >= 0]
     ends.sort(key=lambda end: -int(search.distance[end.net]))
     by_block: dict[str, _End] = {}
+    by_part: dict[str, _End] = {}
     chosen: dict[str, _End] = {}
     for end in ends:
         by_block.setdefault(end.block, end)
+        by_part.setdefault(re.sub(r"_\d+(?=\.|$)", "", end.instance), end)
         register = re.sub(r"(\[\d+\])?( \(\w+\))?$", "", end.name)
         if len(chosen) < worst:
             chosen.setdefault(register, end)
@@ -316,6 +321,7 @@ def levels_of(netlist: Netlist, *, target: str = "ecp5", worst: int = 5) -> Leve
     return Levels(
         worst=[search.path(end) for end in chosen.values()],
         by_block={block: search.path(end) for block, end in by_block.items()},
+        by_part={part: search.path(end) for part, end in by_part.items()},
         ends=len(ends),
         above={level: float(np.mean(lengths > level)) if len(ends) else 0.0 for level in _SHARES},
     )

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import re
+import time
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,12 +79,15 @@ class Netlist:
         Name of each module -> number of its instances in the whole design.
     macros:
         Name of each SRAM macro -> its behavioural Verilog.
+    cpu_s:
+        Seconds of CPU that elaborating it took, whenever that was.
     """
 
     top: str
     text: str
     instances: dict[str, int]
     macros: dict[str, str]
+    cpu_s: float = 0.0
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -119,11 +123,13 @@ def _macro_ports(body: str) -> str:
 
 def netlist_of(component: wiring.Component, *, name: str) -> Netlist:
     """The netlist of *component* as top module *name*, SRAM left as macros."""
+    started = time.process_time()
     platform = MacroPlatform()
     rtlil = to_rtlil(component, name=name, platform=platform, undriven=False)
     merged = merge_modules(rtlil, top=name)
     macros = dict(sorted(platform.sram_macros.items()))
-    return Netlist(name, readable_names(merged.text), merged.instances, macros)
+    text = readable_names(merged.text)
+    return Netlist(name, text, merged.instances, macros, time.process_time() - started)
 
 
 def kept_netlist(component: wiring.Component, *, name: str, configuration: object) -> Netlist:

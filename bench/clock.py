@@ -1,0 +1,116 @@
+"""Clock of the engines on an ECP5-85K after place and route, and levels of logic of their blocks.
+
+Median of three seeds, each kept by the content of the netlist: what was interrupted goes on where
+it was. A block's levels are those of the longest path to one of its registers, through all of the
+design.
+"""
+
+import argparse
+import statistics
+from collections.abc import Sequence
+
+from bench.result import result
+from foldwire.catalog import build
+from foldwire.console import print_table, step
+from gen.extras import MissingExtraError
+from gen.synth.clock import SEEDS, PlacementError, clock_of
+from gen.synth.levels import Levels, levels_of
+from gen.synth.netlist import Netlist, kept_netlist
+from gen.table import Column, Table
+
+__all__ = ["main"]
+
+BARS_MHZ = {"ace": 100.0, "smartnic": 100.0, "switch-dma": 100.0, "switch": 80.0}
+KEYS = {"ace": "ace_mhz", "smartnic": "nic_mhz", "switch-dma": "dma_mhz", "switch": "switch_mhz"}
+RATIO_BAR = 1.33
+PRESET, PUBLISHED = "test", ("ace", "isca21")
+WORST = 10
+
+
+def main(argv: Sequence[str]) -> int:
+    """Place and route, compare levels, print the tables and the result line."""
+    parser = argparse.ArgumentParser(prog="python -m bench clock", description=__doc__)
+    parser.add_argument(
+        "--designs", nargs="*", choices=list(BARS_MHZ), default=list(BARS_MHZ),
+        help="which to place and route (default: all)",
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=len(SEEDS), choices=range(1, len(SEEDS) + 1),
+        help="of place and route; fewer than the default are no median of three and count as short",
+    )
+    parser.add_argument("--no-levels", action="store_true", help="leave out the levels of blocks")
+    options = parser.parse_args(argv)
+    clocks: dict[str, float] = {}
+    if options.designs:
+        clocks = _clocks(options.designs, SEEDS[: options.seeds])
+    ratio = None if options.no_levels else _worst_ratio()
+    good = options.seeds == len(SEEDS) and ratio is not None and ratio <= RATIO_BAR
+    good = good and all(clocks.get(name, 0.0) >= bar for name, bar in BARS_MHZ.items())
+    values = {key: _or_missing(clocks.get(name)) for name, key in KEYS.items()}
+    result(
+        "clock", verdict="ok" if good else "short", **values,
+        levels_ratio="none" if ratio is None else round(ratio, 3),
+    )
+    return 0
+
+
+def _or_missing(value: float | None) -> object:
+    return "none" if value is None else round(value, 1)
+
+
+def _netlist(name: str, preset: str) -> Netlist:
+    design = build(name, preset, {})
+    return kept_netlist(design.component, name=design.top, configuration=design.configuration)
+
+
+def _clocks(designs: Sequence[str], seeds: Sequence[int]) -> dict[str, float]:
+    """Median clock of each design that can be placed, in MHz."""
+    table = Table(
+        f"Preset {PRESET} on an ECP5-85K, speed grade 6",
+        [
+            Column("design"), Column("clock_hz", "median clock", "MHz", 1),
+            Column("least_hz", "least", "MHz", 1), Column("cells"), Column("start"), Column("end"),
+        ],
+        note="Critical paths of the run with the median clock; out of context, flattened.",
+    )
+    medians: dict[str, float] = {}
+    for name in designs:
+        with step(f"placing and routing {name}"):
+            try:
+                runs = clock_of(_netlist(name, PRESET), seeds=seeds)
+            except (MissingExtraError, PlacementError) as error:
+                print(f"{name}: {error}")
+                continue
+        medians[name] = statistics.median_low([run.mhz for run in runs])
+        middle = next(run for run in runs if run.mhz == medians[name])
+        table.add(
+            name, medians[name] * 1e6, runs[0].mhz * 1e6, middle.cells, middle.start, middle.end
+        )
+    print_table(table)
+    return medians
+
+
+def _worst_ratio() -> float:
+    """Levels of a block of the published size over those of the same block of the small preset."""
+    with step("levels of logic"):
+        small, large = (levels_of(_netlist("ace", each)) for each in (PRESET, PUBLISHED[1]))
+    rows = sorted(_ratios(small, large), key=lambda row: -row[3])
+    columns = [
+        Column("part"), Column("small", f"levels, {PRESET}", digits=1),
+        Column("large", f"levels, {PUBLISHED[1]}", digits=1), Column("ratio"), Column("end"),
+    ]
+    print_table(Table("Levels of the same parts", columns, list(rows[:WORST])))
+    print_table(Table(
+        f"Longest paths of ace {PUBLISHED[1]}",
+        [Column("levels", digits=1), Column("start"), Column("end")],
+        [(path.levels, path.start, path.end) for path in large.worst],
+    ))
+    return rows[0][3]
+
+
+def _ratios(small: Levels, large: Levels) -> list[tuple[str, float, float, float, str]]:
+    return [
+        (part, path.levels, large.by_part[part].levels,
+         large.by_part[part].levels / max(path.levels, 1.0), large.by_part[part].end)
+        for part, path in small.by_part.items() if part in large.by_part
+    ]
