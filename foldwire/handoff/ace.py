@@ -11,7 +11,14 @@ from foldwire.handoff.part import Handoff, HandoffBench
 from foldwire.handoff.sections import table
 from foldwire.handoff.words import PATIENCE
 from hw.ace.config import AceConfig
-from hw.ace.isa import INSTRUCTION_FIELDS, PROGRAM_ENTRY_FIELDS, Opcode
+from hw.ace.isa import (
+    ENTRY_WORDS,
+    INSTRUCTION_FIELDS,
+    PHASE_FIELDS,
+    PLACEMENT_FIELDS,
+    PROGRAM_ENTRY_FIELDS,
+    Opcode,
+)
 from hw.ace.registers import CAUSES, INTERRUPTS
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
@@ -138,6 +145,27 @@ def _program_format() -> str:
     ])
 
 
+def _constants(design: Design) -> dict[str, int]:
+    config = _config(design)
+    least = min(config.partition_beats) if config.phased else config.slot_beats
+    return {"slot_beats": least, "entry_words": ENTRY_WORDS}
+
+
+_LAYOUTS: dict[str, Mapping[str, tuple[Any, str]]] = {
+    "instruction": INSTRUCTION_FIELDS, "phase": PHASE_FIELDS,
+    "program_entry": PROGRAM_ENTRY_FIELDS, "placement": PLACEMENT_FIELDS,
+}
+
 HANDOFF = Handoff(
-    bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up, more=_more
+    bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up, more=_more,
+    constants=_constants,
+    codes={
+        "opcode": {each.name: each.value for each in Opcode},
+        "program": {kind.name: place for kind, place in PROGRAM_ENTRY.items()},
+    },
+    layouts={
+        name: {field: Shape.cast(shape).width for field, (shape, _) in fields.items()}
+        for name, fields in _LAYOUTS.items()
+    },
+    driver="ace.c",
 )

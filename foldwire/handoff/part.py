@@ -7,7 +7,10 @@ from typing import Any
 
 from foldwire.catalog import Design
 
-__all__ = ["Handoff", "HandoffBench", "handoff_of"]
+__all__ = ["Handoff", "HandoffBench", "Layout", "handoff_of"]
+
+Layout = Mapping[str, int]
+"""Fields of a word and their bits, from bit 0 upwards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,14 @@ class Handoff:
         Takes the design; returns sections with the writes that set it up and start a collective.
     more : callable
         Takes the design; returns sections behind the interrupts.
+    constants : callable
+        Takes the design; returns numbers that follow from its parameters, for the C header.
+    codes : mapping of mappings
+        Enumerations that are no fields of registers, by name: codes by name.
+    layouts : mapping
+        Words of 64 bits that software makes, by name.
+    driver : str
+        Name of a C file in ``drivers`` that runs an all-reduce; empty: there is none.
     """
 
     bench: Callable[[Design, Mapping[str, Any]], HandoffBench | None]
@@ -42,6 +53,10 @@ class Handoff:
     interrupts: Mapping[str, str] = field(default_factory=dict)
     set_up: Callable[[Design], list[str]] = lambda design: []
     more: Callable[[Design], list[str]] = lambda design: []
+    constants: Callable[[Design], Mapping[str, int]] = lambda design: {}
+    codes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    driver: str = ""
 
 
 def handoff_of(design: Design) -> Handoff:

@@ -83,4 +83,6 @@ def _set_up(design: Design) -> list[str]:
     return list(pair_set_up(design, _config(design), PAIR))
 
 
-HANDOFF = Handoff(bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up)
+HANDOFF = Handoff(
+    bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up, driver="smartnic.c"
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 import gen
 from foldwire.catalog import Design
-from foldwire.handoff.header import c_header
+from foldwire.handoff.driver import driver_files
 from foldwire.handoff.manual import manual
 from foldwire.handoff.part import HandoffBench, handoff_of
 from foldwire.handoff.words import after_reset
@@ -53,7 +53,7 @@ def write_handoff(
         f"{top}.sdc": constraints(manifest, clock_mhz=clock_mhz),
     }
     if design.registers is not None:
-        files[f"{top}.h"] = c_header(design.registers, name=top)
+        files |= driver_files(design)
         files[f"{top}-manual.md"] = manual(design)
     bench = handoff_of(design).bench(design, manifest)
     if bench is not None:
