@@ -19,7 +19,7 @@ from enum import EnumMeta
 from foldwire.handoff.part import Layout
 from hw.common.register_map import WORD_BYTES, Access, Field, Register, RegisterMap
 
-__all__ = ["accessors", "device", "enumerations"]
+__all__ = ["accessors", "device", "enumeration_name", "enumerations"]
 
 _WORD_BITS = 8 * WORD_BYTES
 
@@ -39,7 +39,7 @@ def device(prefix: str) -> list[str]:
 
 
 def enumerations(
-    registers: RegisterMap, more: Mapping[str, Mapping[str, int]]
+    registers: RegisterMap, more: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, Mapping[str, int]]:
     """Enumerations of all fields, and `more`: codes by name.
 
@@ -48,17 +48,18 @@ def enumerations(
     ValueError
         If two would have one name.
     """
-    made = dict(more)
+    made = dict(more or {})
     for register in registers.registers.values():
         for field in register.fields:
             if field.choices:
-                name = _snake(field.shape)
+                name = enumeration_name(field.shape)
                 if made.setdefault(name, field.choices) != field.choices:
                     raise ValueError(f"two enumerations of the header are called {name!r}")
     return made
 
 
-def _snake(shape: EnumMeta) -> str:
+def enumeration_name(shape: EnumMeta) -> str:
+    """Name of an enumeration in small letters."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", shape.__name__).lower()
 
 
@@ -148,7 +149,7 @@ def _of_register(prefix: str, register: Register) -> Iterator[str]:
 def _type(prefix: str, field: Field) -> str:
     if not field.choices:
         return "uint32_t"
-    return f"enum {prefix.lower()}_{_snake(field.shape)}"
+    return f"enum {prefix.lower()}_{enumeration_name(field.shape)}"
 
 
 def _of_halves(prefix: str, whole: str, low: Register, high: Register) -> Iterator[str]:

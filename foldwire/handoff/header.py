@@ -32,7 +32,7 @@ def c_header(
     layouts : mapping
         Words of 64 bits that are no registers, by name: ``name_word_pack``.
     """
-    prefix, enums = name.upper(), enumerations(registers, codes or {})
+    prefix, enums = name.upper(), enumerations(registers, codes)
     guard = f"{prefix}_REGISTERS_H"
     lines = [
         "/* SPDX-License-Identifier: Apache-2.0 */",

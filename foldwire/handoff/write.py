@@ -8,14 +8,19 @@ from typing import Any
 import gen
 from foldwire.catalog import Design
 from foldwire.handoff.driver import driver_files
+from foldwire.handoff.ipxact import ip_xact
 from foldwire.handoff.manual import manual
+from foldwire.handoff.packages import bender_package, fusesoc_core, sources_of
 from foldwire.handoff.part import HandoffBench, handoff_of
+from foldwire.handoff.rdl import system_rdl
 from foldwire.handoff.words import after_reset
 from gen.folder import replace_text, writing
 from gen.rtlil import CLOCK
 from hw.common.params import require
 
-__all__ = ["FASTEST_MHZ", "SLOWEST_MHZ", "check_clock", "constraints", "write_handoff"]
+__all__ = [
+    "FASTEST_MHZ", "SLOWEST_MHZ", "check_clock", "constraints", "licence_text", "write_handoff",
+]
 
 _HERE = Path(__file__).parent
 SLOWEST_MHZ, FASTEST_MHZ = 1e-3, 1e5
@@ -41,20 +46,27 @@ clean:
 def write_handoff(
     design: Design, folder: Path, *, verilog: Path, manifest: Mapping[str, Any], clock_mhz: float
 ) -> list[Path]:
-    """Write file list, constraints and bench; for designs with registers, C header and manual too.
+    """Write file list, manifests, constraints, licence and bench; for designs with registers, their
+    descriptions, C header and manual too.
 
     Returns their paths. The bench runs by ``make`` in *folder*, wherever that is copied to, with
     cocotb and a simulator; designs in one folder share its modules. An engine without a second link
     to join has no bench.
     """
-    top = design.top
+    top, sources = design.top, [verilog.name]
     files = {
         f"{top}.f": f"{verilog.name}\n",
         f"{top}.sdc": constraints(manifest, clock_mhz=clock_mhz),
+        f"{top}.xml": ip_xact(design.registers, manifest, sources),
+        "LICENSE": licence_text(),
     }
     if design.registers is not None:
         files |= driver_files(design)
         files[f"{top}-manual.md"] = manual(design)
+        files[f"{top}.rdl"] = system_rdl(design.registers, name=top)
+    others = [name for name in files if name.endswith((".h", ".rdl", ".xml"))]
+    summary = f"{top.partition('_')[0]} emitted by Foldwire"
+    files[f"{top}.core"] = fusesoc_core(top, sources, summary=summary, others=others)
     bench = handoff_of(design).bench(design, manifest)
     if bench is not None:
         files |= _bench_files(bench, design, verilog, manifest)
@@ -65,7 +77,23 @@ def write_handoff(
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_text(path, text)
             written.append(path)
-    return written
+        package = folder / "Bender.yml"
+        replace_text(package, bender_package(_designs(folder)))
+    return [*written, package]
+
+
+def _designs(folder: Path) -> dict[str, list[str]]:
+    """Designs of a folder, by their file lists: sources of each."""
+    lists = sorted(folder.glob("*.f"))
+    return {each.stem: sources_of(each.read_text(encoding="utf-8")) for each in lists}
+
+
+def licence_text() -> str:
+    """The licence of all that is emitted; in the wheel it lies in this package."""
+    package = _HERE.parent
+    installed = package / "LICENSE"
+    found = installed if installed.is_file() else package.parent / "LICENSE"
+    return found.read_text(encoding="utf-8")
 
 
 def _bench_files(
