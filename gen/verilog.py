@@ -191,6 +191,7 @@ def emit(
     low = reset == "low"
     parts = [_header(name, configuration, style, command)]
     if style == "sv":
+        parts.append("`default_nettype none\n")
         written = write_design(component, name=name, platform=platform, reset_low=low)
         parts.append(written.text)
         instances, names = written.instances, written.names
@@ -210,6 +211,8 @@ def emit(
             *(body.rstrip() + "\n" for body in macros.values()),
             "`endif",
         ]
+    if style == "sv":
+        parts.append("`default_nettype wire")  # files that are compiled behind this one may need it
     verilog = "\n".join(part.rstrip("\n") if part.startswith("//") else part for part in parts)
     ports = _ports_of(verilog, name)
     manifest: dict[str, object] = {

@@ -280,6 +280,8 @@ class _Reader:
                 return ir.Cast(arg, 1, False) if arg.signed else arg, key
         elif op in ("//", "%") and any(arg.signed for arg in args):
             self._refuse(f"{op} of signed numbers, which rounds unlike that of Verilog")
+        elif op == "%" and isinstance(args[1], ir.Const) and args[1].value == 1:
+            return ir.Const(0, shape.width), key
         elif op == ">>" and isinstance(args[1], ir.Const):
             return _shifted(args[0], args[1].value, loc), key
         elif op in ("==", "!=") and all(isinstance(arg, ir.Const) for arg in args):

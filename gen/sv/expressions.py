@@ -19,6 +19,7 @@ import itertools
 from collections.abc import Callable, Mapping
 
 from gen.sv import ir
+from gen.sv.constants import known, plainer
 from gen.sv.lists import compressed
 from gen.sv.names import identifier
 from gen.sv.names import plain as plain_name
@@ -70,6 +71,10 @@ def _like(value: ir.Expr, width: int) -> Raw:
     raw = Raw(Ref(), width)
     raw.loc = value.loc
     return raw
+
+
+def _bit(value: ir.Expr) -> ir.Expr:
+    return ir.slice_of(value, 0, 1, value.loc)
 
 
 _COUNTING = {"[", "]", " +: ", " + ", " - ", " * "}
@@ -295,6 +300,7 @@ class Printer:
             if width < value.width:
                 return name.then(bits(0, width)), _ATOM
             return self._fit((name, _ATOM), value.width, width, value.signed)
+        value = plainer(value, self.inline)
         if isinstance(value, ir.Const):
             named = enum and self._enum_name(enum, value.value & ((1 << width) - 1), width)
             return Ref(named) if named else constant(value.value, width), _ATOM
@@ -423,6 +429,8 @@ class Printer:
     def _choice(self, value: ir.Choice, width: int, enum: ir.Enum | None) -> Text:
         if value.ternary:
             yes, no = value.ternary
+            if width == 1 and known(no, self.inline) == 0 and value.test.width == 1:
+                return self._text(ir.Op("&", [value.test, _bit(yes)], 1, False, value.loc), 1)
             condition = self.condition(value.test)
             first, *others = leaves(condition)
             if first != "~" and any(" " in str(word) for word in (first, *others)):
@@ -541,7 +549,7 @@ class Printer:
         for arg in value.args:
             text, binds = self._operand(arg, own)
             # Parentheses between operators of different kinds, whatever their precedence.
-            loose = binds != level and binds <= _LESS
+            loose = binds != level and binds <= _ADD
             words.append(Code("(", text, ")") if loose else text)
         return self._fit((Code(*joined(words, f" {op} ")), level), own, width, False)
 

@@ -40,7 +40,7 @@ def doc_comments(c: Context) -> list[Comment]:
 def port_rows(c: Context) -> list[Comment | PortLine]:
     """The ports in groups, with a comment above each."""
     ports: list[tuple[str, Code, str, str]] = [
-        ("input", logic(), RESET_LOW if name == RESET and c.reset_low else name, "")
+        ("input", _net(logic()), RESET_LOW if name == RESET and c.reset_low else name, "")
         for name in c.clocked
     ]
     notes: dict[str, str] = {}
@@ -48,6 +48,7 @@ def port_rows(c: Context) -> list[Comment | PortLine]:
     for name, (var, *_) in c.port_list():
         direction = "output" if c.is_output(var) else "input"
         kind = vector(var.width) if c.top else c.declared(var)
+        kind = kind if c.is_output(var) else _net(kind)
         ports.append((direction, kind, name, group.get(var, "")))
         if not c.top and var in c.element and var.fields and not c.generic:
             notes[name] = f"{c.types.name(var.fields)} each"
@@ -65,6 +66,11 @@ def port_rows(c: Context) -> list[Comment | PortLine]:
         last = group_name
         made.append(PortLine(direction, kind, name, notes.get(name, "")))
     return made
+
+
+def _net(kind: Code) -> Code:
+    """*kind* of an input; its net type must be named where there is no default one."""
+    return Code("wire ", kind)
 
 
 def _owner(c: Context) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gen.sv import ir
+from gen.sv.constants import known
 from gen.sv.context import Context
 from gen.sv.tree import (
     Assignment,
@@ -61,9 +62,10 @@ def memory_stmts(c: Context, memory: ir.Memory) -> tuple[list[Stmt], list[Stmt]]
             data = ir.slice_of(ir.Cast(write.data, memory.width, False), index * part, part)
             place = whole if part == memory.width else whole.then(_range(index * part, part))
             text = Assignment("", place, "<=", printer.full(data))
-            if not isinstance(enable, ir.Const):
+            always = known(enable, printer.inline)
+            if always is None:
                 inside.append(Line(Code("if (", printer.full(enable), ") ", text)))
-            elif enable.value:
+            elif always:
                 inside.append(Line(text))
     for port in memory.reads:
         if isinstance(port.data, ir.Var) and port.data in c.printer.inline:
@@ -95,8 +97,9 @@ def _clocked_read(
             bits = () if part == memory.width else (_range(number * part, part),)
             assign = Assignment("", Code(target, *bits), "<=", printer.full(data))
             made.append(Line(Code("if (", hit, ") ", assign)))
-    if isinstance(port.enable, ir.Const):
-        return [*made] if port.enable.value else []
+    always = known(port.enable, printer.inline)
+    if always is not None:
+        return [*made] if always else []
     start = Code("if (", printer.full(port.enable), ") ")
     if len(made) == 1:
         return [Line(Code(start, made[0].code))]

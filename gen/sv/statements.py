@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from gen.sv import ir, source
 from gen.sv.expressions import Printer
@@ -20,6 +21,7 @@ from gen.sv.tree import (
     Part,
     Ref,
     Stmt,
+    Unary,
     concat,
     constant,
     joined,
@@ -354,6 +356,7 @@ def _branches(
         pairs.pop()
     if not pairs:
         return []
+    pairs = _without_empty(pairs, indent)
     condition, body = pairs[0]
     if condition is None:
         return list(body)
@@ -370,6 +373,53 @@ def _branches(
         if condition is None:
             break
     return [Nested(tuple(sections))]
+
+
+_INVERSE = {
+    one: other for pair in ((" == ", " != "), (" < ", " >= "), (" > ", " <= "))
+    for one, other in (pair, pair[::-1])
+}
+_Pairs: TypeAlias = "list[tuple[Part | None, tuple[Stmt, ...]]]"
+
+
+def _without_empty(pairs: _Pairs, indent: int) -> _Pairs:
+    """*pairs* without branches that do nothing: what is behind one has its inverse as condition."""
+    made: _Pairs = []
+    for condition, body in reversed(pairs):
+        if body or condition is None:
+            made.insert(0, (condition, body))
+        elif len(made) == 1:
+            ((later, inner),) = made
+            words = [*_factors(_inverse(condition)), *([] if later is None else _factors(later))]
+            made = [(Code(*joined(words, " & ")) if len(words) > 1 else words[0], inner)]
+        else:
+            conditions, bodies = zip(*made, strict=True)
+            made = [(_inverse(condition), tuple(_branches(conditions, bodies, indent + 2)))]
+    return made
+
+
+def _inverse(condition: Part) -> Part:
+    """The condition that *condition*, one bit, is not met."""
+    if isinstance(condition, Unary) and condition.parts[0] == "~":
+        inner = condition.parts[1]
+        bare = type(inner) is Code and len(inner.parts) == 3 and inner.parts[0] == "("
+        return inner.parts[1] if bare and isinstance(inner, Code) else inner
+    for one, other in _INVERSE.items():
+        if type(condition) is Code and len(condition.parts) == 3 and condition.parts[1] == one:
+            return Code(condition.parts[0], other, condition.parts[2])
+    return Unary("~", condition if isinstance(condition, Ref) else Code("(", condition, ")"))
+
+
+def _factors(condition: Part) -> list[Part]:
+    """*condition* as operands of an and."""
+    if isinstance(condition, Ref | Unary | Number):
+        return [condition]
+    parts = condition.parts if type(condition) is Code else ()
+    if len(parts) > 1 and all(part == " & " for part in parts[1::2]):
+        return list(parts[::2])
+    if len(parts) == 3 and parts[0] == "(" and parts[2] == ")":
+        return [condition]
+    return [Code("(", condition, ")")]
 
 
 def unused_bits(var: ir.Expr, seen: int) -> list[tuple[int, int]]:

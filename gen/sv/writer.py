@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from amaranth.lib import wiring
@@ -16,6 +16,7 @@ from gen.sv.families import Member, One, made_with, unified
 from gen.sv.layout import printed
 from gen.sv.module import write_module
 from gen.sv.names import Names, snake
+from gen.sv.peephole import without_idle
 from gen.sv.record import RecordPart, recorded
 from gen.sv.scope import Scope
 from gen.sv.tree import Code, Line, ModuleText, PortLine
@@ -111,7 +112,8 @@ def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _D
                 for module, written in equal[number]:
                     done[module] = Call(called, values), written
             place = min(scope.number[equal[number][0][0]] for number in one.values)
-            bodies[place] = "\n".join(module_lines(one, called))
+            plain = replace(one, text=replace(one.text, body=without_idle(one.text.body)))
+            bodies[place] = "\n".join(module_lines(plain, called))
     return [bodies[place] for place in sorted(bodies)], done
 
 

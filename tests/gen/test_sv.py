@@ -169,7 +169,7 @@ def test_the_text_says_what_the_source_says():
     )
     for line in (
         "// Made by: make it", "//   depth = 16", "// Adds twice.", "    // a: What is added.",
-        "    input  logic [3:0] a,", "    output logic [7:0] total",
+        "    input  wire logic [3:0] a,", "    output logic [7:0]      total",
         "    // Twice, since half of it is lost on the way.", "  always @(posedge clk) begin",
     ):
         assert line in text.splitlines(), line

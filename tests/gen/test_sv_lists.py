@@ -105,7 +105,7 @@ def test_lists_are_proved_equal_to_amaranths_netlist():
 def test_lists_are_written_as_arrays_and_loops():
     text = design(Outer).text.partition("module top_lanes")[2]
     for line in (
-        r"input  logic \[3:0\]\[7:0\] +row,  // top_row_t each",
+        r"input  wire logic \[3:0\]\[7:0\] +row,  // top_row_t each",
         r"output logic \[2:0\]\[1:0\]\[2:0\] +sums",
         r"for \(genvar i = 0; i < 4; i\+\+\) begin : each_lane",
         r"top_lane lane \(",
