@@ -111,14 +111,14 @@ def _join(scaled: Matrix, most: int) -> list[Matrix]:
 
 
 def samples(design: str, config: type, component: Component) -> list[Sample]:
-    """Draws of a *design*; those with the fewest operators are synthesised."""
+    """Draws of a *design*; those with the fewest operators, of the first third, are synthesised."""
     space, name = SPACES[design], design.replace("-", "_")
     drawn = [space.draw(random.Random(seed), config) for seed in range(SAMPLES)]
     bits = []
     for number, each in enumerate(drawn, 1):
         announce(f"operators of {design}, {number} of {SAMPLES}")
         bits.append(structure(component(each), name))
-    small = sorted(range(SAMPLES), key=lambda n: sum(bits[n].values()))[:SYNTHESISED]
+    small = sorted(range(SAMPLES // 3), key=lambda n: sum(bits[n].values()))[:SYNTHESISED]
     return [
         Sample(
             design=design, terms=space.terms(each), bits=bits[n],

@@ -60,7 +60,7 @@ def test_models_of_a_fit_predict_what_was_not_in_it():
         config = space.draw(rng, SwitchDmaConfig)
         bits = dict.fromkeys(GROUPS, 0) | {"register": 900 * config.links + 40 * config.waves}
         bits["mux"] = 3000 * config.links
-        cells = {kind: bits["register"] + 2 * bits["mux"] for kind in ("lut", "ff", "gates")}
+        cells = dict.fromkeys(("lut", "ff", "gates"), bits["register"] + 2 * bits["mux"])
         return Sample(
             design="switch-dma", terms=space.terms(config), bits=bits,
             cells=cells if n < 10 else None,
@@ -113,7 +113,7 @@ def test_larger_engines_have_more_cells():
 
 
 def test_a_design_without_a_model_is_named():
-    with pytest.raises(ValueError, match="^design must be one of ace, .*, not 'adder'$"):
+    with pytest.raises(ValueError, match=r"^design must be one of ace, .*, not 'adder'$"):
         estimate("adder", None)
 
 

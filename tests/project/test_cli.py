@@ -27,7 +27,8 @@ from sim.describe.system import read
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
-    "compare", "demo", "examples", "explore", "gen", "machines", "reproduce", "sim", "sweep", "synth", "tb"
+    "compare", "demo", "examples", "explore", "gen", "machines", "reproduce", "sim", "sweep",
+    "synth", "tb",
 ]
 
 
