@@ -79,6 +79,16 @@ CLAIMS = {
     "torus_64": "64 engines in RTL on a torus, 4 B to 4 MiB a node, all styles: {correct:.0f} of "
     "{runs:.0f} runs equal numpy's bits at every node; a run takes at most {worst_cpu_s:.0f} CPU "
     "seconds, {worst_256k_cpu_s:.0f} with 256 KiB, all together {cpu_minutes:.0f} minutes",
+    "published": "the published ACE injects {published_gbs:.0f} GB/s on its torus, "
+    "{published_bound_pct:.1f} % of what its SRAM allows; the one that fills the links "
+    "{improved_gbs:.0f}, {improved_pct:.0f} % of theirs",
+    "clock": "ECP5-85K after place and route, `test`: ACE {ace_mhz:.0f} MHz, smart NIC "
+    "{nic_mhz:.0f}, endpoint of the switch {dma_mhz:.0f}, switch {switch_mhz:.0f}",
+    "estimate": "cells of {drawn:.0f} drawn configurations, estimated from their parameters in "
+    "{seconds:.2g} s: LUT within {lut_worst_pct:.0f} % of Yosys, flip-flops {ff_worst_pct:.0f}, "
+    "gates {gates_worst_pct:.0f}",
+    "handoff": "the hand-off folder of {presets:.0f} presets is read by {tools:.0f} tools with "
+    "{failures:.0f} failures; {patterns:.0f} marks of a generator in their SystemVerilog",
     "emit": "the published size is emitted in {seconds:.0f} s, no module twice",
     "switch_line_rate": "the switch takes a flit in {switch_utilisation:.0%} of cycles at every "
     "port while all of them push",
