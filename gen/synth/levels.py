@@ -9,7 +9,7 @@ not counted: they are most of a path's time on an FPGA.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -135,7 +135,7 @@ def _local(mapped: Any, children: Sequence[str], macros: Mapping[str, str]) -> _
 
     ports = {name: (way, nets(bits)) for name, (way, bits) in mapped["ports"].items()}
     made = _Local(0, ports)
-    names = _names(mapped["netnames"])
+    names = _names(mapped["netnames"], ports)
     for label, (kind, connections) in mapped["cells"].items():
         pins = {port: nets(bits) for port, bits in connections.items()}
         child = children[int(kind[1:])] if kind.startswith("@") else ""
@@ -167,16 +167,22 @@ def _matching(pins: Mapping[str, list[int]], pattern: str) -> list[int]:
     return [net for bits in found for net in bits if net >= 0]
 
 
-def _names(netnames: Mapping[str, Bits]) -> dict[int, str]:
-    """Name of each net: the shortest, with its place in the vector."""
-    found: dict[int, tuple[int, str]] = {}
+def _names(netnames: Mapping[str, Bits], ports: Iterable[str]) -> dict[int, str]:
+    """Name of each net, with its place in the vector: the shortest that is not of a port.
+
+    A register that is an output has its own name as well; wires inside are called as the port with
+    a number.
+    """
+    outside = set(ports)
+    found: dict[int, tuple[bool, int, str]] = {}
     for name, bits in netnames.items():
+        of_port = name in outside or re.sub(r"_\d+$", "", name) in outside
         for place, bit in enumerate(bits):
-            if isinstance(bit, int) and found.get(bit, (999, ""))[0] > len(name):
-                found[bit] = (len(name), f"{name}[{place}]" if len(bits) > 1 else name)
-    return {bit: name for bit, (_, name) in found.items()}
-
-
+            if isinstance(bit, int):
+                label = f"{name}[{place}]" if len(bits) > 1 else name
+                rank = (of_port, len(name), label)
+                found[bit] = min(found.get(bit, rank), rank)
+    return {bit: name for bit, (_, _, name) in found.items()}
 
 
 @dataclass

