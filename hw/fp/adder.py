@@ -22,6 +22,7 @@ _CUTS = (
     ("order", "add", "count", "round"),
     ("order", "align", "add", "count", "round"),
     ("order", "align", "add", "count", "normalize", "round"),
+    ("order", "align", "add", "mark", "count", "normalize", "round"),
 )
 MAX_STAGES = len(_CUTS) - 1
 
@@ -43,6 +44,7 @@ def sum_pipeline(
     inner: list[tuple[str, Callable[..., data.View]]] = [
         ("align", steps.align),
         ("add", steps.add_aligned),
+        ("mark", steps.mark),
         ("count", steps.count),
         ("normalize", steps.normalize),
     ]
@@ -67,7 +69,7 @@ class FPAdder(wiring.Component):
     fmt : FloatFormat
         Number format; binary32 by default.
     stages : int
-        Pipeline registers between operands and sum, 0 to 6.
+        Pipeline registers between operands and sum, 0 to 7.
 
     Members
     -------
@@ -81,7 +83,7 @@ class FPAdder(wiring.Component):
     Raises
     ------
     TypeError, ValueError
-        *fmt* is not a `FloatFormat`, or *stages* is not an integer from 0 to 6.
+        *fmt* is not a `FloatFormat`, or *stages* is not an integer from 0 to 7.
     """
 
     a: Signal

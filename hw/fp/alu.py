@@ -32,7 +32,7 @@ class ReduceLane(wiring.Component):
     Parameters
     ----------
     stages : int
-        Pipeline registers between operands and result, 0 to 6.
+        Pipeline registers between operands and result, 0 to 7.
 
     Members
     -------
@@ -93,7 +93,7 @@ class ReduceALU(wiring.Component):
     lanes : int
         Number of 32-bit words in a beat, at least 1.
     stages : int
-        Pipeline registers between operands and results, 0 to 6.
+        Pipeline registers between operands and results, 0 to 7.
 
     Members
     -------
@@ -111,7 +111,7 @@ class ReduceALU(wiring.Component):
     Raises
     ------
     TypeError, ValueError
-        *lanes* is not an integer from 1 to 4096, or *stages* is not an integer from 0 to 6.
+        *lanes* is not an integer from 1 to 4096, or *stages* is not an integer from 0 to 7.
     """
 
     i_valid: Signal

@@ -181,6 +181,29 @@ def add_aligned(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     return o
 
 
+def mark(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
+    """Mark the ones that the sum must not move further left than: its own, and one where the
+    exponent would reach its least value."""
+    o: Any = Signal(
+        data.StructLayout(
+            {
+                **_CARRIED,
+                "exponent": fmt.exponent,
+                "total": fmt.precision + 3,
+                "sticky": 1,
+                "marked": fmt.precision + 3,
+            }
+        ),
+        name="marks",
+    )
+    top = fmt.precision + 2
+    floor = Signal(fmt.precision + 3)
+    m.d.comb += floor.eq((1 << top) >> i.exponent)
+    _hand_on(m, i, o, "exponent", "total", "sticky")
+    m.d.comb += o.marked.eq(i.total | floor)
+    return o
+
+
 def count(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     """Find how far the sum must move left for its leading one, or for the least exponent."""
     o: Any = Signal(
@@ -195,12 +218,8 @@ def count(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
         ),
         name="counted",
     )
-    # A one set where the exponent would reach its least value stops the count there.
-    top = fmt.precision + 2
-    floor = Signal(fmt.precision + 3)
-    m.d.comb += floor.eq((1 << top) >> i.exponent)
     _hand_on(m, i, o, "exponent", "total", "sticky")
-    m.d.comb += o.shift.eq(leading_zeros(m, i.total | floor))
+    m.d.comb += o.shift.eq(leading_zeros(m, i.marked))
     return o
 
 

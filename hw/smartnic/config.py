@@ -40,7 +40,7 @@ class SmartNicConfig(AllReduceConfig):
         Datapaths side by side, each with a host port and a network port of its own: 1 to 8. They
         take the rounds of a vector in turn.
     alu_stages : int
-        Pipeline stages of an adder lane, 1 to 6.
+        Pipeline stages of an adder lane, 1 to 7.
     block_beats : int
         Largest block that travels round the ring as a whole, in bus beats: a power of two. One
         block per rank makes a round; full rate asks that a block lasts longer than a hop.
@@ -98,7 +98,7 @@ class SmartNicConfig(AllReduceConfig):
         require_choice("bus_bytes", self.bus_bytes, (32, 64, 128))
         number = partial(require_field, self)
         number("engines", 1, 8)
-        number("alu_stages", 1, 6)
+        number("alu_stages", 1, 7)
         number("frame_beats", 2, 8192 // self.bus_bytes, power_of_two=True)
         number("compressed_frame_beats", 1, self.frame_beats, power_of_two=True)
         number("block_beats", self.frame_beats, 4096, power_of_two=True)

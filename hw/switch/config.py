@@ -27,7 +27,7 @@ class PlaneConfig:
     payload_flits : int
         Flits of data in a packet, a power of two from 2 to 16; 8 is the published packet.
     alu_stages : int
-        Pipeline stages of the adders, 0 to 6, fewer than `payload_flits`.
+        Pipeline stages of the adders, 0 to 7, fewer than `payload_flits`.
     buffer_packets : int
         Packets of each class that the buffer of a link's input holds, 1 to 64.
     credits : int
@@ -61,7 +61,7 @@ class PlaneConfig:
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)
-        number("alu_stages", 0, 6)
+        number("alu_stages", 0, 7)
         number("payload_flits", max(2, self.alu_stages + 1), 16, power_of_two=True)
         number("buffer_packets", 1, MOST_CREDITS)
         number("credits", 1, MOST_CREDITS)
@@ -113,7 +113,7 @@ class SwitchConfig(PlaneConfig):
     payload_flits : int
         Flits of data in a packet, a power of two from 2 to 16; 8 is the published packet.
     alu_stages : int
-        Pipeline stages of the adders, 0 to 6, fewer than `payload_flits`.
+        Pipeline stages of the adders, 0 to 7, fewer than `payload_flits`.
     buffer_packets : int
         Packets of each class that the buffer of a link's input holds, 1 to 64: the credits that its
         sender has. Full rate asks for those of a round trip.

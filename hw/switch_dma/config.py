@@ -29,7 +29,7 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     payload_flits : int
         Flits of data in a packet, a power of two from 2 to 16, as the switches have it.
     alu_stages : int
-        Pipeline stages of the adders of partials, 0 to 6, fewer than `payload_flits`.
+        Pipeline stages of the adders of partials, 0 to 7, fewer than `payload_flits`.
     buffer_packets : int
         Packets of each class that a link's receive buffer holds, 1 to 64: the ``credits`` of the
         switches.

@@ -11,6 +11,7 @@ from amaranth.sim import Simulator
 
 from gen.compile import compile_model
 from hw.fp import model
+from hw.fp.adder import MAX_STAGES
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
 
@@ -56,7 +57,7 @@ def run(lanes: int, stages: int, beats: list[tuple[bool, ReduceOp, Any, Any]]) -
     return seen
 
 
-@pytest.mark.parametrize("stages", range(7))
+@pytest.mark.parametrize("stages", range(MAX_STAGES + 1))
 def test_every_operation_has_the_stated_latency_under_any_pattern_of_valid(stages: int) -> None:
     lanes = 2
     rng = np.random.default_rng(stages)
