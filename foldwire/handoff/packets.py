@@ -5,12 +5,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from foldwire.catalog import Design
+from foldwire.handoff.frames import SWITCH_FIELDS, header_table
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES, HEADER, Kind, encode
 from hw.switch_dma.config import SwitchDmaConfig
 
-__all__ = ["link_about", "packet"]
+__all__ = ["link_about", "packet", "packet_section"]
 
 _START = 1 << FLIT_BITS
 
@@ -32,3 +34,13 @@ def link_about(config: SwitchConfig | SwitchDmaConfig) -> dict[str, int]:
         "credits": config.credits,
         "count": Kind.COUNT.value,
     }
+
+
+def packet_section(design: Design) -> str:
+    """The header of packets, for the manual."""
+    text = (
+        "A packet is a header flit and flits of data, 16 bytes each, a flit a cycle while `valid` "
+        "is high; the highest bit of `payload` marks a header. `credit` has a bit for each class "
+        "of packets: high for a cycle for each packet of it that the receiver has freed."
+    )
+    return header_table("Packets", text, HEADER, SWITCH_FIELDS)

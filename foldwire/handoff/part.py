@@ -40,6 +40,8 @@ class Handoff:
         Takes the design; returns sections behind the interrupts.
     constants : callable
         Takes the design; returns numbers that follow from its parameters, for the C header.
+    packets : callable
+        Takes the design; returns a section for what travels on its links, or "".
     codes : mapping of mappings
         Enumerations that are no fields of registers, by name: codes by name.
     layouts : mapping
@@ -54,6 +56,7 @@ class Handoff:
     set_up: Callable[[Design], list[str]] = lambda design: []
     more: Callable[[Design], list[str]] = lambda design: []
     constants: Callable[[Design], Mapping[str, int]] = lambda design: {}
+    packets: Callable[[Design], str] = lambda design: ""
     codes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     driver: str = ""

@@ -28,7 +28,7 @@ def writes_table(writes: list[tuple[int, str, int]]) -> str:
         if name.startswith("program_"):
             shown += 1
             if shown == 4:
-                lines.append("| ... | and so on for the other words of the programs | |")
+                lines.append("| ... | and so on for all words of the programs, see below | |")
             if shown > 3:
                 continue
         lines.append(f"| `{offset:#06x}` | `{name}` | `{word:#x}` |")

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foldwire.catalog import Design
+from foldwire.handoff.frames import NIC_FIELDS, header_table
 from foldwire.handoff.pair import Pair, pair_bench, pair_set_up
 from foldwire.handoff.part import Handoff, HandoffBench
 from foldwire.handoff.words import PATIENCE
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.layouts import HeaderLayout
 from hw.smartnic.registers import INTERRUPTS
 from sim.rtl.smartnic import writes
 from sim.rtl.writes import Write
@@ -83,6 +85,15 @@ def _set_up(design: Design) -> list[str]:
     return list(pair_set_up(design, _config(design), PAIR))
 
 
+def _packets(design: Design) -> str:
+    text = (
+        "A frame on `net_n` is a header of 32 bytes and payload, `tlast` at its end. Fields other "
+        "than addresses and EtherType are little-endian; those that a frame has no use for are 0."
+    )
+    return header_table("Frames", text, HeaderLayout.as_shape(), NIC_FIELDS)
+
+
 HANDOFF = Handoff(
-    bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up, driver="smartnic.c"
+    bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up, packets=_packets,
+    driver="smartnic.c",
 )

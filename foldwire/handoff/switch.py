@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from foldwire.catalog import Design
-from foldwire.handoff.packets import link_about, packet
+from foldwire.handoff.packets import link_about, packet, packet_section
 from foldwire.handoff.part import Handoff, HandoffBench
 from foldwire.handoff.sections import writes_table
 from foldwire.handoff.words import words
@@ -165,4 +165,7 @@ def _bench(design: Design, manifest: Mapping[str, Any]) -> HandoffBench:
     return HandoffBench(module="cocotb_switch", data=switch_data(design))
 
 
-HANDOFF = Handoff(bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up)
+HANDOFF = Handoff(
+    bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up,
+    packets=packet_section,
+)

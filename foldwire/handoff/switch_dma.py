@@ -13,7 +13,7 @@ from amaranth.hdl import C, Const
 from numpy.typing import NDArray
 
 from foldwire.catalog import Design
-from foldwire.handoff.packets import link_about, packet
+from foldwire.handoff.packets import link_about, packet, packet_section
 from foldwire.handoff.part import Handoff, HandoffBench
 from foldwire.handoff.sections import placed, writes_table
 from foldwire.handoff.switch import MANUAL_MEMBERS
@@ -357,4 +357,7 @@ def _bench(design: Design, manifest: Mapping[str, Any]) -> HandoffBench:
     return HandoffBench(module="cocotb_switch_dma", data=switch_dma_data(design))
 
 
-HANDOFF = Handoff(bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_manual_set_up)
+HANDOFF = Handoff(
+    bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_manual_set_up,
+    packets=packet_section,
+)

@@ -1,6 +1,7 @@
 """The C header and the example of a driver: they compile, and do what the project's own does."""
 
 import ctypes
+import re
 import shutil
 import subprocess
 
@@ -11,10 +12,14 @@ from bench._c_driver import DIALECTS, STRICT, all_reduced_by_c, compiled_driver
 from foldwire.catalog import CATALOG, build
 from foldwire.handoff.driver import driver_files
 from foldwire.handoff.header import c_header
+from foldwire.handoff.manual import manual
+from gen.rtlil import component_ports
 from hw.ace.config import AceConfig
+from hw.ace.isa import PROGRAM_ENTRY_FIELDS, Opcode
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.collectives.ace_program import AceProgram
+from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
+from sim.collectives.fsm_program import Instruction
 from sim.rtl.ace.writes import start_writes
 from sim.workload.graph import CollectiveKind
 
@@ -178,3 +183,81 @@ def test_names_that_clash_are_refused():
 
     with pytest.raises(ValueError, match="two functions of the header are called 'fw_a_b_c_get'"):
         c_header(registers(("a", "b_c"), ("a_b", "c")), name="fw")
+
+
+def rule(kind, *, rank, nodes, way, to, start):
+    """Instructions of a ring as the manual's table has them, `PROGRAM` from `start` on."""
+    gather = kind is CollectiveKind.ALL_GATHER
+    last = 2 * nodes - 2 if kind is CollectiveKind.ALL_REDUCE else nodes - 1
+    middle = {CollectiveKind.ALL_REDUCE: Opcode.RECV_REDUCE_COPY_SEND,
+              CollectiveKind.REDUCE_SCATTER: Opcode.RECV_REDUCE_COPY}
+    words = {start + 1: 0}
+    for k in range(last + 1):
+        if k == 0:
+            op = Opcode.SEND
+        elif k == nodes - 1 and not gather:
+            op = middle[kind]
+        elif k == last:
+            op = Opcode.RECV
+        else:
+            op = Opcode.RECV_REDUCE_SEND if k < nodes - 1 and not gather else Opcode.RECV_COPY_SEND
+        sends = k < last
+        arriving = min(k, 1 if gather else nodes)
+        words[start + (k + 1 if k else 0)] = Instruction(
+            op=op, block=(rank - way * (k + (not gather))) % nodes, port=to if sends else 0,
+            peer_step=2 + k if sends else 0, arriving=arriving,
+            contributions=1 if gather else min(k + 1, nodes),
+        ).encode()
+    return words
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 7])
+@pytest.mark.parametrize("preset", ["test", "duo", "wide"])
+def test_the_rule_of_the_manual_makes_all_words(preset, nodes):
+    config = AceConfig(**build("ace", preset, {}).parameters)
+    program = AceProgram(config=config, nodes=nodes, queues=config.fsms)
+    for fsm, rank in ((0, 0), (0, nodes - 1), (config.fsms - 1, 1)):
+        words = program.words(fsm, rank=rank)
+        backwards = fsm % 2
+        for place, kind in enumerate(PROGRAM_ENTRY):
+            entry = words.pop(place)
+            start = 4 * (entry & 0x7FF)
+            made = rule(kind, rank=rank, nodes=nodes, way=-1 if backwards else 1, to=backwards,
+                        start=start)
+            assert made == {each: words.pop(each) for each in made}, (fsm, kind)
+            counts = 2 * nodes - 2 if kind is CollectiveKind.ALL_REDUCE else nodes - 1
+            expected = {"last": len(made) - 1, "receives": counts, "sends": counts,
+                        "ready_ports": 1 << (1 - backwards), "run": 1}
+            lsb = 0
+            for name, (bits, _) in PROGRAM_ENTRY_FIELDS.items():
+                assert entry >> lsb & (1 << bits) - 1 == expected.get(name, start // 4), name
+                lsb += bits
+        assert not words
+
+
+@pytest.mark.parametrize("name", ["ace", "smartnic", "switch", "switch-dma"])
+def test_the_manual_has_ports_and_packets(name):
+    design = build(name, None, {})
+    text = manual(design)
+
+    ports = text.partition("## Ports")[2].partition("\n## ")[0]
+    for port in component_ports(design.component):
+        assert f"`{port.name}`" in ports or f"`{port.name.rpartition('_')[2]}`" in ports
+    packets = re.search(r"\n## (Packets|Frames)\n(.*?)\n\n## ", text, re.DOTALL).group(2)
+    bits = [int(each) for each in re.findall(r"^\| (?:\d+:)?(\d+) \|", packets, re.MULTILINE)]
+    assert bits == sorted(bits) and bits[0] == 0 and len(bits) > 12
+    assert ("AxCACHE" in text) == (name != "switch")
+
+
+@pytest.mark.parametrize("preset", ["test", "duo", "isca21"])
+def test_the_manual_has_all_words_of_a_small_ring(preset):
+    design = build("ace", preset, {})
+    config = AceConfig(**design.parameters)
+    program = AceProgram(config=config, nodes=3, queues=config.first_fsms)
+    listed = manual(design).partition("### All words")[2].partition("## Recipe")[0]
+    stores = [
+        {int(place): int(word, 0) for place, word in re.findall(r"\| (\d+) \| `(0x\w+)`", each)}
+        for each in listed.split("\nFSM")[1:]
+    ]
+    firsts = {program.kind(fsm): fsm for fsm in reversed(program.fsms)}
+    assert stores == [program.words(fsm, rank=1) for fsm in sorted(firsts.values())]
