@@ -90,7 +90,8 @@ def _packets(design: Design) -> str:
         "A frame on `net_n` is a header of 32 bytes and payload, `tlast` at its end. Fields other "
         "than addresses and EtherType are little-endian; those that a frame has no use for are 0."
     )
-    return header_table("Frames", text, HeaderLayout.as_shape(), NIC_FIELDS)
+    layout: Any = HeaderLayout  # whose `as_shape` has no types
+    return header_table("Frames", text, layout.as_shape(), NIC_FIELDS)
 
 
 HANDOFF = Handoff(

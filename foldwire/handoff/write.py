@@ -125,11 +125,15 @@ def check_clock(clock_mhz: float) -> None:
     require(SLOWEST_MHZ <= clock_mhz <= FASTEST_MHZ, "clock_mhz", allowed, clock_mhz)
 
 
-def constraints(manifest: Mapping[str, Any], *, clock_mhz: float) -> str:
+def constraints(
+    manifest: Mapping[str, Any], *, clock_mhz: float, reached: str = ""
+) -> str:
     """Clock and delays of the ports as SDC, which Vivado and Quartus read as well.
 
     Inputs arrive in the first 30 % of a cycle, outputs leave before the last 30 %; all ports except
-    the clock, the reset too, are timed by it.
+    the clock are timed by it. So is the reset: it is synchronous, and a false path would let
+    registers leave it in different cycles. `reached`: the clock after place and route, with what
+    it was measured on.
     """
     check_clock(clock_mhz)
     period = 1000 / clock_mhz
@@ -141,10 +145,17 @@ def constraints(manifest: Mapping[str, Any], *, clock_mhz: float) -> str:
     lines = [
         f"# {manifest['name']} at {clock_mhz:g} MHz: generated. Delays of ports are a budget for",
         "# synthesis on its own; within a larger design the clock alone counts.",
+        f"# Reached after place and route: {reached}." if reached
+        else "# The clock is what is asked for: no place and route of this design is known here.",
         f"create_clock -name {clock} -period {period:.3f}" + f" [get_ports {clock}]" * registered,
     ]
     if manifest["reset"] is not None:
         inputs.insert(0, manifest["reset"]["port"])
+        lines += [
+            f"# No false path from {manifest['reset']['port']}: it is synchronous; all registers "
+            + "must leave it in",
+            "# one cycle. Where its paths are too long, drive it from registers that are copied.",
+        ]
     for kind, names in (("input", inputs), ("output", outputs)):
         delay = f"set_{kind}_delay -clock {clock} {0.3 * period:.3f}"
         for name in names:

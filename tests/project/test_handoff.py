@@ -106,6 +106,10 @@ def test_constraints_ask_for_the_clock_that_was_wanted():
     assert "create_clock -name clk -period 2.500 [get_ports clk]" in text
     assert "set_input_delay -clock clk 0.750 [get_ports rst_n]" in text
     assert "set_output_delay -clock clk 0.750 [get_ports {o[*]}]" in text
+    assert "No false path from rst_n" in text and "set_false_path" not in text
+    assert "no place and route of this design is known" in text
+    measured = constraints(manifest, clock_mhz=400, reached="101 MHz on ECP5")
+    assert "# Reached after place and route: 101 MHz on ECP5.\n" in measured
     nothing = manifest | {"clock": None, "reset": None}
     assert "create_clock -name clk -period 2.500\n" in constraints(nothing, clock_mhz=400)
     assert "rst" not in constraints(nothing, clock_mhz=400)
