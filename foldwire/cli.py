@@ -155,6 +155,8 @@ def cli() -> None:
     "--clock", type=click.FloatRange(1e-3, 1e5), default=250.0, show_default=True,
     help="MHz that the constraints ask for.",
 )
+@click.option("--split", is_flag=True, help="A file for each module of SystemVerilog.")
+@click.option("--replace", is_flag=True, help="Write over another configuration of this name.")
 @OUTPUT
 def gen(
     design: str | None,
@@ -163,6 +165,8 @@ def gen(
     style: str,
     reset: str,
     clock: float,
+    split: bool,
+    replace: bool,
     output: Path,
 ) -> None:
     """Write Verilog of DESIGN, its manifest, and the files handed over with it.
@@ -189,8 +193,10 @@ def gen(
         command += ["--style", style] if style != "sv" else []
         command += ["--reset", reset] if reset != "high" else []
         command += ["--clock", f"{clock:g}"] if clock != 250 else []
+        command += ["--split"] if split else []
         written = write_verilog(
-            chosen, output, style=style, reset=reset, clock_mhz=clock, command=" ".join(command)
+            chosen, output, style=style, reset=reset, clock_mhz=clock, command=" ".join(command),
+            split=split, replace=replace,
         )
     for path in written:
         say(str(path))

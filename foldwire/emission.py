@@ -23,19 +23,21 @@ def write_verilog(
     reset: str = "high",
     clock_mhz: float = 250.0,
     command: str | None = None,
+    split: bool = False,
+    replace: bool = False,
 ) -> list[Path]:
     """Write the Verilog, its manifest and the files handed over with them; return all paths.
 
     These are waivers for Verilator's lint (``top.vlt``), for an engine the register map as text and
-    as JSON, and the files of `foldwire.handoff.write.write_handoff`. `style`, `reset` and `command`
-    are those of `gen.verilog.emit`; the constraints ask for `clock_mhz`.
+    as JSON, and the files of `foldwire.handoff.write.write_handoff`. `style`, `reset`, `command`,
+    `split` and `replace` are those of `gen.verilog.emit_files`; constraints ask for `clock_mhz`.
     """
     check_clock(clock_mhz)
-    verilog, manifest = emit_files(
+    *verilog, manifest = emit_files(
         design.component, folder, name=design.top, header=design.parameters, style=style,
-        reset=reset, command=command,
+        reset=reset, command=command, split=split, replace=replace,
     )
-    written = [verilog, manifest]
+    written = [*verilog, manifest]
     waivers = folder / f"{design.top}.vlt"
     reasons = WAIVERS if style == "plain" else WAIVERS_SV
     replace_text(waivers, reasons.read_text(encoding="utf-8"))

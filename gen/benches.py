@@ -82,6 +82,7 @@ def build_bench(
         main = Path(config.share_dir) / "lib" / "verilator" / "verilator.cpp"
         options = ["--vpi", "--public-depth", "1", "--x-initial", "unique", "-Wno-fatal"]
         options += ["--timescale", "1ns/1ps", "-LDFLAGS", link]
+        options += [f"-I{each}" for each in sorted({str(source.parent) for source in sources})]
         try:
             find_verilator().build(
                 [main, *sources], top=top, folder=folder, arguments=options, flags="-O1", jobs=jobs

@@ -22,6 +22,7 @@ from amaranth.lib import wiring
 from gen.folder import replace_text, writing
 from gen.merge import merge_modules
 from gen.rtlil import CLOCK, RESET, RESET_LOW, MacroPlatform, component_ports, to_rtlil
+from gen.split import split as split_text
 from gen.sv.names import is_reserved
 from gen.sv.writer import write_design
 from gen.tidy import drop_unused, readable_names
@@ -249,20 +250,65 @@ def emit_files(
     style: str = "sv",
     reset: str = "high",
     command: str | None = None,
+    split: bool = False,
+    replace: bool = False,
 ) -> list[Path]:
-    """Write the Verilog of `emit` and its manifest `name`.json into `directory`; return both paths.
+    """Write the Verilog of `emit` and its manifest `name`.json into `directory`; return the paths.
 
-    The file is called `name`.sv or, in plain style, `name`.v.
+    The file is called `name`.sv or, in plain style, `name`.v. With *split* there is a file for each
+    module, and `name`_types.svh with what they share (`gen.split`).
+
+    Raises
+    ------
+    ValueError
+        The folder has this name in another configuration, style or reset, and *replace* is false.
     """
     if not isinstance(directory, str | Path):
         raise TypeError(f"directory must be a path, not {directory!r}")
+    if split and style != "sv":
+        raise ValueError(f"split needs style 'sv', not {style!r}")
     directory = Path(directory)
+    if not replace:
+        _check_same(directory / f"{name}.json", header or {}, style, reset)
     emitted = emit(
         component, name=name, header=header, style=style, reset=reset, command=command
     )
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        verilog, manifest = directory / f"{name}{STYLES[style]}", directory / f"{name}.json"
-        replace_text(verilog, emitted.text)
+        files = split_text(emitted.text, name) if split else {
+            f"{name}{STYLES[style]}": emitted.text
+        }
+        for file, text in files.items():
+            replace_text(directory / file, text)
+        manifest = directory / f"{name}.json"
         replace_text(manifest, json.dumps(emitted.manifest, indent=2) + "\n")
-    return [verilog, manifest]
+    return [*(directory / file for file in files), manifest]
+
+
+def _check_same(
+    manifest: Path, configuration: Mapping[str, object], style: str, reset: str
+) -> None:
+    """Refuse to write over another configuration."""
+    try:
+        there = json.loads(manifest.read_text(encoding="utf-8"))
+        old = {**there["parameters"], "style": there["style"]}
+        active = (there["reset"] or {}).get("active")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{manifest}: exists and is no manifest; choose another folder") from None
+    new = {**{key: _plain(value) for key, value in configuration.items()}, "style": style}
+    if active is not None:
+        old["reset"], new["reset"] = active, reset
+    differs = [
+        f"{key} = {old.get(key, 'nothing')} there, {new.get(key, 'nothing')} here"
+        for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)
+    ]
+    if differs:
+        raise ValueError(
+            f"{manifest.parent}: has {manifest.stem} with {'; '.join(differs[:_SAID])}"
+            f"{'; ...' if differs[_SAID:] else ''}; choose another folder, or --replace"
+        )
+
+
+_SAID = 3  # differences that an error names

@@ -1,7 +1,7 @@
 """Write the files that are handed over beside the Verilog of a design."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ clean:
 
 
 def write_handoff(
-    design: Design, folder: Path, *, verilog: Path, manifest: Mapping[str, Any], clock_mhz: float
+    design: Design, folder: Path, *, verilog: Sequence[Path], manifest: Mapping[str, Any],
+    clock_mhz: float,
 ) -> list[Path]:
     """Write file list, manifests, constraints, licence and bench; for designs with registers, their
     descriptions, C header and manual too.
@@ -55,7 +56,7 @@ def write_handoff(
     """
     top, sources = design.top, [verilog.name]
     files = {
-        f"{top}.f": f"{verilog.name}\n",
+        f"{top}.f": _file_list(verilog),
         f"{top}.sdc": constraints(manifest, clock_mhz=clock_mhz),
         f"{top}.xml": ip_xact(design.registers, manifest, sources),
         "LICENSE": licence_text(),
@@ -96,14 +97,24 @@ def licence_text() -> str:
     return found.read_text(encoding="utf-8")
 
 
+def _sources(verilog: Sequence[Path]) -> list[str]:
+    """What is compiled of *verilog*; the rest is included."""
+    return [path.name for path in verilog if path.suffix != ".svh"]
+
+
+def _file_list(verilog: Sequence[Path]) -> str:
+    sources = _sources(verilog)
+    return "\n".join([*(["+incdir+."] if len(sources) < len(verilog) else []), *sources]) + "\n"
+
+
 def _bench_files(
-    bench: HandoffBench, design: Design, verilog: Path, manifest: Mapping[str, Any]
+    bench: HandoffBench, design: Design, verilog: Sequence[Path], manifest: Mapping[str, Any]
 ) -> dict[str, str]:
     pair = f"bench/{design.top}-pair.v"
     about: dict[str, Any] = {
         "module": bench.module,
         "top": "pair" if bench.extra else design.top,
-        "sources": [verilog.name, *([pair] if bench.extra else [])],
+        "sources": [*_sources(verilog), *([pair] if bench.extra else [])],
         "clock": manifest["clock"],
         "reset": {"port": "rst", "active": "high"} if bench.extra else manifest["reset"],
     }

@@ -193,7 +193,7 @@ def test_what_a_reader_minds_is_counted():
 
 def test_ports_of_both_styles_are_the_same(tmp_path):
     for style, ending in (("plain", ".v"), ("sv", ".sv")):
-        (path, _) = emit_files(Twice(), tmp_path, name="twice", style=style)
+        (path, _) = emit_files(Twice(), tmp_path / style, name="twice", style=style)
         assert path.name == f"twice{ending}"
     one, other = (emit(Twice(), name="twice", style=style).manifest for style in ("plain", "sv"))
     assert one["ports"] == other["ports"]
