@@ -11,20 +11,37 @@ from itertools import cycle, islice
 
 from bench.options import bench_parser
 from bench.result import result
+from foldwire.catalog import build
 from foldwire.console import print_table
 from gen.cache import announce
-from gen.estimate.fit import KINDS, fit, mapped, samples
+from gen.estimate.fit import KINDS, Sample, drawn, fit, mapped, synthesised
 from gen.estimate.model import FITTED, estimate, models, stored
 from gen.estimate.space import SPACES
 from gen.table import Column, Table
 from gen.yosys import yosys_version
 from sim.engines import registry
+from sim.engines.engine import Blueprint
 
 __all__ = ["main"]
 
 DRAWN, FIRST_SEED = 12, 10_000
 TARGET_PCT = {"ff": 5.0, "lut": 15.0, "gates": 15.0}
 TARGET_S = 1.0
+
+
+SMALL = {"test", "duo", "40g", "1-link"}
+"""Presets that are mapped to gates as well."""
+
+
+def _presets(design: str, blueprint: Blueprint) -> list[Sample]:
+    """All presets of a *design*, under the names of their top modules."""
+    return [
+        synthesised(
+            design, build(design, preset, {}).top, config, blueprint.component,
+            tuple(KINDS) if preset in SMALL else ("lut", "ff"),
+        )
+        for preset, config in blueprint.presets.items()
+    ]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,8 +54,8 @@ def main(argv: Sequence[str]) -> int:
     }
     if options.fit:
         found = [
-            sample for name in SPACES
-            for sample in samples(name, blueprints[name].config, blueprints[name].component)
+            sample for name, each in blueprints.items() if name in SPACES
+            for sample in (*_presets(name, each), *drawn(name, each.config, each.component))
         ]
         FITTED.write_text(stored(fit(found), f"Yosys {yosys_version()}"), encoding="utf-8")
         models.cache_clear()

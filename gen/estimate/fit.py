@@ -8,7 +8,7 @@ fit goes on where it was.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,11 @@ from gen.estimate.space import SPACES
 from gen.estimate.structure import structure
 from gen.synth import synthesize
 
-__all__ = ["KINDS", "Sample", "fit", "fit_sum", "mapped", "samples", "technology"]
+__all__ = ["KINDS", "Sample", "drawn", "fit", "fit_sum", "mapped", "synthesised", "technology"]
 
 KINDS = {"lut": "xcup", "ff": "xcup", "gates": "generic"}
 """Kind of cell -> target that it is counted for."""
-SAMPLES, SYNTHESISED, MOST_TERMS, FOLDS, ROUNDS = 36, 4, 24, 6, 50
+SAMPLES, MOST_TERMS, FOLDS, ROUNDS = 24, 16, 6, 50
 GROUPS = ("register", "mux", "bitwise", "reduce", "equal", "arithmetic", "shift", "multiply")
 
 Matrix = NDArray[np.float64]
@@ -34,21 +34,23 @@ Component = Callable[[Any], wiring.Component]
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A configuration with its operators and, if it was synthesised, its cells."""
+    """A configuration with its operators and those cells that are known from syntheses."""
 
     design: str
     terms: Mapping[str, float]
     bits: Mapping[str, int]
-    cells: Mapping[str, int] | None = None
+    cells: Mapping[str, int] = field(default_factory=dict)
 
 
-def mapped(component: wiring.Component, name: str) -> dict[str, int]:
+def mapped(
+    component: wiring.Component, name: str, kinds: Sequence[str] = tuple(KINDS)
+) -> dict[str, int]:
     """Cells of *component* by kind, from syntheses that are kept."""
     tables = {
         target: synthesize(component, name=name, target=target)
-        for target in dict.fromkeys(KINDS.values())
+        for target in dict.fromkeys(KINDS[kind] for kind in kinds)
     }
-    return {kind: int(tables[target].value(name, kind)) for kind, target in KINDS.items()}
+    return {kind: int(tables[KINDS[kind]].value(name, kind)) for kind in kinds}
 
 
 def technology(
@@ -58,9 +60,9 @@ def technology(
     each design; from the samples that were synthesised."""
     from scipy.optimize import nnls
 
-    known = [each for each in samples if each.cells is not None]
+    known = [each for each in samples if kind in each.cells]
     bits = np.array([[each.bits.get(group, 0) for group in GROUPS] for each in known], float)
-    cells = np.array([each.cells[kind] for each in known if each.cells is not None], float)
+    cells = np.array([each.cells[kind] for each in known], float)
     designs = sorted({each.design for each in known})
     of_design = np.array([designs.index(each.design) for each in known])
     factors = np.ones(len(designs))
@@ -110,22 +112,26 @@ def _join(scaled: Matrix, most: int) -> list[Matrix]:
     return found
 
 
-def samples(design: str, config: type, component: Component) -> list[Sample]:
-    """Draws of a *design*; those with the fewest operators, of the first third, are synthesised."""
-    space, name = SPACES[design], design.replace("-", "_")
-    drawn = [space.draw(random.Random(seed), config) for seed in range(SAMPLES)]
-    bits = []
-    for number, each in enumerate(drawn, 1):
-        announce(f"operators of {design}, {number} of {SAMPLES}")
-        bits.append(structure(component(each), name))
-    small = sorted(range(SAMPLES // 3), key=lambda n: sum(bits[n].values()))[:SYNTHESISED]
-    return [
-        Sample(
-            design=design, terms=space.terms(each), bits=bits[n],
-            cells=mapped(component(each), name) if n in small else None,
-        )
-        for n, each in enumerate(drawn)
-    ]
+def drawn(design: str, config: type, component: Component) -> list[Sample]:
+    """Configurations of a *design* at random, with their operators."""
+    space, found = SPACES[design], []
+    for seed in range(SAMPLES):
+        announce(f"operators of {design}, {seed + 1} of {SAMPLES}")
+        each = space.draw(random.Random(seed), config)
+        bits = structure(component(each), design.replace("-", "_"))
+        found.append(Sample(design=design, terms=space.terms(each), bits=bits))
+    return found
+
+
+def synthesised(
+    design: str, name: str, config: Any, component: Component, kinds: Sequence[str]
+) -> Sample:
+    """A configuration with its operators and its cells of some *kinds*; *name* is that of the top
+    module."""
+    return Sample(
+        design=design, terms=SPACES[design].terms(config),
+        bits=structure(component(config), name), cells=mapped(component(config), name, kinds),
+    )
 
 
 def fit(found: Sequence[Sample]) -> dict[str, dict[str, Model]]:

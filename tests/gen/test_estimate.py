@@ -63,7 +63,7 @@ def test_models_of_a_fit_predict_what_was_not_in_it():
         cells = dict.fromkeys(("lut", "ff", "gates"), bits["register"] + 2 * bits["mux"])
         return Sample(
             design="switch-dma", terms=space.terms(config), bits=bits,
-            cells=cells if n < 10 else None,
+            cells=cells if n < 10 else {},
         )
 
     models = fit([sample(n) for n in range(40)])["switch-dma"]
