@@ -8,14 +8,13 @@ from experiments.figure import Assumption, Context, Figure, Lost, Row, derived, 
 from experiments.targets import Exactly, Near
 from foldwire.catalog import build
 from foldwire.emission import synthesis_table
+from gen.synth.memory import SRAM_UM2_PER_BIT
 from gen.table import Column, Table
 
 __all__ = ["GATE_UM2", "Part", "ace_improved", "ace_published", "divide", "in_switch"]
 
 GATE_UM2 = 0.798 * (28 / 45) ** 2
 """A NAND2 at 28 nm: that of Nangate's 45 nm library, shrunk with the square of the length."""
-SRAM_UM2_PER_BIT = 0.528 * (28 / 45) ** 2
-"""A bit of a macro of 512 x 64 at 28 nm: of OpenROAD's 45 nm test data, shrunk alike."""
 CELL_UM2_PER_BIT = 0.127
 """A cell of six transistors at 28 nm (TSMC, 2009), with nothing around it."""
 DIE_MM2 = 331
