@@ -14,7 +14,7 @@ PAPER = Paper(
     (
         smartnic_checks.checks, smartnic_training.fig2a, smartnic_training.fig2b,
         smartnic_training.fig4a, smartnic_training.fig4b, smartnic_training.model,
-        smartnic_area.table1,
+        smartnic_area.table1, smartnic_area.at_400g,
     ),
 )
 main = PAPER.main

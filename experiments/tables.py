@@ -13,7 +13,7 @@ PAPER = Paper(
     "2020 to 2022",
     (
         synthesis_tables.ace_published, synthesis_tables.ace_improved, smartnic_area.table1,
-        synthesis_tables.in_switch,
+        smartnic_area.at_400g, synthesis_tables.in_switch,
     ),
 )
 main = PAPER.main

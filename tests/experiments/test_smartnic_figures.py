@@ -159,6 +159,20 @@ def test_resources_stand_beside_the_papers(monkeypatch):
     assert rows["all-reduce without adders"].why
 
 
+@pytest.mark.parametrize("scale, verdict", [(1, "within"), (100, "outside")])
+def test_shares_of_the_device_at_400g_can_fail(monkeypatch, scale, verdict):
+    rows = [
+        (name.replace("smartnic", "smartnic_400g"), 4 if "engine" in name else 1,
+         *(scale * each for each in values))
+        for name, (_, *values) in BLOCKS.items()
+    ]
+    rows[0] = (rows[0][0], 1, *(4 * each for each in rows[0][2:]))
+    made = Table("cells", [Column(name) for name in COLUMNS], rows)
+    monkeypatch.setattr(smartnic_area, "synthesize", lambda *args, **options: made)
+    logic, memory, adders = smartnic_area.at_400g(Context()).rows
+    assert (logic.verdict, memory.verdict, adders.verdict) == (verdict, verdict, "within")
+
+
 def test_figures_are_taken_by_name(capsys, tmp_path):
     assert smartnic.main(["checks", "-o", str(tmp_path)]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
