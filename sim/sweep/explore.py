@@ -6,6 +6,7 @@ from typing import Any
 
 from gen.extras import has_extra
 from gen.table import Cell, Column, Table
+from sim.opened import opening
 from sim.results.page import Fact, Page, PageFigure, PageSection, write_page
 from sim.sweep.engine import SweepOutcome
 from sim.sweep.points import Metrics
@@ -33,8 +34,9 @@ def priced_metrics(config: dict[str, Any], *, source: str) -> Metrics:
 def price(config: dict[str, Any], *, source: str) -> Metrics:
     """Estimated cells of the engine that *config* describes, the worst error of the estimate, and
     1 as ``beyond`` where a parameter is outside the range that it was fitted to."""
-    from gen.estimate.model import estimate
+    from gen.estimate.model import FITTED, estimate
 
+    opening(FITTED)  # points are run anew when the models are fitted anew
     design, engine = designed(config, source=source)
     found = estimate(design, engine)
     return {

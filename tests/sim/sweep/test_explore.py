@@ -5,9 +5,10 @@ import random
 import pytest
 
 from foldwire.cli import cli
-from gen.estimate.model import estimate
+from gen.estimate.model import FITTED, estimate
 from gen.table import Column, Table
 from hw.ace.config import preset
+from sim.opened import recorded
 from sim.sweep.explore import front, price, priced_metrics
 
 BASE = {
@@ -61,6 +62,12 @@ def test_the_price_of_a_point_is_the_estimate_of_its_engine():
     expected = estimate("ace", preset("duo"))
     assert {kind: found[kind] for kind in expected.cells} == expected.cells
     assert priced_metrics(BASE, source="")["time_s"] > 0
+
+
+def test_a_point_is_kept_as_long_as_the_models_are():
+    with recorded() as opened:
+        price(BASE, source="")
+    assert FITTED.absolute() in opened
 
 
 def test_an_endpoint_without_hardware_has_no_price():
