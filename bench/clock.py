@@ -6,6 +6,7 @@ design.
 """
 
 import argparse
+import re
 import statistics
 from collections.abc import Sequence
 
@@ -15,13 +16,17 @@ from foldwire.console import print_table, step
 from gen.extras import MissingExtraError
 from gen.synth.clock import SEEDS, PlacementError, clock_of
 from gen.synth.levels import Levels, levels_of
-from gen.synth.netlist import Netlist, kept_netlist
+from gen.synth.netlist import DesignNetlist, kept_netlist
 from gen.table import Column, Table
+from sim.engines import registry
 
 __all__ = ["main"]
 
-BARS_MHZ = {"ace": 100.0, "smartnic": 100.0, "switch-dma": 100.0, "switch": 80.0}
-KEYS = {"ace": "ace_mhz", "smartnic": "nic_mhz", "switch-dma": "dma_mhz", "switch": "switch_mhz"}
+BAR_MHZ = {"switch": 80.0}
+BARS_MHZ = {
+    name: BAR_MHZ.get(name, 100.0) for record in registry.records() for name in record.blueprints
+}
+KEYS = {name: f"{re.sub('^(smart|switch-)', '', name)}_mhz" for name in BARS_MHZ}
 RATIO_BAR = 1.33
 PRESET, PUBLISHED = "test", ("ace", "isca21")
 WORST = 10
@@ -58,7 +63,7 @@ def _or_missing(value: float | None) -> object:
     return "none" if value is None else round(value, 1)
 
 
-def _netlist(name: str, preset: str) -> Netlist:
+def _netlist(name: str, preset: str) -> DesignNetlist:
     design = build(name, preset, {})
     return kept_netlist(design.component, name=design.top, configuration=design.configuration)
 

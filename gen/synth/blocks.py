@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.cache import announce, default_cache_dir, intact, kept, store
-from gen.synth.netlist import Block
+from gen.synth.netlist import DesignBlock
 from gen.synth.targets import Target
 from gen.yosys import run_yosys, yosys_version
 
@@ -43,13 +43,13 @@ class Mapped:
 
 
 def map_blocks(
-    blocks: Sequence[Block], flow: Target, *, timeout: float | None = None
+    blocks: Sequence[DesignBlock], flow: Target, *, timeout: float | None = None
 ) -> dict[str, Mapped]:
     """Cells of each block by its name, mapped now unless they are kept.
 
     Each block that is finished is announced and stays, whatever becomes of the others.
     """
-    missing: dict[str, Block] = {}
+    missing: dict[str, DesignBlock] = {}
     for block in blocks:
         if not all(_is_kept(name) for name in _files(block, flow)):
             missing.setdefault(block.digest, block)
@@ -57,13 +57,13 @@ def map_blocks(
     return {block.name: _mapped(block, flow) for block in blocks}
 
 
-def mapped_netlist(block: Block, flow: Target) -> Any:
+def mapped_netlist(block: DesignBlock, flow: Target) -> Any:
     """The mapped block as Yosys' JSON: ``ports``, ``cells``, ``netnames``; children numbered."""
     _, file = _files(block, flow)
     return json.loads(gzip.decompress(_path(file).read_bytes()))
 
 
-def _files(block: Block, flow: Target) -> list[str]:
+def _files(block: DesignBlock, flow: Target) -> list[str]:
     """Names in the cache: the cells, and the netlist where paths are looked for."""
     made_by = (_FORM, block.digest, flow.commands, yosys_version(), _liberty(flow))
     key = hashlib.sha256(repr(made_by).encode()).hexdigest()[:24]
@@ -85,14 +85,14 @@ def _is_kept(name: str) -> bool:
     return intact(default_cache_dir() / name)
 
 
-def _mapped(block: Block, flow: Target) -> Mapped:
+def _mapped(block: DesignBlock, flow: Target) -> Mapped:
     told = json.loads(_path(_files(block, flow)[0]).read_text(encoding="utf-8"))
     names = {f"@{number}": child for number, child in enumerate(block.children)}
     cells = {names.get(kind, kind): count for kind, count in told["cells"].items()}
     return Mapped(cells, told["area"], told["cpu_s"])
 
 
-def _map_missing(blocks: Sequence[Block], flow: Target, timeout: float | None) -> None:
+def _map_missing(blocks: Sequence[DesignBlock], flow: Target, timeout: float | None) -> None:
     end = None if timeout is None else time.monotonic() + timeout
     if blocks:
         announce(f"mapping {len(blocks)} blocks to cells, once (seconds to minutes) ...")
@@ -103,7 +103,7 @@ def _map_missing(blocks: Sequence[Block], flow: Target, timeout: float | None) -
         announce(f"{number} of {len(blocks)} blocks: {block.name}, {took:.1f} s")
 
 
-def _map(block: Block, flow: Target, *, timeout: float | None) -> None:
+def _map(block: DesignBlock, flow: Target, *, timeout: float | None) -> None:
     """Map a block in a Yosys of its own: ABC's result depends on names that were read before."""
     steps = [
         "read_rtlil block.il",
@@ -150,7 +150,7 @@ def _counted(entry: Any) -> dict[str, Any]:
 
 
 def _lean(module: Any) -> dict[str, Any]:
-    """Of a module in Yosys' JSON, as much as paths and their names need."""
+    """As much of a module in Yosys' JSON as paths and their names need."""
     return {
         "ports": {
             port: [each["direction"], each["bits"]] for port, each in module["ports"].items()

@@ -18,7 +18,7 @@ from gen.rtlil import MacroPlatform
 from gen.sv.writer import write_design
 from gen.synth.blocks import Mapped, map_blocks
 from gen.synth.memory import SRAM_UM2_PER_BIT, blocks_of, fit_note, macros_in
-from gen.synth.netlist import kept_netlist, netlist_of
+from gen.synth.netlist import kept_netlist
 from gen.synth.targets import Target, check_target
 from gen.synth.whole import map_whole
 from gen.table import Cell, Column, Table
@@ -97,10 +97,7 @@ def synthesize(
             instances=instances, flat=flat, timeout=timeout,
         )
         return report(name, target, flow, blocks, instances)
-    if configuration is None:
-        netlist = netlist_of(component, name=name)
-    else:
-        netlist = kept_netlist(component, name=name, configuration=configuration)
+    netlist = kept_netlist(component, name=name, configuration=configuration)
     if flat:
         blocks = map_whole(
             ("design.il", netlist.text), netlist.macros, flow, name=name,

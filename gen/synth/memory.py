@@ -40,7 +40,7 @@ def macros_in(cells: Mapping[str, int]) -> list[tuple[Macro, int]]:
 
 
 def blocks_of(macro: Macro, memory: MemoryKind) -> int:
-    """Block RAMs that a macro takes, in the shape that takes fewest."""
+    """DesignBlock RAMs that a macro takes, in the shape that takes fewest."""
     return min(
         -(-macro.depth // depth) * -(-macro.width // _usable(width, macro, memory))
         for width, depth in memory.shapes

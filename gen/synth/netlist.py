@@ -19,7 +19,7 @@ from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
 from gen.tidy import readable_names
 
-__all__ = ["Block", "Netlist", "kept_netlist", "netlist_of"]
+__all__ = ["DesignBlock", "DesignNetlist", "kept_netlist", "netlist_of"]
 
 _HEADER = re.compile(r"^module \\(\S+)\n", re.MULTILINE)
 _CELL = re.compile(r"^  cell \\(\S+) ", re.MULTILINE)
@@ -29,7 +29,7 @@ _MACRO_PORT = re.compile(r"(input|output)\s+(?:wire|reg)\s+(?:\[(\d+):0\])?\s*(\
 
 
 @dataclass(frozen=True)
-class Block:
+class DesignBlock:
     """A module of RTLIL that depends on no name of another one.
 
     Members
@@ -66,7 +66,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Netlist:
+class DesignNetlist:
     """A design whose equal modules have been merged.
 
     Members
@@ -90,7 +90,7 @@ class Netlist:
     cpu_s: float = 0.0
 
     @cached_property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[DesignBlock]:
         """The modules one by one, the smallest first."""
         bodies = self._bodies
         stubs = {name: "\n".join(_PORT.findall(body)) for name, body in bodies.items()}
@@ -114,14 +114,14 @@ class Netlist:
         return bodies
 
 
-def _block(name: str, body: str, stubs: dict[str, str]) -> Block:
+def _block(name: str, body: str, stubs: dict[str, str]) -> DesignBlock:
     numbers: dict[str, int] = {}
 
     def numbered(match: re.Match[str]) -> str:
         return f"  cell \\@{numbers.setdefault(match[1], len(numbers))} "
 
     text = _CELL.sub(numbered, body)
-    return Block(name, text, tuple(numbers), tuple(stubs[child] for child in numbers))
+    return DesignBlock(name, text, tuple(numbers), tuple(stubs[child] for child in numbers))
 
 
 def _macro_ports(body: str) -> str:
@@ -133,7 +133,7 @@ def _macro_ports(body: str) -> str:
     )
 
 
-def netlist_of(component: wiring.Component, *, name: str) -> Netlist:
+def netlist_of(component: wiring.Component, *, name: str) -> DesignNetlist:
     """The netlist of *component* as top module *name*, SRAM left as macros."""
     started = time.process_time()
     platform = MacroPlatform()
@@ -141,17 +141,17 @@ def netlist_of(component: wiring.Component, *, name: str) -> Netlist:
     merged = merge_modules(rtlil, top=name)
     macros = dict(sorted(platform.sram_macros.items()))
     text = readable_names(merged.text)
-    return Netlist(name, text, merged.instances, macros, time.process_time() - started)
+    return DesignNetlist(name, text, merged.instances, macros, time.process_time() - started)
 
 
-def kept_netlist(component: wiring.Component, *, name: str, configuration: object) -> Netlist:
+def kept_netlist(component: wiring.Component, *, name: str, configuration: object) -> DesignNetlist:
     """`netlist_of`, without elaborating the component again.
 
-    The ``repr`` of *configuration* must state it completely. A component from elsewhere than our
-    own sources is elaborated each time.
+    The ``repr`` of *configuration* must state it completely. Without one, and if it is from
+    elsewhere than our own sources, a component is elaborated each time.
     """
-    key = sources_hash(type(component), (name, configuration))
-    if key is None:
+    key = configuration and sources_hash(type(component), (name, configuration))
+    if not key:
         return netlist_of(component, name=name)
 
     def make(target: Path) -> None:
@@ -159,4 +159,4 @@ def kept_netlist(component: wiring.Component, *, name: str, configuration: objec
         target.write_bytes(gzip.compress(text.encode(), 3))
 
     path = kept(f"netlists/{key}.json.gz", make, doing=f"elaborating {name}")
-    return Netlist(**json.loads(gzip.decompress(path.read_bytes())))
+    return DesignNetlist(**json.loads(gzip.decompress(path.read_bytes())))

@@ -114,79 +114,58 @@ def _osu018(liberty: Path) -> Target:
     )
 
 
+_VENDOR = "mapped by Yosys and neither placed nor routed; vendor tools pack and count differently"
+
+
+def _xilinx(family: str, cells: Mapping[str, str], device: Device) -> Target:
+    columns = {"LUT": r"LUT[1-6]", "FF": r"FD[RSCP]E(_1)?", "SRL": r"SRL.*"} | dict(cells)
+    columns |= {"LUTRAM": r"RAM\d+[XMD].*", "BRAM": r"RAMB(18|36).*"}
+    shown = ("LUT", "MUXF", "CARRY", "FF", "LUTRAM", "SRL", "BRAM", "DSP")
+    command = f"synth_xilinx -family {family} -noiopad -noclkbuf"
+    return Target((command,), {name: columns[name] for name in shown}, _VENDOR, device=device)
+
+
 TARGETS: dict[str, Target] = {
-    "xcup": Target(
-        ("synth_xilinx -family xcup -noiopad -noclkbuf",),
-        {
-            "LUT": r"LUT[1-6]",
-            "MUXF": r"MUXF[789]",
-            "CARRY": r"CARRY[48]",
-            "FF": r"FD[RSCP]E(_1)?",
-            "LUTRAM": r"RAM\d+[XMD].*",
-            "SRL": r"SRL.*",
-            "BRAM": r"RAMB(18|36).*",
-            "DSP": r"DSP48E2",
-        },
-        "mapped by Yosys and neither placed nor routed; vendor tools pack and count differently",
-        # DS890 (v4.5), table of Virtex UltraScale+; a LUT is one of 6 inputs.
-        device=Device(
+    "xcup": _xilinx(
+        "xcup",
+        {"MUXF": r"MUXF[789]", "CARRY": r"CARRY[48]", "DSP": r"DSP48E2"},
+        # DS890, table of Virtex UltraScale+; a LUT is one of 6 inputs.
+        Device(
             "VU9P", {"LUT": 1_182_240, "FF": 2_364_480, "BRAM": 2160, "DSP": 6840},
             _BRAM36, MemoryKind("URAM", ((72, 4096),), 9, holds=960),
         ),
     ),
-    "xc7": Target(
-        ("synth_xilinx -family xc7 -noiopad -noclkbuf",),
-        {
-            "LUT": r"LUT[1-6]",
-            "MUXF": r"MUXF[78]",
-            "CARRY": r"CARRY4",
-            "FF": r"FD[RSCP]E(_1)?",
-            "LUTRAM": r"RAM\d+[XMD].*",
-            "SRL": r"SRL.*",
-            "BRAM": r"RAMB(18|36).*",
-            "DSP": r"DSP48E1",
-        },
-        "mapped by Yosys and neither placed nor routed; vendor tools pack and count differently",
+    "xc7": _xilinx(
+        "xc7",
+        {"MUXF": r"MUXF[78]", "CARRY": r"CARRY4", "DSP": r"DSP48E1"},
         # DS180, table of Virtex-7.
-        device=Device(
-            "XC7VX690T", {"LUT": 433_200, "FF": 866_400, "BRAM": 1470, "DSP": 3600},
-            _BRAM36,
-        ),
+        Device("XC7VX690T", {"LUT": 433_200, "FF": 866_400, "BRAM": 1470, "DSP": 3600}, _BRAM36),
     ),
     "ecp5": Target(
         ("synth_ecp5 -noiopad",),
         {
-            "LUT4": r"LUT4",
-            "PFUMX": r"PFUMX|L6MUX21",
-            "CCU2C": r"CCU2C",
-            "FF": r"TRELLIS_FF",
-            "LUTRAM": r"TRELLIS_DPR16X4",
-            "BRAM": r"DP16KD",
-            "DSP": r"MULT18X18D",
+            "LUT4": r"LUT4", "PFUMX": r"PFUMX|L6MUX21", "CCU2C": r"CCU2C", "FF": r"TRELLIS_FF",
+            "LUTRAM": r"TRELLIS_DPR16X4", "BRAM": r"DP16KD", "DSP": r"MULT18X18D",
         },
         "mapped by Yosys and neither placed nor routed",
         # FPGA-DS-02012, family table: LFE5UM-85.
         device=Device(
-            "ECP5-85K", {"LUT4": 83_640, "FF": 83_640, "BRAM": 208, "DSP": 156},
-            _DP16KD,
+            "ECP5-85K", {"LUT4": 83_640, "FF": 83_640, "BRAM": 208, "DSP": 156}, _DP16KD
         ),
         levels=True,
     ),
     "alm": Target(
         ("synth_intel_alm -family cyclonev -noiopad",),
         {
-            "ALUT": r"MISTRAL_(ALUT(_ARITH|[2-6])|NOT|BUF)",
-            "FF": r"MISTRAL_FF",
-            "MLAB": r"MISTRAL_MLAB",
-            "M10K": r"MISTRAL_M10K",
+            "ALUT": r"MISTRAL_(ALUT(_ARITH|[2-6])|NOT|BUF)", "FF": r"MISTRAL_FF",
+            "MLAB": r"MISTRAL_MLAB", "M10K": r"MISTRAL_M10K",
             "DSP": r"MISTRAL_MUL(9X9|18X18|27X27)",
         },
         "mapped by Yosys for Cyclone V, whose ALM is that of Arria 10, and neither placed nor "
         "routed; an ALM holds one ALUT or two small ones",
         # Cyclone V overview, 5CGXC9: 113 560 ALMs of two ALUTs and four registers.
         device=Device(
-            "5CGXC9", {"ALUT": 227_120, "FF": 454_240, "M10K": 1220, "DSP": 684},
-            _M10K,
+            "5CGXC9", {"ALUT": 227_120, "FF": 454_240, "M10K": 1220, "DSP": 684}, _M10K
         ),
     ),
     "generic": Target(
