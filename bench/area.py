@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from bench.result import result
 from foldwire.catalog import build
 from foldwire.console import print_table, step
-from gen.synth.blocks import map_blocks
-from gen.synth.cells import report
-from gen.synth.netlist import kept_netlist
-from gen.synth.targets import TARGETS
+from gen.mapping.blocks import map_blocks
+from gen.mapping.netlist import kept_netlist
+from gen.mapping.targets import TARGETS
+from gen.synth import report
 from gen.table import Cell, Column, Table
 from gen.yosys import YosysError
 from sim.engines import registry

@@ -14,9 +14,9 @@ from bench.result import result
 from foldwire.catalog import build
 from foldwire.console import print_table, step
 from gen.extras import MissingExtraError
-from gen.synth.clock import SEEDS, PlacementError, clock_of
-from gen.synth.levels import Levels, levels_of
-from gen.synth.netlist import DesignNetlist, kept_netlist
+from gen.mapping.clock import SEEDS, PlacementError, clock_of
+from gen.mapping.levels import Levels, levels_of
+from gen.mapping.netlist import DesignNetlist, kept_netlist
 from gen.table import Column, Table
 from sim.engines import registry
 

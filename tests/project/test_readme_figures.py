@@ -197,7 +197,7 @@ def test_cells_that_were_mapped_before_an_interruption_are_not_mapped_again(tmp_
         return Design(top=top, component=Wire(len(top)), parameters={}, handoff="", registers=None)
 
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
-    monkeypatch.setattr("gen.synth.blocks.run_yosys", yosys)
+    monkeypatch.setattr("gen.mapping.blocks.run_yosys", yosys)
     monkeypatch.setattr("experiments.report.parts.build", built)
     two = (("ace", "test"), ("switch", "8-port"))
     monkeypatch.setattr("experiments.report.parts.SYNTHESIZED", two)

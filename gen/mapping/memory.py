@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gen.synth.targets import Device, MemoryKind
+from gen.mapping.targets import Device, MemoryKind
 
 __all__ = ["SRAM_UM2_PER_BIT", "Macro", "blocks_of", "fit_note", "macros_in"]
 

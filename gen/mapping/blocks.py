@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from gen.cache import announce, default_cache_dir, intact, kept, store
-from gen.synth.netlist import DesignBlock
-from gen.synth.targets import Target
+from gen.mapping.netlist import DesignBlock
+from gen.mapping.targets import Target
 from gen.yosys import run_yosys, yosys_version
 
 __all__ = ["Mapped", "map_blocks", "mapped_netlist"]

@@ -14,17 +14,19 @@ from dataclasses import replace
 from amaranth.lib import wiring
 
 from gen.arguments import typed
+from gen.mapping.blocks import Mapped, map_blocks
+from gen.mapping.memory import SRAM_UM2_PER_BIT, blocks_of, fit_note, macros_in
+from gen.mapping.netlist import DesignNetlist, netlist_of
+from gen.mapping.targets import LIBERTY_OSU018, TARGETS, Target, check_target
+from gen.mapping.whole import map_whole
 from gen.rtlil import MacroPlatform
 from gen.sv.writer import write_design
-from gen.synth.blocks import Mapped, map_blocks
-from gen.synth.memory import SRAM_UM2_PER_BIT, blocks_of, fit_note, macros_in
-from gen.synth.netlist import kept_netlist
-from gen.synth.targets import Target, check_target
-from gen.synth.whole import map_whole
 from gen.table import Cell, Column, Table
 from gen.yosys import yosys_version
 
-__all__ = ["largest_blocks", "report", "synthesize"]
+__all__ = [
+    "LIBERTY_OSU018", "TARGETS", "Target", "cells_of", "largest_blocks", "report", "synthesize",
+]
 
 _TITLES = {"gates": "2-input gates"}
 
@@ -56,7 +58,6 @@ def synthesize(
     source: str = "netlist",
     flat: bool = False,
     timeout: float | None = None,
-    configuration: object = None,
 ) -> Table:
     """Map `component` to `target` and count its cells, block by block; the whole design first.
 
@@ -80,8 +81,6 @@ def synthesize(
         Flatten the hierarchy first: one row, without logic that no other block needs.
     timeout:
         Seconds after which to give up. Blocks that were finished are kept.
-    configuration:
-        States a component of ours completely by its ``repr``: such a component is elaborated once.
     """
     if not name.isidentifier():
         raise ValueError(f"name must be a Verilog identifier, not {name!r}")
@@ -97,15 +96,21 @@ def synthesize(
             instances=instances, flat=flat, timeout=timeout,
         )
         return report(name, target, flow, blocks, instances)
-    netlist = kept_netlist(component, name=name, configuration=configuration)
+    netlist = netlist_of(component, name=name)
     if flat:
         blocks = map_whole(
             ("design.il", netlist.text), netlist.macros, flow, name=name,
             instances=netlist.instances, flat=True, timeout=timeout,
         )
-    else:
-        blocks = map_blocks(netlist.blocks, flow, timeout=timeout)
-    return report(name, target, flow, blocks, netlist.instances)
+        return report(name, target, flow, blocks, netlist.instances)
+    return cells_of(netlist, target=target, timeout=timeout)
+
+
+def cells_of(netlist: DesignNetlist, *, target: str, timeout: float | None = None) -> Table:
+    """The table of `synthesize` of a netlist, which may be a kept one."""
+    flow = check_target(target)
+    blocks = map_blocks(netlist.blocks, flow, timeout=timeout)
+    return report(netlist.top, target, flow, blocks, netlist.instances)
 
 
 def report(

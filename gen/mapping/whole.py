@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gen.cache import kept
-from gen.synth.blocks import Mapped
-from gen.synth.targets import Target
+from gen.mapping.blocks import Mapped
+from gen.mapping.targets import Target
 from gen.yosys import Step, run_yosys, yosys_version
 
 __all__ = ["map_whole"]

@@ -15,12 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from amaranth.lib import wiring
 
-from gen.arguments import typed
-from gen.synth.blocks import map_blocks, mapped_netlist
-from gen.synth.netlist import DesignNetlist, kept_netlist
-from gen.synth.targets import TARGETS, check_target
+from gen.mapping.blocks import map_blocks, mapped_netlist
+from gen.mapping.netlist import DesignNetlist
+from gen.mapping.targets import TARGETS, check_target
 from gen.table import Column, Table
 
 __all__ = ["MHZ_LEVELS", "Levels", "Path", "levels", "levels_of"]
@@ -333,19 +331,8 @@ def levels_of(netlist: DesignNetlist, *, target: str = "ecp5", worst: int = 5) -
     )
 
 
-@typed("component")
-def levels(
-    component: wiring.Component,
-    *,
-    name: str,
-    target: str = "ecp5",
-    configuration: object = None,
-) -> tuple[Table, Table]:
-    """Longest paths of the design, and of each block, in levels of logic.
-
-    Parameters are those of `gen.synth.synthesize`.
-    """
-    netlist = kept_netlist(component, name=name, configuration=configuration)
+def levels(netlist: DesignNetlist, *, target: str = "ecp5") -> tuple[Table, Table]:
+    """Longest paths of the design, and of each block, in levels of logic."""
     found = levels_of(netlist, target=target)
     columns = [Column("levels", digits=1), Column("start"), Column("end")]
     shares = ", ".join(f"{share:.1%} more than {level:g}" for level, share in found.above.items())

@@ -19,14 +19,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from amaranth.lib import wiring
-
-from gen.arguments import typed
 from gen.cache import kept
 from gen.extras import require_extra
-from gen.synth.memory import blocks_of, macros_in
-from gen.synth.netlist import DesignNetlist, kept_netlist
-from gen.synth.targets import TARGETS
+from gen.mapping.memory import blocks_of, macros_in
+from gen.mapping.netlist import DesignNetlist
+from gen.mapping.targets import TARGETS
 from gen.table import Column, Table
 from gen.yosys import run_yosys, yosys_version
 
@@ -83,8 +80,8 @@ def clock_of(netlist: DesignNetlist, *, seeds: Sequence[int] = SEEDS) -> list[Cl
     PlacementError
         The design does not fit the device, or has no path between registers.
     """
-    require_extra("fpga", "place and route")
     _check_memory(netlist)
+    require_extra("fpga", "place and route")
     key, mapped = _mapped(netlist)
     tool = metadata.version(_TOOL)
     return sorted((_routed(key, mapped, seed, tool) for seed in seeds), key=lambda run: run.mhz)
@@ -201,19 +198,8 @@ def _source_name(cell: str) -> str:
     return re.sub(r"_(TRELLIS_|LUT4|PFUMX|L6MUX|CCU2C|MULT18|DP16KD|\$)\S*$", "", cell)
 
 
-@typed("component")
-def clock(
-    component: wiring.Component,
-    *,
-    name: str,
-    configuration: object = None,
-    seeds: Sequence[int] = SEEDS,
-) -> Table:
-    """Clock after place and route for each seed, the median in the note.
-
-    Parameters are those of `gen.synth.synthesize`.
-    """
-    netlist = kept_netlist(component, name=name, configuration=configuration)
+def clock(netlist: DesignNetlist, *, seeds: Sequence[int] = SEEDS) -> Table:
+    """Clock after place and route for each seed, the median in the note."""
     runs = clock_of(netlist, seeds=seeds)
     median = statistics.median(run.mhz for run in runs)
     table = Table(
@@ -228,7 +214,7 @@ def clock(
         f"Yosys {yosys_version()}, {_TOOL} {metadata.version(_TOOL)}.",
     )
     for run in runs:
-        instances = " > ".join(each or name for each in run.through)
+        instances = " > ".join(each or netlist.top for each in run.through)
         table.add(
             run.seed, run.mhz * 1e6, run.cells, run.logic_ns * 1e-9, run.routing_ns * 1e-9,
             run.start, run.end, instances,

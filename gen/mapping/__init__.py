@@ -1,0 +1,1 @@
+"""Designs mapped to technologies through Yosys: blocks, memory, levels of logic, clock."""
