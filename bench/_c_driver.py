@@ -19,7 +19,7 @@ from sim.engines import registry
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.driver import EngineDriver
 
-__all__ = ["DIALECTS", "STRICT", "all_reduced_by_c", "compiled_driver"]
+__all__ = ["DIALECTS", "STRICT", "all_reduced_by_c", "compiled_driver", "compiled_header"]
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion")
 DIALECTS = {"c11": ("-x", "c", "-std=c11"), "c++17": ("-x", "c++", "-std=c++17")}
@@ -60,16 +60,33 @@ def compiled_driver(
     ValueError
         With what the compiler says.
     """
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    shim = folder / "shim.c"
-    shim.write_text(_SHIM.format(top=top, TOP=top.upper()), encoding="utf-8")
-    library = folder / f"{top}-{dialect.replace('+', 'p')}.so"
+    text = _SHIM.format(top=top, TOP=top.upper())
+    return ctypes.CDLL(str(_compiled(files, text, folder, dialect)))
+
+
+def compiled_header(files: dict[str, str], top: str, folder: Path, *, dialect: str) -> None:
+    """Compile the C header, and the example if there is one, as they are.
+
+    Raises
+    ------
+    ValueError
+        With what the compiler says.
+    """
+    whole = f"{top}-example.c"
+    text = f'#include "{whole if whole in files else f"{top}.h"}"\nextern int nothing;\n'
+    _compiled(files, text, folder, dialect)
+
+
+def _compiled(files: dict[str, str], text: str, folder: Path, dialect: str) -> Path:
+    for name, content in files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    shim, library = folder / "shim.c", folder / f"shim-{dialect.replace('+', 'p')}.so"
+    shim.write_text(text, encoding="utf-8")
     options = [*STRICT, *DIALECTS[dialect], "-shared", "-fPIC", str(shim), "-o", str(library)]
     done = subprocess.run([find_compiler()[0], *options], capture_output=True, text=True)
     if done.returncode != 0:
         raise ValueError(done.stderr[:3000])
-    return ctypes.CDLL(str(library))
+    return library
 
 
 def all_reduced_by_c(

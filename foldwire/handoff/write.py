@@ -163,9 +163,8 @@ def constraints(
     if manifest["reset"] is not None:
         inputs.insert(0, manifest["reset"]["port"])
         lines += [
-            f"# No false path from {manifest['reset']['port']}: it is synchronous; all registers "
-            + "must leave it in",
-            "# one cycle. Where its paths are too long, drive it from registers that are copied.",
+            f"# No false path from {manifest['reset']['port']}: it is synchronous, and registers",
+            "# must leave it in one cycle. Where its paths are too long, copy the register before.",
         ]
     for kind, names in (("input", inputs), ("output", outputs)):
         delay = f"set_{kind}_delay -clock {clock} {0.3 * period:.3f}"
