@@ -27,6 +27,7 @@ DIALECTS = {"c11": ("-x", "c", "-std=c11"), "c++17": ("-x", "c++", "-std=c++17")
 _MEMORY_BYTES = 1 << 20
 _DESTINATION = _MEMORY_BYTES // 2
 _PATIENCE = 1 << 16  # cycles of the watchdog
+_TIMEOUT = 1000  # cycles of that of switches
 _POLLS = 100_000
 
 _SHIM = """\
@@ -91,18 +92,20 @@ def _compiled(files: dict[str, str], text: str, folder: Path, dialect: str) -> P
 
 def all_reduced_by_c(
     design: Design, inputs: Sequence[NDArray[Any]], op: ReduceOp, *, dialect: str = "c11",
-    change: Callable[[dict[str, str]], None] = lambda files: None,
+    change: Callable[[dict[str, str]], None] = lambda files: None, middle: Design | None = None,
 ) -> list[NDArray[Any]]:
     """The vector of each rank of a ring of engines that software in C has set up and started.
 
     Parameters
     ----------
     design : Design
-        Of ACE or the smart NIC.
+        Of engines in a ring, or of endpoints at a switch.
     inputs : sequence of arrays of float32 or int32
         A vector for each rank.
     change : callable
         Changes the files before they are compiled.
+    middle : Design or None
+        Of the switch, whose example sets it up first.
 
     Raises
     ------
@@ -110,47 +113,62 @@ def all_reduced_by_c(
         If the files do not compile, or the driver refuses or reports a failure.
     """
     ring = _ring(design, len(inputs))
-    files = driver_files(design)
-    change(files)
-    with tempfile.TemporaryDirectory() as folder:
-        library = compiled_driver(files, design.top, Path(folder), dialect=dialect)
-    return _run(design.top, ring, library, inputs, op)
+    libraries = []
+    for each in (middle, design):
+        if each is not None:
+            files = driver_files(each)
+            change(files)
+            with tempfile.TemporaryDirectory() as folder:
+                library = compiled_driver(files, each.top, Path(folder), dialect=dialect)
+            libraries.append((each.top, library))
+    return _run(ring, libraries, inputs, op)
 
 
 def _ring(design: Design, nodes: int) -> EngineDriver:
     """Engines as they are after reset: the driver in C sets them up."""
     values: dict[str, Any] = design.parameters
     settings = Surroundings(nodes=nodes, latency_cycles=3, memory_bytes=_MEMORY_BYTES)
-    driver, config = next(
-        (record.kind.driver, blueprint.config) for record in registry.records()
+    record, blueprint = next(
+        (record, blueprint) for record in registry.records()
         for blueprint in record.blueprints.values() if blueprint.handoff == design.handoff
     )
+    config = blueprint.config(**values)
+    if len(record.blueprints) > 1:
+        system = next(each for each in record.presets.values() if config in vars(each).values())
+        config = record.group(system, nodes)
+    driver = record.kind.driver
     assert driver is not None
     with mock.patch.object(driver, "start_system", lambda self: None):
-        made: EngineDriver = driver(config(**values), settings)
+        made: EngineDriver = driver(config, settings)
     return made
 
 
 def _run(
-    top: str, ring: EngineDriver, library: ctypes.CDLL, inputs: Sequence[NDArray[Any]],
-    op: ReduceOp,
+    ring: EngineDriver, libraries: Sequence[tuple[str, ctypes.CDLL]],
+    inputs: Sequence[NDArray[Any]], op: ReduceOp,
 ) -> list[NDArray[Any]]:
     word = ctypes.c_uint32
 
     def read(device: int, offset: int) -> int:
-        ticket = ring.nodes[device].read(offset)
+        ticket = ring.system.nodes[device].read(offset)
         ring.system.run(drain=False)
         return ticket.value
 
     def write(device: int, offset: int, value: int) -> None:
-        ring.nodes[device].write(offset, value)
+        ring.system.nodes[device].write(offset, value)
         ring.system.run(drain=False)
 
     bus = (ctypes.CFUNCTYPE(word, ctypes.c_size_t, word)(read),
            ctypes.CFUNCTYPE(None, ctypes.c_size_t, word, word)(write))
-    library.connect_bus(*bus)
+    for _, library in libraries:
+        library.connect_bus(*bus)
     long, place = ctypes.c_uint64, ctypes.c_size_t
     nodes, elements = len(inputs), len(inputs[0])
+    top, library = libraries[-1]
+    for switch, other in libraries[:-1]:
+        for number in range(nodes, len(ring.system.nodes)):
+            if other[f"{switch}_example_set_up"](place(number), word(nodes), word(_TIMEOUT)):
+                raise ValueError(f"{switch}: set-up refuses {nodes} members")
     for rank, (node, values) in enumerate(zip(ring.nodes, inputs, strict=True)):
         raw = np.ascontiguousarray(values).view(np.uint8)
         node.memory[: len(raw)] = raw
@@ -160,6 +178,8 @@ def _run(
         if refused:
             raise ValueError(f"{top}: set-up refuses {nodes} nodes")
     for rank in range(nodes):
+        if len(libraries) > 1:
+            _await(library[f"{top}_example_ready"], top, rank)
         library[f"{top}_example_start"](
             place(rank), word(nodes), long(0), long(_DESTINATION), word(elements),
             ctypes.c_int(op.value), word(1),
@@ -174,4 +194,4 @@ def _run(
 def _await(poll: Callable[..., int], top: str, rank: int) -> None:
     found = next(filter(None, (poll(ctypes.c_size_t(rank)) for _ in range(_POLLS))), 0)
     if found != 1:
-        raise ValueError(f"{top}: rank {rank} reports no valid result")
+        raise ValueError(f"{top}: rank {rank} is not ready or reports no valid result")

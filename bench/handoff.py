@@ -32,8 +32,10 @@ from hw.fp.ops import ReduceOp
 __all__ = ["DRIVEN", "TOOLS", "check", "drive", "main"]
 
 DESIGNS = tuple((name, preset) for name, entry in CATALOG.items() for preset in entry.presets)
-DRIVEN = (("ace", "test", 4), ("ace", "duo", 5), ("smartnic", "test", 4))
+DRIVEN = (("ace", "test", 4), ("ace", "duo", 5), ("smartnic", "test", 4), ("switch-dma", "test", 4))
 """Designs whose example runs, and nodes: those whose models are compiled in seconds."""
+MIDDLE = {"switch-dma": "switch"}
+"""What is between endpoints, and has an example of its own."""
 TOOLS = ("fusesoc", "pyyaml", "systemrdl-compiler", "peakrdl-ipxact", *DIALECTS)
 _ELEMENTS = 1000
 
@@ -63,11 +65,12 @@ def check(design: Design, folder: Path) -> Iterator[str]:
 def drive(name: str, preset: str, nodes: int) -> Iterator[str]:
     """Let the example all-reduce, and say what is wrong with the results."""
     rng = np.random.default_rng(nodes)
+    middle = build(MIDDLE[name], preset, {}) if name in MIDDLE else None
     for op, kind in ((ReduceOp.SUM_I32, np.int32), (ReduceOp.SUM_F32, np.float32)):
         # Integers so small that binary32 adds them without rounding, in any order.
         inputs = [rng.integers(-1000, 1000, _ELEMENTS).astype(kind) for _ in range(nodes)]
         try:
-            results = all_reduced_by_c(build(name, preset, {}), inputs, op)
+            results = all_reduced_by_c(build(name, preset, {}), inputs, op, middle=middle)
         except ValueError as error:
             yield f"{op.name}: {error}"
             continue

@@ -167,5 +167,5 @@ def _bench(design: Design, manifest: Mapping[str, Any]) -> HandoffBench:
 
 HANDOFF = Handoff(
     bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_set_up,
-    packets=packet_section,
+    packets=packet_section, driver="switch.c",
 )

@@ -28,11 +28,13 @@ def test_what_the_folder_lacks_is_said(tmp_path, monkeypatch):
 
 def test_results_that_are_not_numpys_are_said(monkeypatch):
     assert list(handoff.drive("smartnic", "test", 2)) == []
-    monkeypatch.setattr(
-        handoff, "all_reduced_by_c", lambda design, inputs, op: [np.zeros(1000)] * len(inputs))
+    zeros = [np.zeros(1000)] * 2
+    monkeypatch.setattr(handoff, "all_reduced_by_c", lambda design, inputs, op, middle: zeros)
     assert [each.partition(":")[0] for each in handoff.drive("smartnic", "test", 2)] == [
         "SUM_I32", "SUM_F32"]
-    def refused(design, inputs, op):
+
+    def refused(design, inputs, op, middle):
         raise ValueError("refused")
+
     monkeypatch.setattr(handoff, "all_reduced_by_c", refused)
     assert list(handoff.drive("smartnic", "test", 2)) == ["SUM_I32: refused", "SUM_F32: refused"]
