@@ -48,6 +48,8 @@ class Handoff:
         Words of 64 bits that software makes, by name.
     driver : str
         Name of a C file in ``drivers`` that runs an all-reduce; empty: there is none.
+    through : str
+        Design that is between several of this one, and has a driver of its own; empty: none.
     """
 
     bench: Callable[[Design, Mapping[str, Any]], HandoffBench | None]
@@ -60,6 +62,7 @@ class Handoff:
     codes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     driver: str = ""
+    through: str = ""
 
 
 def handoff_of(design: Design) -> Handoff:

@@ -359,5 +359,5 @@ def _bench(design: Design, manifest: Mapping[str, Any]) -> HandoffBench:
 
 HANDOFF = Handoff(
     bench=_bench, recipes=_RECIPES, interrupts=INTERRUPTS, set_up=_manual_set_up,
-    packets=packet_section, driver="switch_dma.c",
+    packets=packet_section, driver="switch_dma.c", through="switch",
 )

@@ -26,15 +26,20 @@ def test_what_the_folder_lacks_is_said(tmp_path, monkeypatch):
     assert "no LICENSE" in said and "no file adder_binary32.v" in said
 
 
+def test_all_engines_are_driven():
+    assert handoff.driven() == ["ace", "smartnic", "switch-dma"]
+    assert list(handoff.drive("switch-dma", 3)) == []
+
+
 def test_results_that_are_not_numpys_are_said(monkeypatch):
-    assert list(handoff.drive("smartnic", "test", 2)) == []
+    assert list(handoff.drive("smartnic", 2)) == []
     zeros = [np.zeros(1000)] * 2
     monkeypatch.setattr(handoff, "all_reduced_by_c", lambda design, inputs, op, middle: zeros)
-    assert [each.partition(":")[0] for each in handoff.drive("smartnic", "test", 2)] == [
+    assert [each.partition(":")[0] for each in handoff.drive("smartnic", 2)] == [
         "SUM_I32", "SUM_F32"]
 
     def refused(design, inputs, op, middle):
         raise ValueError("refused")
 
     monkeypatch.setattr(handoff, "all_reduced_by_c", refused)
-    assert list(handoff.drive("smartnic", "test", 2)) == ["SUM_I32: refused", "SUM_F32: refused"]
+    assert list(handoff.drive("smartnic", 2)) == ["SUM_I32: refused", "SUM_F32: refused"]
