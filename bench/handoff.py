@@ -48,8 +48,8 @@ def check(design: Design, folder: Path) -> Iterator[str]:
         yield from _manifests.fusesoc(folder, top, sources, Path(scratch))
     yield from _manifests.bender(folder, {top: sources})
     yield from _manifests.ip_xact(folder / f"{top}.xml", registers, manifest)
-    if not (folder / "LICENSE").is_file():
-        yield "no LICENSE"
+    if not (folder / "LICENSES" / "Apache-2.0.txt").is_file():
+        yield "no licence"
     if registers is not None:
         yield from _manifests.system_rdl(folder / f"{top}.rdl", top, registers)
         for dialect in DIALECTS:

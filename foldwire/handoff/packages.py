@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from foldwire.version import __version__
 
-__all__ = ["VENDOR", "bender_package", "fusesoc_core", "sources_of"]
+__all__ = ["VENDOR", "bender_package", "fusesoc_core", "is_own_package", "sources_of"]
 
 VENDOR = "foldwire"
 LIBRARY = "rtl"
@@ -71,6 +71,11 @@ def bender_package(designs: Mapping[str, Sequence[str]]) -> str:
             lines += [f"  - target: {top}", "    files:"]
             lines += [f"      - {source}" for source in sources]
     return "\n".join(lines) + "\n"
+
+
+def is_own_package(text: str) -> bool:
+    """True for a manifest that `bender_package` has made."""
+    return f"\n  name: {VENDOR}_" in text
 
 
 def sources_of(file_list: str) -> list[str]:

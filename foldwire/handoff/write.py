@@ -10,7 +10,7 @@ from foldwire.catalog import Design
 from foldwire.handoff.driver import driver_files
 from foldwire.handoff.ipxact import ip_xact
 from foldwire.handoff.manual import manual
-from foldwire.handoff.packages import bender_package, fusesoc_core, sources_of
+from foldwire.handoff.packages import bender_package, fusesoc_core, is_own_package, sources_of
 from foldwire.handoff.part import HandoffBench, handoff_of
 from foldwire.handoff.rdl import system_rdl
 from foldwire.handoff.words import after_reset
@@ -27,6 +27,9 @@ SLOWEST_MHZ, FASTEST_MHZ = 1e-3, 1e5
 """Limits of the clock of constraints: periods are written in nanoseconds with three digits."""
 _COPIED = ("benches.py", "cache.py", "compiler.py", "verilator.py")
 """Modules of `gen` that the bench needs; they need nothing but Python's library."""
+
+_LICENCE_FILE = "LICENSES/Apache-2.0.txt"
+"""The place that the REUSE specification has for it, which is no other licence's."""
 
 _MAKEFILE = """\
 # `make` builds the designs of this folder and runs the bench of each, `make TOP=name` of one.
@@ -53,13 +56,21 @@ def write_handoff(
     Returns their paths. The bench runs by ``make`` in *folder*, wherever that is copied to, with
     cocotb and a simulator; designs in one folder share its modules. An engine without a second link
     to join has no bench.
+
+    Raises
+    ------
+    ValueError
+        *folder* is a package of Bender that Foldwire has not made.
     """
     top, sources = design.top, [verilog.name]
+    package = folder / "Bender.yml"
+    if package.is_file() and not is_own_package(package.read_text(encoding="utf-8")):
+        raise ValueError(f"{package}: is there already and not of Foldwire; choose another folder")
     files = {
         f"{top}.f": _file_list(verilog),
         f"{top}.sdc": constraints(manifest, clock_mhz=clock_mhz),
         f"{top}.xml": ip_xact(design.registers, manifest, sources),
-        "LICENSE": licence_text(),
+        _LICENCE_FILE: licence_text(),
     }
     if design.registers is not None:
         files |= driver_files(design)
@@ -78,7 +89,6 @@ def write_handoff(
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_text(path, text)
             written.append(path)
-        package = folder / "Bender.yml"
         replace_text(package, bender_package(_designs(folder)))
     return [*written, package]
 

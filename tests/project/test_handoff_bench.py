@@ -13,7 +13,7 @@ def test_a_whole_folder_is_accepted(tmp_path):
 def test_what_the_folder_lacks_is_said(tmp_path, monkeypatch):
     def written(design, folder):
         made = handoff_write(design, folder)
-        (folder / "LICENSE").unlink()
+        (folder / "LICENSES" / "Apache-2.0.txt").unlink()
         text = (folder / "Bender.yml").read_text()
         (folder / "Bender.yml").write_text(text.replace(".sv", ".v"))
         return made
@@ -23,7 +23,7 @@ def test_what_the_folder_lacks_is_said(tmp_path, monkeypatch):
 
     said = "; ".join(handoff.check(build("adder", None, {}), tmp_path))
 
-    assert "no LICENSE" in said and "no file adder_binary32.v" in said
+    assert "no licence" in said and "no file adder_binary32.v" in said
 
 
 def test_all_engines_are_driven():

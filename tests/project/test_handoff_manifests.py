@@ -139,7 +139,17 @@ def test_a_fault_of_ip_xact_is_found(pattern, replacement, designs, folder, tmp_
 
 
 def test_the_licence_lies_in_the_folder(folder):
-    text = (folder / "alone" / "LICENSE").read_text()
+    text = (folder / "alone" / "LICENSES" / "Apache-2.0.txt").read_text()
 
     assert text == licence_text()
     assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
+
+
+def test_a_package_of_somebody_else_is_not_overwritten(designs, tmp_path):
+    theirs = "package:\n  name: magic-chip\n"
+    (tmp_path / "Bender.yml").write_text(theirs)
+
+    with pytest.raises(ValueError, match="is there already and not of Foldwire"):
+        write_verilog(designs["adder"], tmp_path)
+
+    assert (tmp_path / "Bender.yml").read_text() == theirs
