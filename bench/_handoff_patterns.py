@@ -15,6 +15,8 @@ PATTERNS = {
         r"% 1'[bd]1|[\^|] 1'b0|& 1'b1|1'b0 [\^|]|1'b1 &|[+-] \d+'d0\b|\* \d+'d1\b|~1'b[01]|~~",
     "condition that is known": r"\bif \(1'b[01]\)|\b1'b[01] (?:[=!]= 1'b[01]|\?)",
     "choice of nothing": r"\(?~\([^()]*\)\)? \? [^?:]* : 1'b0",
+    "parity of a mask outside of a function": r"^(?!  \w+\[\d+\] = ).*\^\([^()]* & \d+'h\w{8,}\)",
+    "type named by a number or a direction": r"^} \w+_(?:\d+|[io]|cmd)_t;",
     "empty branch": r"\bbegin(?: *//.*)?\n(?: *//.*\n)*\s*end\b",
 }
 """Name of a pattern -> expression that finds it."""

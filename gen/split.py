@@ -8,7 +8,7 @@ __all__ = ["split"]
 
 
 def split(text: str, name: str) -> dict[str, str]:
-    """Files of a SystemVerilog *text* with top module *name*, by file name, in order of compilation.
+    """Files of a SystemVerilog *text* with top *name*, by file name, in order of compilation.
 
     Each begins with the header of the text. What stands outside of modules is `name`_types.svh,
     which every file includes: it does not matter which of them are compiled together.
@@ -35,7 +35,8 @@ def split(text: str, name: str) -> dict[str, str]:
         condition = found[0] if found else condition  # holds for all behind it, to the end
         comment = "".join(re.findall(r"^//.*\n", between, re.MULTILINE)) if found else ""
         files[f"{module}.sv"] = "".join([
-            above if module == name else brief, "`default_nettype none\n", "" if condition else include, "\n",
+            above if module == name else brief, "`default_nettype none\n",
+            "" if condition else include, "\n",
             comment, condition, body, "`endif\n" if condition else "", "`default_nettype wire\n",
         ])
     return files

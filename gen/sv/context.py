@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -27,7 +27,7 @@ from gen.sv.tree import (
     index,
     vector,
 )
-from gen.sv.types import Types
+from gen.sv.types import ParityRow, Types
 
 __all__ = ["Call", "Context", "Written", "roots"]
 
@@ -204,7 +204,7 @@ class Context:
         self.local = scope.local[module]
         self.constants: dict[str, tuple[int, int]] = {}
         self.printer = Printer(
-            self.name, self.fields, self.enum_constant, self.wire, self.lists
+            self.name, self.fields, self.enum_constant, self.wire, self.lists, self.function
         )
         self.mixed: dict[ir.Var, str] = {}
         self.statements = Statements(self.printer, self.mixed, self.lists, self.taken.has)
@@ -275,6 +275,11 @@ class Context:
         kind = Code("wire", *vector(width).parts[1:])
         self.wires.append(Line(Code(kind, " ", wire, " = ", text, ";"), source.where(expr.loc)))
         return Ref(wire)
+
+    def function(self, expr: ir.Expr, sizes: Sequence[int], rows: Sequence[ParityRow]) -> str:
+        """The function, shared by all modules, of which each bit is a parity of bits of words."""
+        name = (source.function_of(expr.loc) or "parities").removesuffix("_of")
+        return self.types.parities(name, sizes, rows)
 
     def array(self, memory: ir.Memory) -> str:
         if memory not in self.arrays:

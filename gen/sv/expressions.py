@@ -16,13 +16,14 @@ disagree, the form that all of them accept is written:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gen.sv import ir
 from gen.sv.constants import known, plainer
 from gen.sv.lists import compressed
 from gen.sv.names import identifier
 from gen.sv.names import plain as plain_name
+from gen.sv.parities import parities
 from gen.sv.tree import (
     Code,
     Concat,
@@ -41,6 +42,7 @@ from gen.sv.tree import (
     leaves,
     plain,
 )
+from gen.sv.types import ParityRow
 
 __all__ = ["Printer", "Raw"]
 
@@ -115,6 +117,9 @@ class Printer:
         returns the name.
     lists:
         Sizes of the arrays that signals are elements of.
+    function:
+        Declares a function of words of some sizes whose bits are parities, named after an
+        expression; returns the name.
 
     Attributes
     ----------
@@ -133,7 +138,9 @@ class Printer:
         enum_name: Callable[[ir.Enum, int, int], str | None],
         wire: Callable[[Part, int, ir.Expr], Ref],
         lists: Mapping[str, tuple[int, ...]],
+        function: Callable[[ir.Expr, Sequence[int], Sequence[ParityRow]], str],
     ) -> None:
+        self._function = function
         self._name, self._fields, self._enum_name = name, fields, enum_name
         self._wire, self._lists = wire, lists
         self._cut: dict[tuple[Part, int], Raw] = {}
@@ -413,6 +420,12 @@ class Printer:
                 total |= (part.value & ((1 << part.width) - 1)) << at
                 at += part.width
             return constant(total, width), _ATOM
+        if found := parities(value):
+            words_of, rows = found
+            name = self._function(value, [word.width for word in words_of], rows)
+            given = [self._operand(word, word.width)[0] for word in words_of]
+            call = Code(f"{name}(", *joined(given, ", "), ")")
+            return self._fit((call, _ATOM), value.width, width, False)
         runs: list[tuple[Part, int]] = []
         for part in reversed(value.parts):
             text = self.full(part)

@@ -57,6 +57,9 @@ def write_design(
     bodies, done = _modules(scope, types, reset_low)
     head = ["// Structures that pass between the modules."] if types.stmts else []
     head += printed(types.stmts)
+    if types.functions:
+        head += ["// Functions of several modules; each bit is the parity of some bits of a word."]
+        head += printed(types.functions)
     return Text(
         "\n".join([*head, "\n\n".join(bodies)]) + "\n",
         dict(Counter(call.name for call, _ in done.values())),

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -68,12 +68,119 @@ def test_constants_and_branches_that_do_nothing_are_not_written():
     ("if (1'b1) x = a;", "condition that is known"),
     ("x = b & (1'b0 == 1'b0);", "condition that is known"),
     ("x = ~(a) ? b : 1'b0;", "choice of nothing"),
+    ("  assign x = {^(a & 40'h123456789), b};", "parity of a mask outside of a function"),
+    ("} top_i_t;", "type named by a number or a direction"),
+    ("} top_header_2_t;", "type named by a number or a direction"),
     ("if (a) begin\nend else begin", "empty branch"),
     ("if (a) begin  // why\n  // because\nend", "empty branch"),
 ])
 def test_each_pattern_is_seen(line, name):
     assert found(line)[name] >= 1
     assert found("// SPDX")["no licence"] == found(line)["no default_nettype"] == 1
+
+
+LAYOUT = data.StructLayout({"last": 1, "data": 8})
+OTHER = data.StructLayout({"last": 1, "data": 7})
+
+
+class Queue(wiring.Component):
+    """Holds a beat of any shape."""
+
+    def __init__(self, shape):
+        self.shape = shape
+        super().__init__({"i": In(shape), "o": Out(shape)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.o.eq(self.i)
+        return m
+
+
+class Splitter(wiring.Component):
+    """Takes beats by a port that is called after its direction."""
+
+    i: In(OTHER)
+    o: Out(OTHER)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += [self.o.last.eq(self.i.data[0]), self.o.data.eq(self.i.data + self.i.last)]
+        return m
+
+
+class Beats(wiring.Component):
+    """A queue and a splitter."""
+
+    a: In(9)
+    b: In(8)
+    x: Out(8)
+    y: Out(7)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.requests_1 = queue = Queue(LAYOUT)
+        m.submodules.cut = cut = Splitter()
+        m.d.comb += [queue.i.eq(self.a), self.x.eq(queue.o.data + queue.o.last),
+                     cut.i.eq(self.b), self.y.eq(cut.o.data + cut.o.last)]
+        return m
+
+
+def test_types_are_named_after_what_holds_them_or_passes_them():
+    text = emit(Beats(), name="top").text
+    assert set(re.findall(r"^} (\w+);", text, re.M)) == {"top_request_t", "top_splitter_input_t"}
+
+
+MASKS = (0x8A5, 0x1452, 0xFFFF, 0x3A29, 0)
+
+
+def digest_of(word, salt):
+    """Bits that are parities of both."""
+    return Cat((word & mask).xor() ^ (salt & mask >> 8).xor() ^ (n & 1)
+               for n, mask in enumerate(MASKS))
+
+
+class Digester(wiring.Component):
+    """Digests what it is given."""
+
+    a: In(16)
+    b: In(8)
+    o: Out(6)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.o.eq(digest_of(self.a, self.b))
+        return m
+
+
+class Digests(wiring.Component):
+    """Digests twice, in modules that are not the same."""
+
+    a: In(16)
+    b: In(8)
+    x: Out(6)
+    y: Out(5)
+    few: Out(3)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.one = one = Digester()
+        m.d.comb += [one.a.eq(self.a), one.b.eq(self.b), self.x.eq(one.o),
+                     self.y.eq(digest_of(Cat(self.b, self.a[:8]), self.b)),
+                     self.few.eq(Cat((self.a & mask).xor() for mask in MASKS[:3]))]
+        return m
+
+
+def test_a_digest_is_one_function_of_all_modules_and_proved():
+    made = design(Digests)
+    proof = check(made)
+    assert proof.proved, proof.why
+    assert re.findall(r"^function automatic (.*);", made.text, re.M) == [
+        "logic [4:0] top_digest(input logic [15:0] word_0, input logic [7:0] word_1)"
+    ]
+    assert "o <= {1'd0, top_digest(a, b)};" in made.text or "top_digest(a, b)" in made.text
+    assert "assign y = top_digest({a[7:0], b}, b);" in made.text
+    planted = made.text.replace("word_0 & 16'd2213", "word_0 & 16'd2212")
+    assert planted != made.text and len(check(made, planted, readers=["yosys"]).wrong) == 2
 
 
 def test_names_that_are_not_declared_are_refused_in_the_text_alone(tmp_path):
