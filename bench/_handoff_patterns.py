@@ -16,6 +16,7 @@ PATTERNS = {
     "condition that is known": r"\bif \(1'b[01]\)|\b1'b[01] (?:[=!]= 1'b[01]|\?)",
     "choice of nothing": r"\(?~\([^()]*\)\)? \? [^?:]* : 1'b0",
     "parity of a mask outside of a function": r"^(?!  \w+\[\d+\] = ).*\^\([^()]* & \d+'h\w{8,}\)",
+    "state or code without a type": r"^ +localparam logic|^ +logic [^;]*\bfsm_state\b",
     "type named by a number or a direction": r"^} \w+_(?:\d+|[io]|cmd)_t;",
     "empty branch": r"\bbegin(?: *//.*)?\n(?: *//.*\n)*\s*end\b",
 }

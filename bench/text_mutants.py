@@ -61,7 +61,7 @@ def draw(text: str, count: int, seed: int | str) -> list[Mutant]:
     for number, line in enumerate(lines):
         inside = line.startswith(");") or (inside and not line.startswith("endmodule"))
         plain = line.partition("//")[0]
-        declared = re.match(r"\s*(logic|localparam|\w+_t|initial|wire unused)\b", plain)
+        declared = re.match(r"\s*(logic|localparam|typedef|\w+_[te]|initial|wire unused)\b", plain)
         if inside and plain.strip() and not declared:
             places += [(number, edit) for edit in _edits(plain) if edit != plain]
     chosen = random.Random(seed).sample(places, min(count, len(places)))

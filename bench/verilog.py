@@ -84,7 +84,7 @@ def _modules(text: str) -> Iterator[tuple[str, list[str], bool]]:
 
 _NOT_NETS = re.compile(r"\b(if|else|case|casez|begin|end|assign|initial|for|posedge)\b")
 _DECLARED = re.compile(
-    r"^\s*(?:input +wire |input |output |inout )?\s*(?:logic|wire|reg|\w+_t)\b\s*"
+    r"^\s*(?:input +wire |input |output |inout )?\s*(?:logic|wire|reg|\w+_[te])\b\s*"
     r"(?:\[[^\]]*\]\s*)*(.*)$"
 )
 

@@ -31,6 +31,7 @@ from gen.sv.types import ParityRow, Types
 
 __all__ = ["Call", "Context", "Written", "roots"]
 
+_BITS = 2  # of a signal from which on its type may be an enumeration
 _MANY = 3  # elements from which on a field of them gets an array of its own
 
 
@@ -40,6 +41,15 @@ class Call:
 
     name: str
     values: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class EnumType:
+    """A type of named values: its name and width, and the label of each value."""
+
+    name: str
+    width: int
+    labels: Mapping[int, str]
 
 
 @dataclass
@@ -67,6 +77,16 @@ class Written:
     clocked_bits: dict[ir.Var, int] = field(default_factory=dict)
     boxes: dict[ir.Box, str] = field(default_factory=dict)
     names: dict[ir.Var, str] = field(default_factory=dict)
+
+
+def assigns(stmts: Iterable[ir.Stmt]) -> Iterator[ir.Assign]:
+    """The assignments in *stmts*, at any depth."""
+    for stmt in stmts:
+        if isinstance(stmt, ir.Assign):
+            yield stmt
+        else:
+            for case in stmt.cases:
+                yield from assigns(case.body)
 
 
 def roots(stmt: ir.Stmt) -> Iterator[ir.Expr]:
@@ -158,8 +178,8 @@ class Context:
         Names of the signals; those in `hidden` have no declaration.
     mixed:
         Signals with both register bits and others -> the name of their register.
-    wires, constants:
-        Declarations that the expressions written so far need.
+    wires, enums:
+        Declarations that the expressions written so far need; `labels` are names of the latter.
     reset_low:
         True if the reset is an active-low port.
     beside:
@@ -202,7 +222,8 @@ class Context:
         self.memories = scope.memories(module)
         self.ports = scope.ports[module]
         self.local = scope.local[module]
-        self.constants: dict[str, tuple[int, int]] = {}
+        self.enums: dict[object, EnumType] = {}
+        self.labels = Names()
         self.printer = Printer(
             self.name, self.fields, self.enum_constant, self.wire, self.lists, self.function
         )
@@ -254,17 +275,48 @@ class Context:
         return var.fields
 
     def enum_constant(self, enum: ir.Enum, value: int, width: int) -> str | None:
-        """The constant that stands for *value*, declared on first use."""
+        """The label that stands for *value*; its type is declared on first use."""
         if value not in enum.members:
             return None
-        words = [snake(enum.name.rsplit(".", 1)[-1])] if enum.name else []
-        base = identifier("_".join([*words, enum.members[value]])).upper()
-        name, number = base, 1
-        while self.constants.get(name, (width, value)) != (width, value):
-            number += 1
-            name = f"{base}_{number}"
-        self.constants[name] = width, value
-        return name
+        return self._type_of(enum, width).labels[value]
+
+    def _type_of(self, enum: ir.Enum, width: int) -> EnumType:
+        members = {n: name for n, name in sorted(enum.members.items()) if 0 <= n < 1 << width}
+        key = enum.name, width, tuple(members.items())
+        if key not in self.enums:
+            words = [snake(enum.name.rsplit(".", 1)[-1])] if enum.name else []
+            labels = {}
+            for number, member in members.items():
+                base = identifier("_".join([*words, member])).upper()
+                labels[number] = self.labels.new(base)
+            self.enums[key] = EnumType(
+                self.taken.new(f"{words[0] if words else 'state'}_e"), width, labels
+            )
+        return self.enums[key]
+
+    def _has_labels_only(self, var: ir.Var) -> bool:
+        """Return True if *var* has an enumeration and is only ever given labels of it."""
+        enum = var.enum
+        if (
+            enum is None or var in self.element or var in self.mixed or var in self.accessed
+            or var in self.ports or var in self.scope.top_ports or var.signed or var.width < _BITS
+            or any(var in self.scope.ports[child] for child in self.children)
+        ):
+            return False
+
+        def labels(value: ir.Expr) -> bool:
+            if value in self.printer.shared:
+                return False
+            if isinstance(value, ir.Choice) and value.ternary:
+                return all(map(labels, value.ternary))
+            if isinstance(value, ir.Cast) and not value.value.signed:
+                return value.width >= value.value.width and labels(value.value)
+            return isinstance(value, ir.Const) and value.value in enum.members
+
+        given = [stmt for stmt in assigns((*self.comb, *self.sync)) if var in stmt.writes]
+        return bool(given) and var.init in enum.members and all(
+            stmt.lhs is var and labels(stmt.rhs) for stmt in given
+        )
 
     def wire(self, text: Part, width: int, expr: ir.Expr) -> Ref:
         """Declare a wire for *text*, named after *expr*; returns the name."""
@@ -302,6 +354,8 @@ class Context:
         if var in self.element:
             return self.element[var][0].declared()
         fields = self.fields(var)
+        if not fields and var.enum is not None and self._has_labels_only(var):
+            return Code(self._type_of(var.enum, var.width).name)
         return Code(self.types.name(fields)) if fields else vector(var.width)
 
     def initial(self, var: ir.Var) -> Part:

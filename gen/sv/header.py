@@ -16,7 +16,6 @@ from gen.sv.tree import (
     Comment,
     Line,
     Packed,
-    Part,
     PortLine,
     Stmt,
     constant,
@@ -25,7 +24,7 @@ from gen.sv.tree import (
     vector,
 )
 
-__all__ = ["constant_rows", "declarations", "doc_comments", "initial_block", "joins", "port_rows"]
+__all__ = ["declarations", "doc_comments", "enum_rows", "initial_block", "joins", "port_rows"]
 
 
 def doc_comments(c: Context) -> list[Comment]:
@@ -80,14 +79,16 @@ def _owner(c: Context) -> str:
     return c.module.path[0]
 
 
-def constant_rows(c: Context) -> list[Stmt]:
-    """The constants that stand for values of enumerations."""
-    by_width: dict[int, list[Part]] = defaultdict(list)
-    for name, (width, value) in c.constants.items():
-        by_width[width].append(Code(name, " = ", constant(value, width)))
+def enum_rows(c: Context) -> list[Stmt]:
+    """The types of named values."""
     rows = [
-        Line(Packed(Code("localparam ", vector(width), " "), *words, ";"))
-        for width, words in sorted(by_width.items())
+        Line(Packed(
+            Code("typedef enum ", vector(enum.width), " {"),
+            *(Code(label, " = ", constant(value, enum.width))
+              for value, label in enum.labels.items()),
+            f"}} {enum.name};",
+        ))
+        for enum in c.enums.values()
     ]
     return [*rows, BLANK] if rows else []
 

@@ -14,9 +14,9 @@ from gen.sv.context import Call, Context, Written
 from gen.sv.elements import loosened, named_in_loop, sliced, without_copies
 from gen.sv.fold import fold, share
 from gen.sv.header import (
-    constant_rows,
     declarations,
     doc_comments,
+    enum_rows,
     initial_block,
     joins,
     port_rows,
@@ -117,7 +117,8 @@ def _written(c: Context) -> Written | None:
     unused = _unused(c)
     inverted = Line(Code("wire ", RESET, " = ~", RESET_LOW, ";"))
     made: list[Stmt] = [inverted] if c.reset_low else []
-    made += [*constant_rows(c), *declarations(c), *c.wires]
+    declared = declarations(c)  # which may need types, too
+    made += [*enum_rows(c), *declared, *c.wires]
     for section in (ends, below, body, registered, unused):
         if section:
             made += [BLANK, *section]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data, enum, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -69,6 +69,8 @@ def test_constants_and_branches_that_do_nothing_are_not_written():
     ("x = b & (1'b0 == 1'b0);", "condition that is known"),
     ("x = ~(a) ? b : 1'b0;", "choice of nothing"),
     ("  assign x = {^(a & 40'h123456789), b};", "parity of a mask outside of a function"),
+    ("  localparam logic [1:0] IDLE = 2'd0;", "state or code without a type"),
+    ("  logic [1:0] a, fsm_state;", "state or code without a type"),
     ("} top_i_t;", "type named by a number or a direction"),
     ("} top_header_2_t;", "type named by a number or a direction"),
     ("if (a) begin\nend else begin", "empty branch"),
@@ -183,6 +185,57 @@ def test_a_digest_is_one_function_of_all_modules_and_proved():
     assert planted != made.text and len(check(made, planted, readers=["yosys"]).wrong) == 2
 
 
+class Kind(enum.Enum, shape=3):
+    """Codes with gaps."""
+
+    NONE = 0
+    PUSH = 3
+    PULL = 5
+
+
+class Walker(wiring.Component):
+    """States, and codes that are given by name or come from outside."""
+
+    go: In(1)
+    given: In(3)
+    kind: Out(Kind)
+    taken: Out(Kind)
+    state: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        said, seen = Signal(Kind), Signal(Kind)
+        m.d.comb += [self.kind.eq(said), self.taken.eq(seen)]
+        m.d.sync += seen.eq(self.given)
+        with m.FSM():
+            with m.State("IDLE"), m.If(self.go):
+                m.d.sync += said.eq(Kind.PUSH)
+                m.next = "WALK"
+            with m.State("WALK"):
+                m.d.comb += self.state.eq(seen == Kind.PULL)
+                m.d.sync += said.eq(Mux(self.go, Kind.PULL, Kind.NONE))
+                m.next = "REST"
+            with m.State("REST"):
+                m.next = "IDLE"
+        return m
+
+
+def test_states_and_codes_are_enumerations_and_proved():
+    made = design(Walker)
+    proof = check(made)
+    assert proof.proved, proof.why
+    for line in (
+        "  typedef enum logic [1:0] {IDLE = 2'd0, WALK = 2'd1, REST = 2'd2} state_e;",
+        "  typedef enum logic [2:0] {KIND_NONE = 3'd0, KIND_PUSH = 3'd3, KIND_PULL = 3'd5} kind_e;",
+        "  state_e fsm_state;",
+        "said <= go ? KIND_PULL : KIND_NONE;", "fsm_state <= WALK;", "      REST: fsm_state <= IDLE;",
+    ):
+        assert line in made.text, line
+    assert not re.search(r"^ +kind_e .*seen", made.text, re.M)  # it may have any value
+    planted = made.text.replace("REST = 2'd2}", "REST = 2'd3}")
+    assert planted != made.text and check(made, planted, readers=["yosys"]).wrong
+
+
 def test_names_that_are_not_declared_are_refused_in_the_text_alone(tmp_path):
     text = emit(Settings(), name="top").text
     assert text.count("`default_nettype none\n") == 1
@@ -193,6 +246,7 @@ def test_names_that_are_not_declared_are_refused_in_the_text_alone(tmp_path):
 
 @pytest.mark.skipif(not has_verilator() or importlib.util.find_spec("pyslang") is None,
                     reason="needs Verilator and slang")
-def test_linters_say_nothing(tmp_path):
-    (path, _) = emit_files(Settings(), tmp_path, name="top")
+@pytest.mark.parametrize("make", [Settings, Beats, Digests, Walker])
+def test_linters_say_nothing(make, tmp_path):
+    (path, _) = emit_files(make(), tmp_path, name="top")
     assert lint(path, "top") == slang(path) == ""
