@@ -8,7 +8,7 @@ from experiments.figure import Assumption, Context, Figure, Lost, Row, derived, 
 from experiments.targets import Exactly, Near
 from foldwire.catalog import build
 from foldwire.emission import synthesis_table
-from gen.synth.memory import SRAM_UM2_PER_BIT
+from gen.mapping.memory import SRAM_UM2_PER_BIT
 from gen.table import Column, Table
 
 __all__ = ["GATE_UM2", "Part", "ace_improved", "ace_published", "divide", "in_switch"]

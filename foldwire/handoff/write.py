@@ -62,7 +62,7 @@ def write_handoff(
     ValueError
         *folder* is a package of Bender that Foldwire has not made.
     """
-    top, sources = design.top, [verilog.name]
+    top, sources = design.top, [each.name for each in verilog]
     package = folder / "Bender.yml"
     if package.is_file() and not is_own_package(package.read_text(encoding="utf-8")):
         raise ValueError(f"{package}: is there already and not of Foldwire; choose another folder")

@@ -5,7 +5,7 @@ import pytest
 from experiments.figure import Context
 from experiments.figures import synthesis_tables
 from experiments.figures.synthesis_tables import GATE_UM2, Part, divide
-from gen.synth.memory import SRAM_UM2_PER_BIT
+from gen.mapping.memory import SRAM_UM2_PER_BIT
 from gen.table import Column, Table
 
 TOP = "ace_isca21"

@@ -228,7 +228,8 @@ def test_states_and_codes_are_enumerations_and_proved():
         "  typedef enum logic [1:0] {IDLE = 2'd0, WALK = 2'd1, REST = 2'd2} state_e;",
         "  typedef enum logic [2:0] {KIND_NONE = 3'd0, KIND_PUSH = 3'd3, KIND_PULL = 3'd5} kind_e;",
         "  state_e fsm_state;",
-        "said <= go ? KIND_PULL : KIND_NONE;", "fsm_state <= WALK;", "      REST: fsm_state <= IDLE;",
+        "said <= go ? KIND_PULL : KIND_NONE;", "fsm_state <= WALK;",
+        "      REST: fsm_state <= IDLE;",
     ):
         assert line in made.text, line
     assert not re.search(r"^ +kind_e .*seen", made.text, re.M)  # it may have any value
