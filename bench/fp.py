@@ -17,10 +17,10 @@ from amaranth.lib.wiring import In, Out
 
 from bench.result import result
 from gen.extras import MissingExtraError
-from gen.rtlil import to_rtlil
-from gen.synth import synthesize
 from gen.mapping.clock import clock_of
 from gen.mapping.netlist import netlist_of
+from gen.rtlil import to_rtlil
+from gen.synth import synthesize
 from gen.yosys import run_yosys, yosys_version
 from hw.fp.adder import MAX_STAGES, FPAdder
 

@@ -12,15 +12,17 @@ _LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
 
 
 def fusesoc_core(
-    top: str, sources: Sequence[str], *, summary: str, others: Iterable[str] = ()
+    top: str, sources: Sequence[str], *, summary: str, included: Sequence[str] = (),
+    others: Iterable[str] = (),
 ) -> str:
-    """FuseSoC's core file (CAPI 2) of the module `top`; `others`: files that are no sources.
+    """FuseSoC's core file (CAPI 2) of the module `top`; `included`: files that sources include,
+    `others`: files that are no sources.
 
     Targets: ``default`` for other cores, ``lint`` by Verilator, ``synth`` with the constraints.
     """
     kind = "systemVerilogSource" if sources[0].endswith(".sv") else "verilogSource-2005"
     filesets = {
-        "rtl": (kind, sources),
+        "rtl": (kind, [*(f"{each}: {{is_include_file: true}}" for each in included), *sources]),
         "waivers": ("vlt", [f"{top}.vlt"]),
         "sdc": ("SDC", [f"{top}.sdc"]),
         "xdc": ("xdc", [f"{top}.sdc"]),
@@ -53,8 +55,9 @@ def fusesoc_core(
     return "\n".join(lines) + "\n"
 
 
-def bender_package(designs: Mapping[str, Sequence[str]]) -> str:
-    """Bender's manifest of a folder; `designs`: sources of each, by its top module.
+def bender_package(designs: Mapping[str, Sequence[str]], *, includes: bool = False) -> str:
+    """Bender's manifest of a folder; `designs`: sources of each, by its top module. With *includes*
+    some of them include files of the folder.
 
     Several designs may have SRAM macros of one name: each is then under a target of its own name.
     """
@@ -65,11 +68,14 @@ def bender_package(designs: Mapping[str, Sequence[str]]) -> str:
         "", "sources:",
     ]
     for top, sources in designs.items():
-        if len(designs) == 1:
-            lines += [f"  - {source}" for source in sources]
-        else:
-            lines += [f"  - target: {top}", "    files:"]
+        keys = [f"target: {top}"] if len(designs) > 1 else []
+        keys += ["include_dirs: [.]"] if includes else []
+        if keys:
+            first, *rest = [*keys, "files:"]
+            lines += [f"  - {first}", *(f"    {key}" for key in rest)]
             lines += [f"      - {source}" for source in sources]
+        else:
+            lines += [f"  - {source}" for source in sources]
     return "\n".join(lines) + "\n"
 
 

@@ -62,7 +62,7 @@ def write_handoff(
     ValueError
         *folder* is a package of Bender that Foldwire has not made.
     """
-    top, sources = design.top, [each.name for each in verilog]
+    top, sources = design.top, _sources(verilog)
     package = folder / "Bender.yml"
     if package.is_file() and not is_own_package(package.read_text(encoding="utf-8")):
         raise ValueError(f"{package}: is there already and not of Foldwire; choose another folder")
@@ -78,7 +78,10 @@ def write_handoff(
         files[f"{top}.rdl"] = system_rdl(design.registers, name=top)
     others = [name for name in files if name.endswith((".h", ".rdl", ".xml"))]
     summary = f"{top.partition('_')[0]} emitted by Foldwire"
-    files[f"{top}.core"] = fusesoc_core(top, sources, summary=summary, others=others)
+    files[f"{top}.core"] = fusesoc_core(
+        top, sources, summary=summary, others=others,
+        included=[each.name for each in verilog if each.name not in sources],
+    )
     bench = handoff_of(design).bench(design, manifest)
     if bench is not None:
         files |= _bench_files(bench, design, verilog, manifest)
@@ -89,7 +92,8 @@ def write_handoff(
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_text(path, text)
             written.append(path)
-        replace_text(package, bender_package(_designs(folder)))
+        includes = any(folder.glob("*.svh"))
+        replace_text(package, bender_package(_designs(folder), includes=includes))
     return [*written, package]
 
 

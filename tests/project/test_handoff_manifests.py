@@ -7,6 +7,7 @@ import pytest
 
 from bench import _manifests
 from foldwire.catalog import build
+from foldwire.cli import main
 from foldwire.emission import write_verilog
 from foldwire.handoff.ipxact import ip_xact
 from foldwire.handoff.packages import sources_of
@@ -153,3 +154,16 @@ def test_a_package_of_somebody_else_is_not_overwritten(designs, tmp_path):
         write_verilog(designs["adder"], tmp_path)
 
     assert (tmp_path / "Bender.yml").read_text() == theirs
+
+
+def test_manifests_of_a_split_design_have_what_its_sources_include(tmp_path):
+    assert main(["gen", "alu", "--preset", "4-lanes", "--split", "-o", str(tmp_path / "rtl")]) == 0
+    folder = tmp_path / "rtl"
+    top = "alu_4_lanes"
+    first, *files = (folder / f"{top}.f").read_text().split()
+    assert first == "+incdir+." and len(files) > 1
+    core = (folder / f"{top}.core").read_text()
+    assert f"{top}_types.svh: {{is_include_file: true}}" in core
+    assert not _manifests.fusesoc(folder, top, [*files, f"{top}_types.svh"], tmp_path)
+    assert "include_dirs: [.]" in (folder / "Bender.yml").read_text()
+    assert not _manifests.bender(folder, {top: files})
