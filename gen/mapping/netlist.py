@@ -158,5 +158,6 @@ def kept_netlist(component: wiring.Component, *, name: str, configuration: objec
         text = json.dumps(asdict(netlist_of(component, name=name)))
         target.write_bytes(gzip.compress(text.encode(), 3))
 
+    vars(component)["_MustUse__used"] = True  # Amaranth warns of what is not elaborated
     path = kept(f"netlists/{key}.json.gz", make, doing=f"elaborating {name}")
     return DesignNetlist(**json.loads(gzip.decompress(path.read_bytes())))
