@@ -18,7 +18,7 @@ ASSUMPTIONS = (
     Assumption("an ALM holds one ALUT or two small ones", "chosen", "not placed"),
     Assumption("Yosys in place of Quartus, M10K in place of M20K", "chosen"),
 )
-COUNTED = ("alut", "ff", "m10k")
+COUNTED = ("alut", "ff", "m10k", "sram_blocks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +49,8 @@ def divide(report: Table, top: str = TOP) -> dict[str, Share]:
     """
 
     def share(block: str) -> Share:
-        aluts, registers, m10ks = (int(report.value(block, name)) for name in COUNTED)
-        return Share(aluts=aluts, registers=registers, m10ks=m10ks)
+        aluts, registers, *m10ks = (int(report.value(block, name)) for name in COUNTED)
+        return Share(aluts=aluts, registers=registers, m10ks=sum(m10ks))
 
     def total(*blocks: str) -> Share:
         found = Share()

@@ -31,14 +31,14 @@ _GROUPS = {
     **dict.fromkeys(("alu", "add", "sub", "lt", "le", "gt", "ge"), "arithmetic"),
     **dict.fromkeys(("shl", "shr", "sshl", "sshr", "shift", "shiftx"), "shift"),
     **dict.fromkeys(("macc", "mul"), "multiply"),
-    **dict.fromkeys(("mem",), "memory"),
 }
 _CELL = re.compile(r"\$([a-z]+)\w*?(?:_(\d+))?(?:_\d+)*")
 
 
 def structure(component: wiring.Component, name: str) -> Mapping[str, int]:
     """Bits of *component* by group of operators (``register``, ``mux``, ``arithmetic``, ...), all
-    instances counted; kept by content. SRAM macros are ``macro``."""
+    instances counted; kept by content. ``memory`` is bits that memories hold, ``macro`` SRAM macros.
+    """
     platform = MacroPlatform()
     merged = merge_modules(
         to_rtlil(component, name=name, platform=platform, undriven=False), top=name
@@ -59,14 +59,25 @@ def structure(component: wiring.Component, name: str) -> Mapping[str, int]:
 
     file = kept(f"structure-{key.hexdigest()[:24]}.json", make, doing=f"operators of {name}")
     modules = json.loads(file.read_text())["modules"]
+    memories = _memories(merged.text)
     found: Counter[str] = Counter()
     for module, instances in merged.instances.items():
+        found["memory"] += instances * memories.get(module, 0)
         for kind, count in modules[f"\\{module}"]["num_cells_by_type"].items():
             if kind in modules:
                 continue
             group, width = _group(kind.lstrip("\\"))
             number = int(count if isinstance(count, int) else count["count"])
             found[group] += instances * number * width
+    return found
+
+
+def _memories(rtlil: str) -> dict[str, int]:
+    """Bits of the memories of each module."""
+    found: dict[str, int] = {}
+    for part in rtlil.split("\nmodule ")[1:]:
+        rows = re.findall(r"^\s*memory width (\d+) size (\d+) ", part, re.MULTILINE)
+        found[part.split()[0].lstrip("\\")] = sum(int(width) * int(size) for width, size in rows)
     return found
 
 

@@ -9,11 +9,15 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.params import require_int
 from hw.common.skid import SkidBuffer
+from hw.common.sram import SRAMBank
 
-__all__ = ["BLOCK_MEMORY_DEPTH", "StreamFIFO"]
+__all__ = ["BLOCK_MEMORY_DEPTH", "MACRO_BITS", "StreamFIFO"]
 
 BLOCK_MEMORY_DEPTH = 64
 """From this depth on, a FIFO keeps its beats in block memory unless told otherwise."""
+MACRO_BITS = 4096
+"""From this size on, block memory is an SRAM macro, since in an ASIC anything else is registers; a
+smaller one would be mostly decoders."""
 
 
 class StreamFIFO(wiring.Component):
@@ -28,7 +32,8 @@ class StreamFIFO(wiring.Component):
     ============== ================ ======= =====================================================
     ``False``      1, 2             1       registers
     ``False``      3 or more        1       a memory with asynchronous read (FPGA: LUT RAM)
-    ``True``       any              2       a memory with synchronous read (FPGA: block RAM)
+    ``True``       any              2       a memory with synchronous read (FPGA: block RAM), from
+                                            4096 bits on an SRAM macro
     ============== ================ ======= =====================================================
 
     Parameters
@@ -99,32 +104,51 @@ class StreamFIFO(wiring.Component):
         return m
 
     def _in_memory(self, m: Module, push: Signal, pop: Signal) -> None:
-        rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
-        m.submodules.rows = rows
-        write = rows.write_port()
-        read = rows.read_port(domain="sync" if self._memory else "comb")
         first = Signal(range(self._depth))
         after_first = Signal(range(self._depth))
         free = Signal(range(self._depth))
         m.d.comb += [
             self.i.ready.eq(self.level != self._depth),
-            write.addr.eq(free),
-            write.data.eq(self.i.payload),
-            write.en.eq(push),
             after_first.eq(self._next(first)),
-            Value.cast(self.o.payload).eq(read.data),
         ]
         with m.If(push):
             m.d.sync += free.eq(self._next(free))
         with m.If(pop):
             m.d.sync += first.eq(after_first)
-        if self._memory:
-            # The row to show in the next cycle is read in this one. A beat that is being written
-            # now is not counted yet, so no row is ever shown that was read while being written.
-            m.d.comb += read.addr.eq(Mux(pop, after_first, first))
-            m.d.sync += self.o.valid.eq(self.level != pop)
-        else:
-            m.d.comb += [read.addr.eq(first), self.o.valid.eq(self.level != 0)]
+        shown = Value.cast(self.o.payload)
+        if not self._memory:
+            m.d.comb += [
+                shown.eq(self._rows(m, push, free, first, "comb")), self.o.valid.eq(self.level != 0)
+            ]
+            return
+        # The row to show in the next cycle is read in this one. A beat that is being written now is
+        # not counted yet, so no row is ever shown that was read while being written.
+        row = Mux(pop, after_first, first)
+        m.d.sync += self.o.valid.eq(self.level != pop)
+        if self._depth == 1 or self._depth * self._width < MACRO_BITS:
+            m.d.comb += shown.eq(self._rows(m, push, free, row, "sync"))
+            return
+        m.submodules.bank = bank = SRAMBank(depth=self._depth, width=self._width)
+        m.d.comb += [
+            bank.w_en.eq(push),
+            bank.w_addr.eq(free),
+            bank.w_data.eq(self.i.payload),
+            # What is shown stays until it is taken.
+            bank.r_en.eq(pop | ~self.o.valid),
+            bank.r_addr.eq(row),
+            shown.eq(bank.r_data),
+        ]
+
+    def _rows(self, m: Module, push: Signal, free: Signal, row: Value, domain: str) -> Value:
+        """A memory that is written at *free*, and its *row*, now or in the next cycle."""
+        rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
+        m.submodules.rows = rows
+        write, read = rows.write_port(), rows.read_port(domain=domain)
+        m.d.comb += [
+            write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
+            read.addr.eq(row),
+        ]
+        return read.data
 
     def _next(self, row: Signal) -> Value:
         return Mux(row == self._depth - 1, 0, row + 1)

@@ -123,7 +123,7 @@ def test_the_simulator_agrees_with_the_analytic_model():
     assert simulated == pytest.approx(system.nic(bfp=False).total_s, rel=0.03)
 
 
-COLUMNS = ("block", "instances", "alut", "ff", "m10k")
+COLUMNS = ("block", "instances", "alut", "ff", "m10k", "sram_blocks")
 BLOCKS = {
     "smartnic": (1, 1000, 500, 20),
     "smartnic_engine": (1, 900, 450, 20),
@@ -138,7 +138,7 @@ BLOCKS = {
 
 
 def report() -> Table:
-    return Table("cells", [Column(name) for name in COLUMNS], [(k, *v) for k, v in BLOCKS.items()])
+    return Table("cells", [Column(name) for name in COLUMNS], [(k, *v, 0) for k, v in BLOCKS.items()])
 
 
 def test_parts_of_the_nic_add_up_to_the_whole():
@@ -163,7 +163,7 @@ def test_resources_stand_beside_the_papers(monkeypatch):
 def test_shares_of_the_device_at_400g_can_fail(monkeypatch, scale, verdict):
     rows = [
         (name.replace("smartnic", "smartnic_400g"), 4 if "engine" in name else 1,
-         *(scale * each for each in values))
+         *(scale * each for each in values), 0)
         for name, (_, *values) in BLOCKS.items()
     ]
     rows[0] = (rows[0][0], 1, *(4 * each for each in rows[0][2:]))

@@ -6,6 +6,8 @@ import random
 import pytest
 from amaranth.lib import data
 
+from gen.rtlil import MacroPlatform, to_rtlil
+from hw.common import fifo
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
@@ -21,6 +23,13 @@ def beats(count, seed=1):
         BEAT.const({"value": rng.randrange(1 << 12), "last": rng.randrange(2)})
         for _ in range(count)
     ]
+
+
+@pytest.fixture(params=[False, True], ids=["rows", "macro"], autouse=True)
+def macros(request, monkeypatch):
+    """Block memory of any size as it is for large FIFOs: an SRAM macro."""
+    if request.param:
+        monkeypatch.setattr(fifo, "MACRO_BITS", 0)
 
 
 @pytest.mark.parametrize("gaps, stalls", PACES)
@@ -141,3 +150,12 @@ def test_fifo_refuses_a_depth_below_one(depth):
 def test_fifo_refuses_a_depth_that_is_no_integer(depth):
     with pytest.raises(TypeError, match=r"^StreamFIFO depth must be an integer at least 1, not "):
         StreamFIFO(8, depth)
+
+
+def test_large_block_memory_is_a_macro():
+    platforms = {depth: MacroPlatform() for depth in (256, 255, 63, 16)}
+    for depth, platform in platforms.items():
+        to_rtlil(StreamFIFO(16, depth), name="fifo", platform=platform)
+    assert [*platforms[256].sram_macros] == ["sram_1r1w_256x16"]
+    assert bool(platforms[255].sram_macros) == (fifo.MACRO_BITS == 0)
+    assert not platforms[63].sram_macros and not platforms[16].sram_macros
