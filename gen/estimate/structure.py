@@ -37,7 +37,7 @@ _CELL = re.compile(r"\$([a-z]+)\w*?(?:_(\d+))?(?:_\d+)*")
 
 def structure(component: wiring.Component, name: str) -> Mapping[str, int]:
     """Bits of *component* by group of operators (``register``, ``mux``, ``arithmetic``, ...), all
-    instances counted; kept by content. ``memory`` is bits that memories hold, ``macro`` SRAM macros.
+    instances counted; kept by content. ``memory`` is what memories hold, ``macro`` SRAM macros.
     """
     platform = MacroPlatform()
     merged = merge_modules(

@@ -138,7 +138,8 @@ BLOCKS = {
 
 
 def report() -> Table:
-    return Table("cells", [Column(name) for name in COLUMNS], [(k, *v, 0) for k, v in BLOCKS.items()])
+    rows = [(name, *values, 0) for name, values in BLOCKS.items()]
+    return Table("cells", [Column(name) for name in COLUMNS], rows)
 
 
 def test_parts_of_the_nic_add_up_to_the_whole():
