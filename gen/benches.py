@@ -81,7 +81,7 @@ def build_bench(
         link = f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator"
         main = Path(config.share_dir) / "lib" / "verilator" / "verilator.cpp"
         options = ["--vpi", "--public-depth", "1", "--x-initial", "unique", "-Wno-fatal"]
-        options += ["--timescale", "1ns/1ps", "-LDFLAGS", link]
+        options += ["--assert", "--timescale", "1ns/1ps", "-LDFLAGS", link]
         options += [f"-I{each}" for each in sorted({str(source.parent) for source in sources})]
         try:
             find_verilator().build(

@@ -14,6 +14,7 @@ from foldwire.handoff.packages import bender_package, fusesoc_core, is_own_packa
 from foldwire.handoff.part import HandoffBench, handoff_of
 from foldwire.handoff.rdl import system_rdl
 from foldwire.handoff.words import after_reset
+from gen.contracts import contracts
 from gen.folder import replace_text, writing
 from gen.rtlil import CLOCK
 from hw.common.params import require
@@ -82,9 +83,12 @@ def write_handoff(
         top, sources, summary=summary, others=others,
         included=[each.name for each in verilog if each.name not in sources],
     )
+    checks = contracts(manifest) if manifest["style"] == "sv" else ""
+    if checks:
+        files[f"{top}_contracts.sv"] = checks
     bench = handoff_of(design).bench(design, manifest)
     if bench is not None:
-        files |= _bench_files(bench, design, verilog, manifest)
+        files |= _bench_files(bench, design, verilog, manifest, contracts=bool(checks))
     written = []
     with writing(folder):
         for name, text in files.items():
@@ -122,13 +126,15 @@ def _file_list(verilog: Sequence[Path]) -> str:
 
 
 def _bench_files(
-    bench: HandoffBench, design: Design, verilog: Sequence[Path], manifest: Mapping[str, Any]
+    bench: HandoffBench, design: Design, verilog: Sequence[Path], manifest: Mapping[str, Any],
+    *, contracts: bool,
 ) -> dict[str, str]:
     pair = f"bench/{design.top}-pair.v"
     about: dict[str, Any] = {
         "module": bench.module,
         "top": "pair" if bench.extra else design.top,
-        "sources": [*_sources(verilog), *([pair] if bench.extra else [])],
+        "sources": [*_sources(verilog), *([pair] if bench.extra else []),
+                    *([f"{design.top}_contracts.sv"] if contracts else [])],
         "clock": manifest["clock"],
         "reset": {"port": "rst", "active": "high"} if bench.extra else manifest["reset"],
     }
