@@ -51,8 +51,9 @@ def contracts(manifest: Mapping[str, Any]) -> str:
         kind = "`FOLDWIRE_INPUTS" if valid["is_input"] else "assert"
         held = ", ".join(port["name"] for port in payload)
         stable = f" && $stable({{{held}}})" if payload else ""
+        label = f"{_stem(valid).rstrip('_')}_holds"
         body += [
-            f"  {_stem(valid).rstrip('_')}_holds: {kind} property (@(posedge {CLOCK}) disable iff ({inactive})",
+            f"  {label}: {kind} property (@(posedge {CLOCK}) disable iff ({inactive})",
             *textwrap.wrap(
                 f"{valid['name']} && !{ready['name']} |=> {valid['name']}{stable});", _WIDTH,
                 initial_indent=" " * 6, subsequent_indent=" " * 10, break_long_words=False,

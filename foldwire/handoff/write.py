@@ -116,7 +116,7 @@ def licence_text() -> str:
 
 
 def _sources(verilog: Sequence[Path]) -> list[str]:
-    """What is compiled of *verilog*; the rest is included."""
+    """Files of *verilog* that are compiled; the rest is included."""
     return [path.name for path in verilog if path.suffix != ".svh"]
 
 
