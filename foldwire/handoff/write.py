@@ -77,15 +77,15 @@ def write_handoff(
         files |= driver_files(design)
         files[f"{top}-manual.md"] = manual(design)
         files[f"{top}.rdl"] = system_rdl(design.registers, name=top)
-    others = [name for name in files if name.endswith((".h", ".rdl", ".xml"))]
+    checks = contracts(manifest) if manifest["style"] == "sv" else ""
+    if checks:
+        files[f"{top}_contracts.sv"] = checks
+    others = [name for name in files if name.endswith((".h", ".rdl", ".xml", "_contracts.sv"))]
     summary = f"{top.partition('_')[0]} emitted by Foldwire"
     files[f"{top}.core"] = fusesoc_core(
         top, sources, summary=summary, others=others,
         included=[each.name for each in verilog if each.name not in sources],
     )
-    checks = contracts(manifest) if manifest["style"] == "sv" else ""
-    if checks:
-        files[f"{top}_contracts.sv"] = checks
     bench = handoff_of(design).bench(design, manifest)
     if bench is not None:
         files |= _bench_files(bench, design, verilog, manifest, contracts=bool(checks))

@@ -25,7 +25,7 @@ __all__ = ["KINDS", "Sample", "drawn", "fit", "fit_sum", "mapped", "synthesised"
 
 KINDS = {"lut": "xcup", "ff": "xcup", "gates": "generic"}
 """Kind of cell -> target that it is counted for."""
-SAMPLES, MOST_TERMS, FOLDS, ROUNDS = 24, 16, 6, 50
+SAMPLES, MOST_TERMS, FOLDS, ROUNDS = 18, 14, 6, 50
 GROUPS = (
     "register", "mux", "bitwise", "reduce", "equal", "arithmetic", "shift", "multiply", "memory",
 )
