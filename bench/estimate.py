@@ -9,13 +9,13 @@ import time
 from collections.abc import Sequence
 from itertools import cycle, islice
 
+from bench._cells_fit import Sample, drawn, fit, mapped, synthesised
 from bench.options import bench_parser
 from bench.result import result
 from foldwire.catalog import build
 from foldwire.console import print_table
 from gen.cache import announce
-from gen.estimate.fit import KINDS, Sample, drawn, fit, mapped, synthesised
-from gen.estimate.model import FITTED, estimate, models, stored
+from gen.estimate.model import FITTED, KINDS, estimate, models, stored
 from gen.estimate.space import SPACES
 from gen.table import Column, Table
 from gen.yosys import yosys_version
@@ -29,7 +29,7 @@ TARGET_PCT = {"ff": 5.0, "lut": 15.0, "gates": 15.0}
 TARGET_S = 1.0
 
 
-SMALL = {"test", "duo", "40g", "1-link"}
+SMALL = {"test", "duo", "1-link"}
 KNOWN = SMALL | {"isca21"}
 """Presets whose syntheses the weights are fitted to; the small ones are mapped to gates as well."""
 

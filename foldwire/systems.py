@@ -169,7 +169,7 @@ def explore(
 
 def _cells(design: str, config: Any, kind: str) -> int:
     """Cells of a *kind* of a design, synthesised."""
-    from gen.estimate.fit import KINDS
+    from gen.estimate.model import KINDS
     from gen.synth import synthesize
     from sim.engines import registry
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
+from gen.arguments import typed
 from gen.folder import replace_text, writing
 from gen.merge import merge_modules
 from gen.rtlil import CLOCK, RESET, RESET_LOW, MacroPlatform, component_ports, to_rtlil
@@ -241,6 +242,7 @@ def _plain(value: object) -> object:
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
+@typed("component")
 def emit_files(
     component: wiring.Component,
     directory: Path | str,
@@ -263,8 +265,6 @@ def emit_files(
     ValueError
         The folder has this name in another configuration, style or reset, and *replace* is false.
     """
-    if not isinstance(directory, str | Path):
-        raise TypeError(f"directory must be a path, not {directory!r}")
     if split and style != "sv":
         raise ValueError(f"split needs style 'sv', not {style!r}")
     directory = Path(directory)
@@ -307,7 +307,7 @@ def _check_same(
     if differs:
         raise ValueError(
             f"{manifest.parent}: has {manifest.stem} with {'; '.join(differs[:_SAID])}"
-            f"{'; ...' if differs[_SAID:] else ''}; choose another folder, or --replace"
+            f"{'; ...' if differs[_SAID:] else ''}; choose another, or replace it (--replace)"
         )
 
 

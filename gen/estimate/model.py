@@ -9,8 +9,10 @@ from typing import Any
 
 from gen.estimate.space import SPACES
 
-__all__ = ["FITTED", "Estimate", "Model", "estimate"]
+__all__ = ["FITTED", "KINDS", "Estimate", "Model", "estimate"]
 
+KINDS = {"lut": "xcup", "ff": "xcup", "gates": "generic"}
+"""Kind of cell -> target that it is counted for."""
 FITTED = Path(__file__).with_name("fitted.json")
 
 

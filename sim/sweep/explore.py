@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gen.estimate.model import KINDS
 from gen.extras import has_extra
 from gen.table import Cell, Column, Table
 from sim.opened import opening
@@ -16,7 +17,7 @@ from sim.sweep.training import run_metrics
 __all__ = ["COSTS", "RUNNER", "front", "price", "priced_metrics", "write_exploration"]
 
 RUNNER = "sim.sweep.explore:priced_metrics"
-COSTS = ("lut", "ff", "gates")
+COSTS = tuple(KINDS)
 """Cells that a design can be priced in: LUT and flip-flops of UltraScale+, two-input gates."""
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench._cells_fit import GROUPS, Sample, fit, fit_sum, technology
 from gen.estimate import model
-from gen.estimate.fit import GROUPS, Sample, fit, fit_sum, technology
 from gen.estimate.model import FITTED, Model, estimate, stored
 from gen.estimate.space import SPACES
 from gen.estimate.structure import structure

@@ -100,7 +100,7 @@ def test_another_configuration_in_the_folder_is_not_written_over(tmp_path, capsy
     capsys.readouterr()
     assert main([*gen, "--set", "stages=3"]) != 0
     said = capsys.readouterr().err
-    assert "stages = 2 there, 3 here; choose another folder, or --replace" in said
+    assert "stages = 2 there, 3 here; choose another, or replace it (--replace)" in said
     assert text.read_text() == before
 
     assert main([*gen, "--set", "stages=3", "--replace"]) == 0

@@ -134,7 +134,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "compile_model": Call(fw.compile_model, {"component": adder, "name": "adder"}),
         "emit": Call(fw.emit, {"component": adder, "name": "adder"}),
         "emit_files": Call(
-            fw.emit_files, {"component": adder, "directory": folder / "out", "name": "adder"}
+            fw.emit_files,
+            {"component": adder, "directory": folder / "out", "name": "adder", "replace": True},
         ),
         "endpoint": Call(
             fw.endpoint, {"kind": "ace"},

@@ -16,15 +16,13 @@ from amaranth.lib import wiring
 from numpy.typing import NDArray
 
 from gen.cache import announce
-from gen.estimate.model import Model
+from gen.estimate.model import KINDS, Model
 from gen.estimate.space import SPACES
 from gen.estimate.structure import structure
 from gen.synth import synthesize
 
-__all__ = ["KINDS", "Sample", "drawn", "fit", "fit_sum", "mapped", "synthesised", "technology"]
+__all__ = ["Sample", "drawn", "fit", "fit_sum", "mapped", "synthesised", "technology"]
 
-KINDS = {"lut": "xcup", "ff": "xcup", "gates": "generic"}
-"""Kind of cell -> target that it is counted for."""
 SAMPLES, MOST_TERMS, FOLDS, ROUNDS = 18, 14, 6, 50
 GROUPS = (
     "register", "mux", "bitwise", "reduce", "equal", "arithmetic", "shift", "multiply", "memory",
