@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gen.cache import announce
 from gen.estimate.model import KINDS, Model
-from gen.estimate.space import SPACES
+from gen.estimate.space import Space
 from gen.estimate.structure import structure
 from gen.synth import synthesize
 
@@ -112,9 +112,9 @@ def _join(scaled: Matrix, most: int) -> list[Matrix]:
     return found
 
 
-def drawn(design: str, config: type, component: Component) -> list[Sample]:
+def drawn(design: str, space: Space, config: type, component: Component) -> list[Sample]:
     """Configurations of a *design* at random, with their operators."""
-    space, found = SPACES[design], []
+    found = []
     for seed in range(SAMPLES):
         announce(f"operators of {design}, {seed + 1} of {SAMPLES}")
         each = space.draw(random.Random(seed), config)
@@ -124,12 +124,13 @@ def drawn(design: str, config: type, component: Component) -> list[Sample]:
 
 
 def synthesised(
-    design: str, name: str, config: Any, component: Component, kinds: Sequence[str]
+    design: str, space: Space, name: str, config: Any, component: Component,
+    kinds: Sequence[str],
 ) -> Sample:
     """A configuration with its operators and its cells of some *kinds*; *name* is that of the top
     module."""
     return Sample(
-        design=design, terms=SPACES[design].terms(config),
+        design=design, terms=space.terms(config),
         bits=structure(component(config), name), cells=mapped(component(config), name, kinds),
     )
 

@@ -16,7 +16,6 @@ from foldwire.catalog import build
 from foldwire.console import print_table
 from gen.cache import announce
 from gen.estimate.model import FITTED, KINDS, estimate, models, stored
-from gen.estimate.space import SPACES
 from gen.table import Column, Table
 from gen.yosys import yosys_version
 from sim.engines import registry
@@ -36,9 +35,10 @@ KNOWN = SMALL | {"isca21"}
 
 def _presets(design: str, blueprint: Blueprint) -> list[Sample]:
     """Presets of a *design* that are synthesised, under the names of their top modules."""
+    assert blueprint.space is not None
     return [
         synthesised(
-            design, build(design, preset, {}).top, config, blueprint.component,
+            design, blueprint.space, build(design, preset, {}).top, config, blueprint.component,
             tuple(KINDS) if preset in SMALL else ("lut", "ff"),
         )
         for preset, config in blueprint.presets.items() if preset in KNOWN
@@ -52,11 +52,15 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     blueprints = {
         name: each for record in registry.records() for name, each in record.blueprints.items()
+        if each.space is not None
     }
+    spaces = {name: each.space for name, each in blueprints.items() if each.space is not None}
     if options.fit:
         found = [
-            sample for name, each in blueprints.items() if name in SPACES
-            for sample in (*_presets(name, each), *drawn(name, each.config, each.component))
+            sample for name, each in blueprints.items()
+            for sample in (
+                *_presets(name, each), *drawn(name, spaces[name], each.config, each.component)
+            )
         ]
         FITTED.write_text(stored(fit(found), f"Yosys {yosys_version()}"), encoding="utf-8")
         models.cache_clear()
@@ -69,12 +73,12 @@ def main(argv: Sequence[str]) -> int:
     )
     worst = dict.fromkeys(KINDS, 0.0)
     slowest = 0.0
-    for number, name in enumerate(islice(cycle(SPACES), DRAWN)):
+    for number, name in enumerate(islice(cycle(spaces), DRAWN)):
         announce(f"{name}, {number + 1} of {DRAWN}")
         blueprint, seed = blueprints[name], FIRST_SEED + number
-        config = SPACES[name].draw(random.Random(seed), blueprint.config)
+        config = spaces[name].draw(random.Random(seed), blueprint.config)
         began = time.process_time()
-        guess = estimate(name, config)
+        guess = estimate(name, config, spaces[name])
         slowest = max(slowest, time.process_time() - began)
         cells = mapped(blueprint.component(config), name.replace("-", "_"))
         row: list[float] = []
@@ -88,7 +92,7 @@ def main(argv: Sequence[str]) -> int:
     result(
         "estimate",
         drawn=DRAWN,
-        engines=len(SPACES),
+        engines=len(spaces),
         **{f"{kind}_worst_pct": each for kind, each in worst.items()},
         seconds=slowest,
         **{f"target_{kind}_pct": each for kind, each in TARGET_PCT.items()},

@@ -134,6 +134,8 @@ def explore(
 
     Returns the number of points that failed.
     """
+    from gen.estimate.model import KINDS
+    from gen.synth import synthesize
     from sim.sweep.explore import COSTS, RUNNER, designed, front, write_exploration
 
     if cost not in COSTS:
@@ -151,8 +153,13 @@ def explore(
     chosen = front(table, cost, time)
     mapped: dict[int, int] = {}
     for n in chosen if synthesise else ():
-        design, config = designed(spec.config(outcome.points[n].changes), source=spec.source)
-        mapped[n] = _cells(design, config, cost)
+        design, blueprint, config = designed(
+            spec.config(outcome.points[n].changes), source=spec.source
+        )
+        made = blueprint.component(config)
+        name = design.replace("-", "_")
+        cells = synthesize(made, name=name, target=KINDS[cost])
+        mapped[n] = int(cells.value(name, cost))
     written = write_exploration(
         outcome, spec, output / path.stem, cost=cost, time=time, synthesised=mapped,
         version=__version__,
@@ -165,18 +172,6 @@ def explore(
         most=MOST_POINTS,
     )
     return _say_outcome(outcome, written)
-
-
-def _cells(design: str, config: Any, kind: str) -> int:
-    """Cells of a *kind* of a design, synthesised."""
-    from gen.estimate.model import KINDS
-    from gen.synth import synthesize
-    from sim.engines import registry
-
-    blueprints = {name: b for record in registry.records() for name, b in record.blueprints.items()}
-    name = design.replace("-", "_")
-    table = synthesize(blueprints[design].component(config), name=name, target=KINDS[kind])
-    return int(table.value(name, kind))
 
 
 def _run_points(

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gen.estimate.space import SPACES
+from gen.estimate.space import Space
 
 __all__ = ["FITTED", "KINDS", "Estimate", "Model", "estimate"]
 
@@ -56,8 +56,8 @@ def models() -> Mapping[str, Mapping[str, Model]]:
     }
 
 
-def estimate(design: str, config: Any) -> Estimate:
-    """Cells of *design*, ``ace``, ``smartnic``, ``switch`` or ``switch-dma``, with *config*.
+def estimate(design: str, config: Any, space: Space) -> Estimate:
+    """Cells of *design* with *config*; *space* is the one that its model was fitted in.
 
     Raises
     ------
@@ -67,7 +67,6 @@ def estimate(design: str, config: Any) -> Estimate:
     known = models()
     if design not in known:
         raise ValueError(f"design must be one of {', '.join(known)}, not {design!r}")
-    space = SPACES[design]
     terms = space.terms(config)
     return Estimate(
         cells={kind: round(model.cells(terms)) for kind, model in known[design].items()},

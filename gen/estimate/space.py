@@ -1,5 +1,4 @@
-"""Designs whose size is estimated: parameters, their ranges, and the numbers that logic grows
-with."""
+"""Configurations whose size is estimated: ranges of parameters, and what logic grows with."""
 
 import math
 import random
@@ -8,7 +7,7 @@ from dataclasses import dataclass, fields
 from itertools import combinations_with_replacement
 from typing import Any
 
-__all__ = ["SPACES", "Space"]
+__all__ = ["Space", "bits"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,122 +72,6 @@ class Space:
         return beyond
 
 
-def _bits(value: float) -> float:
+def bits(value: float) -> float:
+    """Width of a number up to *value*, as a smooth quantity."""
     return math.log2(max(1, value)) + 1
-
-
-SPACES: dict[str, Space] = {
-    "ace": Space(
-        choices={
-            "ports": (2, 3, 4, 6, 8),
-            "bus_bytes": (16, 32, 64),
-            "packet_bytes": (64, 128, 256),
-            "sram_bytes": tuple(1 << n for n in range(14, 23)),
-            "banks": (1, 2, 4, 8, 16),
-            "bank_ports": ("1r1w", "1rw"),
-            "alus": (1, 2, 3, 4, 6),
-            "alu_stages": (3, 2, 4),
-            "fsms": (1, 2, 4, 8, 16),
-            "contexts": (1, 2, 4, 8),
-            "program_words": (128, 256, 1024),
-            "memory_ports": (1, 2, 4),
-            "rx_packets": (16, 32, 64, 128, 256),
-            "tx_packets": (4, 8, 16),
-            "max_nodes": (8, 16, 64),
-            "address_bits": (32, 40),
-            "commands": (2, 4),
-            "partitions": ("slot", "phase"),
-            "phases": (0, 1, 2, 3, 4),
-        },
-        counts=lambda c: {
-            "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts, "banks": c.banks,
-            "alus": c.alus, "memory_ports": c.memory_ports, "commands": c.commands,
-            "phases": c.phases,
-        },
-        sizes=lambda c: {
-            "bus": c.bus_bytes, "stages": c.alu_stages * c.bus_bytes,
-            "address": c.address_bits, "tx": c.tx_packets * _bits(c.packet_bytes),
-            "rows": _bits(c.sram_bytes / c.bus_bytes), "nodes": _bits(c.max_nodes),
-            "rx": _bits(c.rx_packets),
-        },
-        free=frozenset({"interleave", "phase_fsms", "partition_bytes", "partition_slots"}),
-    ),
-    "smartnic": Space(
-        choices={
-            "bus_bytes": (32, 64),
-            "engines": (1, 2, 4),
-            "alu_stages": (2, 3, 4, 5),
-            "block_beats": (64, 128, 256, 512),
-            "frame_beats": (16, 32, 64),
-            "compressed_frame_beats": (8, 16),
-            "receive_beats": (256, 512, 1024),
-            "credit_beats": (32, 64, 128),
-            "input_beats": (64, 128, 256),
-            "output_beats": (32, 64),
-            "max_burst": (8, 16),
-            "outstanding_bursts": (8, 16, 32),
-            "address_bits": (32, 48, 64),
-            "descriptors": (2, 4, 8, 16),
-            "ethernet": (True, False),
-            "codec": ("none", "bfp16"),
-        },
-        counts=lambda c: {
-            "engines": c.engines, "codec": float(c.codec != "none"),
-            "ethernet": float(c.ethernet), "descriptors": c.descriptors,
-            "bursts": c.outstanding_bursts,
-        },
-        sizes=lambda c: {
-            "bus": c.bus_bytes, "stages": c.alu_stages * c.bus_bytes,
-            "address": c.address_bits, "block": _bits(c.block_beats),
-            "receive": _bits(c.receive_beats),
-        },
-    ),
-    "switch": Space(
-        choices={
-            "ports": (3, 4, 6, 8, 12, 16),
-            "entries": (1, 2, 4),
-            "alu_stages": (2, 3, 4),
-            "buffer_packets": (2, 4, 8),
-            "credits": (2, 4, 8),
-            "queue_packets": (1, 2, 3),
-            "regions": (1, 2, 4),
-            "homes": (4, 8, 16),
-            "endpoints": (8, 16),
-            "timeout_bits": (10, 16),
-            "half": (False, True),
-        },
-        counts=lambda c: {
-            "ports": c.ports, "entries": c.entries, "regions": c.regions, "homes": c.homes,
-            "half": float(c.half), "endpoints": c.endpoints,
-        },
-        sizes=lambda c: {
-            "stages": c.alu_stages, "buffers": _bits(c.buffer_packets),
-            "queue": c.queue_packets, "timeout": c.timeout_bits,
-        },
-    ),
-    "switch-dma": Space(
-        choices={
-            "links": (1, 2, 3, 4, 6),
-            "waves": (4, 8, 16),
-            "wave_blocks": (2, 4, 8, 16),
-            "read_ahead": (2, 4, 8, 16),
-            "descriptors": (4, 8, 16),
-            "regions": (1, 2, 4),
-            "buffer_packets": (2, 4, 8),
-            "credits": (2, 4, 8),
-            "endpoints": (8, 16),
-            "max_burst": (4, 8, 16),
-            "outstanding_bursts": (4, 8, 16, 32),
-            "address_bits": (32, 48, 64),
-        },
-        counts=lambda c: {
-            "links": c.links, "waves": c.waves, "blocks": c.waves * c.wave_blocks,
-            "regions": c.regions, "descriptors": c.descriptors, "bursts": c.outstanding_bursts,
-        },
-        sizes=lambda c: {
-            "address": c.address_bits, "read_ahead": c.read_ahead,
-            "buffers": _bits(c.buffer_packets), "endpoints": _bits(c.endpoints),
-        },
-    ),
-}
-"""By name of the design."""

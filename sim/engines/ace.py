@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gen.estimate.space import Space, bits
 from sim.collectives.phase_order import BY_DIMENSION
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.sections import Description, EngineSection, MemorySection
@@ -27,6 +28,42 @@ if TYPE_CHECKING:
     from sim.hosts.wiring import EngineWiring
 
 __all__ = ["ENGINE", "AceRecord"]
+
+_SPACE = Space(
+    choices={
+        "ports": (2, 3, 4, 6, 8),
+        "bus_bytes": (16, 32, 64),
+        "packet_bytes": (64, 128, 256),
+        "sram_bytes": tuple(1 << n for n in range(14, 23)),
+        "banks": (1, 2, 4, 8, 16),
+        "bank_ports": ("1r1w", "1rw"),
+        "alus": (1, 2, 3, 4, 6),
+        "alu_stages": (3, 2, 4),
+        "fsms": (1, 2, 4, 8, 16),
+        "contexts": (1, 2, 4, 8),
+        "program_words": (128, 256, 1024),
+        "memory_ports": (1, 2, 4),
+        "rx_packets": (16, 32, 64, 128, 256),
+        "tx_packets": (4, 8, 16),
+        "max_nodes": (8, 16, 64),
+        "address_bits": (32, 40),
+        "commands": (2, 4),
+        "partitions": ("slot", "phase"),
+        "phases": (0, 1, 2, 3, 4),
+    },
+    counts=lambda c: {
+        "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts, "banks": c.banks,
+        "alus": c.alus, "memory_ports": c.memory_ports, "commands": c.commands,
+        "phases": c.phases,
+    },
+    sizes=lambda c: {
+        "bus": c.bus_bytes, "stages": c.alu_stages * c.bus_bytes,
+        "address": c.address_bits, "tx": c.tx_packets * bits(c.packet_bytes),
+        "rows": bits(c.sram_bytes / c.bus_bytes), "nodes": bits(c.max_nodes),
+        "rx": bits(c.rx_packets),
+    },
+    free=frozenset({"interleave", "phase_fsms", "partition_bytes", "partition_slots"}),
+)
 
 
 class AceRecord(RingRecord):
@@ -50,7 +87,7 @@ class AceRecord(RingRecord):
             "ace": Blueprint(
                 summary="accelerator collectives engine",
                 config=AceConfig, presets=PRESETS, component=AceEngine,
-                registers=register_map, handoff="foldwire.handoff.ace",
+                registers=register_map, handoff="foldwire.handoff.ace", space=_SPACE,
             )
         }
 

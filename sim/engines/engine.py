@@ -27,6 +27,7 @@ from sim.network.network import Network
 if TYPE_CHECKING:
     from amaranth.lib import wiring
 
+    from gen.estimate.space import Space
     from hw.common.register_map import RegisterMap
     from sim.engines.kind import EngineKind
     from sim.hosts.surroundings import Surroundings
@@ -64,6 +65,8 @@ class Blueprint:
     handoff : str
         Module that knows what is handed over with its Verilog; its ``HANDOFF`` is a
         :class:`foldwire.handoff.part.Handoff`.
+    space : Space or None
+        Configurations whose cells are estimated; None: no model of them is stored.
     """
 
     summary: str
@@ -72,6 +75,7 @@ class Blueprint:
     component: "Callable[[Any], wiring.Component]"
     registers: "Callable[[Any], RegisterMap]"
     handoff: str
+    space: "Space | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gen.estimate.space import Space, bits
 from sim.describe.build import DescribedSystem
 from sim.describe.reader import TomlReader
 from sim.describe.sections import Description, EngineSection, MemorySection
@@ -22,6 +23,54 @@ if TYPE_CHECKING:
     from sim.engines.kind import EngineKind
 
 __all__ = ["ENGINE", "InSwitchRecord"]
+
+_SWITCH_SPACE = Space(
+    choices={
+        "ports": (3, 4, 6, 8, 12, 16),
+        "entries": (1, 2, 4),
+        "alu_stages": (2, 3, 4),
+        "buffer_packets": (2, 4, 8),
+        "credits": (2, 4, 8),
+        "queue_packets": (1, 2, 3),
+        "regions": (1, 2, 4),
+        "homes": (4, 8, 16),
+        "endpoints": (8, 16),
+        "timeout_bits": (10, 16),
+        "half": (False, True),
+    },
+    counts=lambda c: {
+        "ports": c.ports, "entries": c.entries, "regions": c.regions, "homes": c.homes,
+        "half": float(c.half), "endpoints": c.endpoints,
+    },
+    sizes=lambda c: {
+        "stages": c.alu_stages, "buffers": bits(c.buffer_packets),
+        "queue": c.queue_packets, "timeout": c.timeout_bits,
+    },
+)
+_ENDPOINT_SPACE = Space(
+    choices={
+        "links": (1, 2, 3, 4, 6),
+        "waves": (4, 8, 16),
+        "wave_blocks": (2, 4, 8, 16),
+        "read_ahead": (2, 4, 8, 16),
+        "descriptors": (4, 8, 16),
+        "regions": (1, 2, 4),
+        "buffer_packets": (2, 4, 8),
+        "credits": (2, 4, 8),
+        "endpoints": (8, 16),
+        "max_burst": (4, 8, 16),
+        "outstanding_bursts": (4, 8, 16, 32),
+        "address_bits": (32, 48, 64),
+    },
+    counts=lambda c: {
+        "links": c.links, "waves": c.waves, "blocks": c.waves * c.wave_blocks,
+        "regions": c.regions, "descriptors": c.descriptors, "bursts": c.outstanding_bursts,
+    },
+    sizes=lambda c: {
+        "address": c.address_bits, "read_ahead": c.read_ahead,
+        "buffers": bits(c.buffer_packets), "endpoints": bits(c.endpoints),
+    },
+)
 
 
 class InSwitchRecord(EngineRecord):
@@ -50,11 +99,13 @@ class InSwitchRecord(EngineRecord):
                 summary="switch that reduces what endpoints push or pull (in-network compute)",
                 config=SwitchConfig, presets=SWITCHES, component=Switch,
                 registers=register_map, handoff="foldwire.handoff.switch",
+                space=_SWITCH_SPACE,
             ),
             "switch-dma": Blueprint(
                 summary="endpoint of the switch: DMA engine for all-reduces through it",
                 config=SwitchDmaConfig, presets=ENDPOINTS, component=SwitchDma,
                 registers=endpoint_registers, handoff="foldwire.handoff.switch_dma",
+                space=_ENDPOINT_SPACE,
             ),
         }
 

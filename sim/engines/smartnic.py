@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gen.estimate.space import Space, bits
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
@@ -22,6 +23,37 @@ if TYPE_CHECKING:
     from sim.engines.kind import EngineKind
 
 __all__ = ["ENGINE", "SmartNicRecord"]
+
+_SPACE = Space(
+    choices={
+        "bus_bytes": (32, 64),
+        "engines": (1, 2, 4),
+        "alu_stages": (2, 3, 4, 5),
+        "block_beats": (64, 128, 256, 512),
+        "frame_beats": (16, 32, 64),
+        "compressed_frame_beats": (8, 16),
+        "receive_beats": (256, 512, 1024),
+        "credit_beats": (32, 64, 128),
+        "input_beats": (64, 128, 256),
+        "output_beats": (32, 64),
+        "max_burst": (8, 16),
+        "outstanding_bursts": (8, 16, 32),
+        "address_bits": (32, 48, 64),
+        "descriptors": (2, 4, 8, 16),
+        "ethernet": (True, False),
+        "codec": ("none", "bfp16"),
+    },
+    counts=lambda c: {
+        "engines": c.engines, "codec": float(c.codec != "none"),
+        "ethernet": float(c.ethernet), "descriptors": c.descriptors,
+        "bursts": c.outstanding_bursts,
+    },
+    sizes=lambda c: {
+        "bus": c.bus_bytes, "stages": c.alu_stages * c.bus_bytes,
+        "address": c.address_bits, "block": bits(c.block_beats),
+        "receive": bits(c.receive_beats),
+    },
+)
 
 NIC_BLOCKS = 3
 """Blocks of a rank under way: one in each flow of the NIC, and one that is being fetched."""
@@ -47,7 +79,7 @@ class SmartNicRecord(RingRecord):
             "smartnic": Blueprint(
                 summary="network interface with ring all-reduce and compression",
                 config=SmartNicConfig, presets=PRESETS, component=SmartNic,
-                registers=register_map, handoff="foldwire.handoff.smartnic",
+                registers=register_map, handoff="foldwire.handoff.smartnic", space=_SPACE,
             )
         }
 

@@ -7,6 +7,8 @@ from typing import Any
 from gen.estimate.model import KINDS
 from gen.extras import has_extra
 from gen.table import Cell, Column, Table
+from sim.engines.engine import Blueprint
+from sim.fields import FieldError
 from sim.opened import opening
 from sim.results.page import Fact, Page, PageFigure, PageSection, write_page
 from sim.sweep.engine import SweepOutcome
@@ -38,8 +40,10 @@ def price(config: dict[str, Any], *, source: str) -> Metrics:
     from gen.estimate.model import FITTED, estimate
 
     opening(FITTED)  # points are run anew when the models are fitted anew
-    design, engine = designed(config, source=source)
-    found = estimate(design, engine)
+    design, blueprint, engine = designed(config, source=source)
+    if blueprint.space is None:
+        raise FieldError("endpoint.kind", f"must have a price, which {design} has not")
+    found = estimate(design, engine, blueprint.space)
     return {
         **{kind: found.cells[kind] for kind in COSTS},
         "error_pct": max(found.error_pct.values()),
@@ -47,11 +51,10 @@ def price(config: dict[str, Any], *, source: str) -> Metrics:
     }
 
 
-def designed(config: dict[str, Any], *, source: str) -> tuple[str, Any]:
-    """Name of the design of a node's engine in *config*, and its configuration."""
+def designed(config: dict[str, Any], *, source: str) -> tuple[str, Blueprint, Any]:
+    """Name and blueprint of a node's engine in *config*, and its configuration."""
     from sim.describe.system import describe
     from sim.engines import registry
-    from sim.fields import FieldError
 
     section = describe(config, folder=Path(source).parent).engine
     if section is None:
@@ -62,7 +65,7 @@ def designed(config: dict[str, Any], *, source: str) -> tuple[str, Any]:
     for record in registry.records():
         for name, blueprint in record.blueprints.items():
             if type(section.config) is blueprint.config:
-                return name, section.config
+                return name, blueprint, section.config
     raise FieldError("endpoint.kind", f"must have a price, which {section.kind} has not")
 
 

@@ -10,18 +10,17 @@ import pytest
 from bench._cells_fit import GROUPS, Sample, fit, fit_sum, technology
 from gen.estimate import model
 from gen.estimate.model import FITTED, Model, estimate, stored
-from gen.estimate.space import SPACES
 from gen.estimate.structure import structure
-from hw.ace.config import PRESETS, AceConfig
+from hw.ace.config import PRESETS
 from hw.common.fifo import StreamFIFO
-from hw.smartnic.config import SmartNicConfig
-from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
+from sim.engines import registry
 
-CONFIGS = {
-    "ace": AceConfig, "smartnic": SmartNicConfig, "switch": SwitchConfig,
-    "switch-dma": SwitchDmaConfig,
+BLUEPRINTS = {
+    name: each for record in registry.records() for name, each in record.blueprints.items()
 }
+SPACES = {name: each.space for name, each in BLUEPRINTS.items()}
+CONFIGS = {name: each.config for name, each in BLUEPRINTS.items()}
 
 
 def test_a_sum_of_few_terms_is_found_among_many():
@@ -108,13 +107,15 @@ def test_every_design_has_a_stored_model():
 
 
 def test_larger_engines_have_more_cells():
-    small, large = (estimate("ace", PRESETS[name]).cells for name in ("test", "torus"))
+    small, large = (
+        estimate("ace", PRESETS[name], SPACES["ace"]).cells for name in ("test", "torus")
+    )
     assert all(10 * small[kind] < large[kind] for kind in ("lut", "ff", "gates"))
 
 
 def test_a_design_without_a_model_is_named():
     with pytest.raises(ValueError, match=r"^design must be one of ace, .*, not 'adder'$"):
-        estimate("adder", None)
+        estimate("adder", None, SPACES["ace"])
 
 
 def test_models_are_stored_as_they_are_read(tmp_path, monkeypatch):
@@ -123,7 +124,9 @@ def test_models_are_stored_as_they_are_read(tmp_path, monkeypatch):
     model.FITTED.write_text(stored({"switch-dma": kinds}, "note"))
     model.models.cache_clear()
     try:
-        found = estimate("switch-dma", SwitchDmaConfig(links=3, address_bits=40))
+        found = estimate(
+            "switch-dma", SwitchDmaConfig(links=3, address_bits=40), SPACES["switch-dma"]
+        )
     finally:
         model.models.cache_clear()
     assert found.cells == {"lut": 15} and found.error_pct == {"lut": 1.5}

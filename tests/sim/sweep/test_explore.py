@@ -8,6 +8,7 @@ from foldwire.cli import cli
 from gen.estimate.model import FITTED, estimate
 from gen.table import Column, Table
 from hw.ace.config import preset
+from sim.engines.engine import engine_named
 from sim.opened import recorded
 from sim.sweep.explore import front, price, priced_metrics
 
@@ -59,7 +60,7 @@ def test_fronts_of_random_points(seed):
 
 def test_the_price_of_a_point_is_the_estimate_of_its_engine():
     found = price(BASE, source="")
-    expected = estimate("ace", preset("duo"))
+    expected = estimate("ace", preset("duo"), engine_named("ace").blueprints["ace"].space)
     assert {kind: found[kind] for kind in expected.cells} == expected.cells
     assert priced_metrics(BASE, source="")["time_s"] > 0
 
