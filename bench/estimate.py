@@ -28,7 +28,7 @@ TARGET_PCT = {"ff": 5.0, "lut": 15.0, "gates": 15.0}
 TARGET_S = 1.0
 
 
-SMALL = {"test", "duo", "1-link"}
+SMALL = {"test", "1-link"}
 KNOWN = SMALL | {"isca21"}
 """Presets whose syntheses the weights are fitted to; the small ones are mapped to gates as well."""
 
