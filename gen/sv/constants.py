@@ -28,7 +28,16 @@ def known(value: ir.Expr, inline: _Inline) -> int | None:
             arg.signed for arg in value.args
         ):
             return int(([first] == others) == (value.op == "=="))
+        if value.op in ("<", ">=", ">", "<=") and not any(arg.signed for arg in value.args):
+            return _compared(value.op, value.args[0].width, others[0])
     return None
+
+
+def _compared(operator: str, width: int, limit: int | None) -> int | None:
+    """Result of comparing any number of *width* bits with *limit*, if there is but one."""
+    if operator in ("<", ">="):
+        return int(operator == ">=") if limit == 0 else None
+    return int(operator == "<=") if limit is not None and limit >= _ones(width) else None
 
 
 def plainer(value: ir.Expr, inline: _Inline) -> ir.Expr:

@@ -351,7 +351,11 @@ def _branches(
     conditions: Sequence[Part | None], bodies: Sequence[tuple[Stmt, ...]], indent: int
 ) -> list[Stmt]:
     """``if``, ``else if`` and ``else``; trailing branches that do nothing are left out."""
-    pairs = list(zip(conditions, bodies, strict=True))
+    pairs = [
+        (None if condition == constant(1, 1) else condition, body)
+        for condition, body in zip(conditions, bodies, strict=True)
+        if condition != constant(0, 1)
+    ]
     while pairs and not pairs[-1][1]:
         pairs.pop()
     if not pairs:

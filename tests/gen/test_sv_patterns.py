@@ -22,7 +22,8 @@ class Settings(wiring.Component):
 
     def __init__(self):
         super().__init__({"a": In(8), "b": In(8), "go": In(1), "kind": In(3), "o": Out(8),
-                          "few": Out(2), "row": Out(8), "picked": Out(3), "steps": Out(8)})
+                          "few": Out(2), "row": Out(8), "picked": Out(3), "steps": Out(8), "held": Out(8),
+                          "same": Out(8)})
 
     def elaborate(self, platform):
         m = Module()
@@ -34,8 +35,14 @@ class Settings(wiring.Component):
             read.addr.eq(self.kind), read.en.eq(on), self.row.eq(read.data),
             self.few.eq(Cat((self.a & 0x5A).xor() ^ off, ~(self.go & ~off))),
             self.picked.eq(Mux(self.a % 1 == 0, Mux(self.go, self.b[0], 0), off | self.kind)),
-            self.steps.eq((self.a * 1) + 0),
+            self.steps.eq(Mux(self.b >= 0, (self.a * 1) + 0, 7)),
         ]
+        with m.If(self.go >= 0):
+            m.d.comb += self.same.eq(self.a)
+        with m.If(self.kind <= 7):
+            m.d.sync += self.held.eq(self.b)
+        with m.Elif(self.go):
+            m.d.sync += self.held.eq(0)
         with m.If(self.kind == 1):
             pass
         with m.Elif(self.go):
@@ -56,6 +63,7 @@ def test_constants_and_branches_that_do_nothing_are_not_written():
     text = emit(Settings(), name="top").text
     assert {name: count for name, count in found(text).items() if count} == {}
     assert "if (kind != 3'd1) begin\n" in text
+    assert "assign steps = a;" in text and "assign same = a;" in text and "\n    held <= b;\n" in text
     assert "end else if (~b[3] & ~(b[2] | b[1])) begin" in text
     assert re.search(r"^ +\w+_read_data <= rows\[|^ +row <= rows\[", text, re.M)
 
