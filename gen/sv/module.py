@@ -339,7 +339,7 @@ def _as_choice(c: Context, block: Block) -> list[Stmt]:
     otherwise = c.initial(var)
     if any(isinstance(node, Ternary) for node in walk(value)) or c.fields(var):
         return []
-    decided = {constant(1, 1): value, constant(0, 1): otherwise}
+    decided: dict[Part, Part] = {constant(1, 1): value, constant(0, 1): otherwise}
     chosen = decided.get(condition) or Ternary(condition, " ? ", value, " : ", otherwise)
     assign = Assignment("assign ", c.names[var], "=", chosen)
     return [*c.statements.comments(stmt.loc), Line(assign)] if fits(assign, 2) else []
