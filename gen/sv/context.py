@@ -179,7 +179,8 @@ class Context:
     mixed:
         Signals with both register bits and others -> the name of their register.
     wires, enums:
-        Declarations that the expressions written so far need; `labels` are names of the latter.
+        Declarations that the expressions written so far need; `labels` are names of the latter,
+        `used_labels` those that stand in the text, `typed` the types that signals have.
     reset_low:
         True if the reset is an active-low port.
     beside:
@@ -224,6 +225,8 @@ class Context:
         self.local = scope.local[module]
         self.enums: dict[object, EnumType] = {}
         self.labels = Names()
+        self.used_labels: set[str] = set()
+        self.typed: set[str] = set()
         self.printer = Printer(
             self.name, self.fields, self.enum_constant, self.wire, self.lists, self.function
         )
@@ -278,7 +281,9 @@ class Context:
         """The label that stands for *value*; its type is declared on first use."""
         if value not in enum.members:
             return None
-        return self._type_of(enum, width).labels[value]
+        label = self._type_of(enum, width).labels[value]
+        self.used_labels.add(label)
+        return label
 
     def _type_of(self, enum: ir.Enum, width: int) -> EnumType:
         members = {n: name for n, name in sorted(enum.members.items()) if 0 <= n < 1 << width}
@@ -355,7 +360,9 @@ class Context:
             return self.element[var][0].declared()
         fields = self.fields(var)
         if not fields and var.enum is not None and self._has_labels_only(var):
-            return Code(self._type_of(var.enum, var.width).name)
+            name = self._type_of(var.enum, var.width).name
+            self.typed.add(name)
+            return Code(name)
         return Code(self.types.name(fields)) if fields else vector(var.width)
 
     def initial(self, var: ir.Var) -> Part:

@@ -80,17 +80,17 @@ def _owner(c: Context) -> str:
 
 
 def enum_rows(c: Context) -> list[Stmt]:
-    """The types of named values."""
-    rows = [
+    """The types of named values: all of them if a signal has the type, else those that are used."""
+    return [
         Line(Packed(
             Code("typedef enum ", vector(enum.width), " {"),
             *(Code(label, " = ", constant(value, enum.width))
-              for value, label in enum.labels.items()),
+              for value, label in enum.labels.items()
+              if enum.name in c.typed or label in c.used_labels),
             f"}} {enum.name};",
         ))
         for enum in c.enums.values()
     ]
-    return [*rows, BLANK] if rows else []
 
 
 def declarations(c: Context) -> list[Stmt]:
