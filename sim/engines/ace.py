@@ -60,7 +60,8 @@ _SPACE = Space(
         "bus": c.bus_bytes, "stages": c.alu_stages * c.bus_bytes,
         "address": c.address_bits, "tx": c.tx_packets * bits(c.packet_bytes),
         "rows": bits(c.sram_bytes / c.bus_bytes), "nodes": bits(c.max_nodes),
-        "rx": bits(c.rx_packets),
+        "rx": bits(c.rx_packets), "headers": c.rx_packets,
+        "payloads": c.tx_packets * c.packet_bytes,
     },
     free=frozenset({"interleave", "phase_fsms", "partition_bytes", "partition_slots"}),
 )

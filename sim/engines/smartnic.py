@@ -51,7 +51,9 @@ _SPACE = Space(
     sizes=lambda c: {
         "bus": c.bus_bytes, "stages": c.alu_stages * c.bus_bytes,
         "address": c.address_bits, "block": bits(c.block_beats),
-        "receive": bits(c.receive_beats),
+        "receive": bits(c.receive_beats), "receive rows": c.bus_bytes * c.receive_beats,
+        "input rows": c.bus_bytes * c.input_beats, "output rows": c.bus_bytes * c.output_beats,
+        "block rows": c.bus_bytes * c.block_beats, "frame rows": c.bus_bytes * c.frame_beats,
     },
 )
 
