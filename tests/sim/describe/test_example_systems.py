@@ -12,6 +12,7 @@ from sim.workload.chakra_file import encode
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 DOCUMENTS = {
     path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in EXAMPLES.glob("*.toml")
+    if not path.stem.startswith("explore_")  # a sweep
 }
 EVENTS = sorted(
     name
