@@ -9,6 +9,7 @@ from gen.folder import replace_text
 from gen.mapping.clock import clock
 from gen.mapping.levels import levels
 from gen.mapping.netlist import DesignNetlist, kept_netlist
+from gen.mapping.targets import check_target
 from gen.synth import cells_of
 from gen.table import Table
 from gen.verilog import WAIVERS, WAIVERS_SV, emit_files
@@ -56,11 +57,13 @@ def write_verilog(
 
 def synthesis_table(design: Design, target: str) -> Table:
     """Cells of *design* mapped to *target*, block by block."""
+    check_target(target)
     return cells_of(_netlist(design), target=target)
 
 
 def levels_tables(design: Design, target: str) -> tuple[Table, Table]:
     """Longest paths of *design* in levels of logic, and those of each block."""
+    check_target(target)
     return levels(_netlist(design), target=target)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from gen.folder import replace_text
 from gen.table import Table
 
 __all__ = ["Fact", "Page", "PageFigure", "PageSection", "write_page"]
@@ -74,4 +75,4 @@ def write_page(path: Path, page: Page) -> None:
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     text = environment.get_template("page.html.j2").render(page=page)
-    path.write_text(text, encoding="utf-8")
+    replace_text(path, text)

@@ -3,6 +3,7 @@
 Drawn without pyplot, so that importing this module touches no global state and needs no display.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +53,13 @@ def drawing(path: Path, title: str, *, width: float = 9, height: float = 3) -> I
         yield figure
         path.parent.mkdir(parents=True, exist_ok=True)
         metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, dpi=150, metadata=metadata)
+        # At once, for those who read it while a second command writes the same folder.
+        draft = path.with_name(f".{os.getpid()}.{path.name}")
+        try:
+            figure.savefig(draft, dpi=150, metadata=metadata)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def grouped(value: float, _: object = None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from sim.results import training_figures
 from sim.results.compare import compare_figure, compare_layers, compare_runs
@@ -240,3 +241,19 @@ def test_lines_of_a_figure_all_look_different(tmp_path, monkeypatch):
     )
 
     assert len({*looks}) == len(looks) == MOST_LINES
+
+
+def test_a_figure_is_there_whole_or_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "figure.svg"
+    with drawing(path, "first") as figure:
+        figure.subplots()
+    first = path.read_bytes()
+
+    def interrupted(self, file, **options):
+        file.write_text("<sv")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Figure, "savefig", interrupted)
+    with pytest.raises(KeyboardInterrupt), drawing(path, "second"):
+        pass
+    assert path.read_bytes() == first and [*tmp_path.iterdir()] == [path]
