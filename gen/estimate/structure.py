@@ -64,9 +64,9 @@ def structure(component: wiring.Component, name: str) -> Mapping[str, int]:
     for module, instances in merged.instances.items():
         found["memory"] += instances * memories.get(module, 0)
         for kind, count in modules[f"\\{module}"]["num_cells_by_type"].items():
-            if kind in modules:
+            if f"\\{kind}" in modules:  # a part, which is counted by itself
                 continue
-            group, width = _group(kind.lstrip("\\"))
+            group, width = _group(kind)
             number = int(count if isinstance(count, int) else count["count"])
             found[group] += instances * number * width
     return found

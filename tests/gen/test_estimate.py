@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
 
 from bench._cells_fit import GROUPS, Sample, fit, fit_sum, technology
 from gen.estimate import model
@@ -94,6 +97,29 @@ def test_bits_of_a_structure_are_those_of_all_instances():
     shallow, deep = (structure(StreamFIFO(width, 2), "fifo") for width in (8, 24))
     assert deep["register"] - shallow["register"] == 2 * 16
     assert deep["mux"] > shallow["mux"]
+
+
+class Pair(wiring.Component):
+    """Two equal FIFOs, one behind the other."""
+
+    def __init__(self):
+        shape = stream.Signature(24)
+        super().__init__({"i": In(shape), "o": Out(shape)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.first = first = StreamFIFO(24, 7, memory=False)
+        m.submodules.second = second = StreamFIFO(24, 7, memory=False)
+        wiring.connect(m, wiring.flipped(self.i), first.i)
+        wiring.connect(m, first.o, second.i)
+        wiring.connect(m, second.o, wiring.flipped(self.o))
+        return m
+
+
+def test_bits_of_equal_parts_are_counted_for_each():
+    one, two = structure(StreamFIFO(24, 7, memory=False), "fifo"), structure(Pair(), "pair")
+    assert one["memory"] == 7 * 24
+    assert {group: 2 * bits for group, bits in one.items()} == dict(two)
 
 
 def test_every_design_has_a_stored_model():
