@@ -16,6 +16,7 @@ from hw.common.params import (
     require_field,
     require_type,
 )
+from hw.fp.adder import MAX_STAGES
 
 __all__ = ["ELEMENT_BYTES", "HEADER_BYTES", "PRESETS", "SmartNicConfig", "preset"]
 
@@ -98,7 +99,7 @@ class SmartNicConfig(AllReduceConfig):
         require_choice("bus_bytes", self.bus_bytes, (32, 64, 128))
         number = partial(require_field, self)
         number("engines", 1, 8)
-        number("alu_stages", 1, 7)
+        number("alu_stages", 1, MAX_STAGES)
         number("frame_beats", 2, 8192 // self.bus_bytes, power_of_two=True)
         number("compressed_frame_beats", 1, self.frame_beats, power_of_two=True)
         number("block_beats", self.frame_beats, 4096, power_of_two=True)

@@ -7,6 +7,7 @@ from amaranth.lib import data
 
 from hw.common.engine import ELEMENT_BYTES
 from hw.common.params import FieldError, preset_of, require_choice, require_field, require_type
+from hw.fp.adder import MAX_STAGES
 from hw.link.packet import FLIT_BYTES
 from hw.switch.formats import BLOCK, FLIT_LANES, HALVES, LANES, data_flits
 from hw.switch.packet import HEADER, Format
@@ -61,7 +62,7 @@ class PlaneConfig:
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)
-        number("alu_stages", 0, 7)
+        number("alu_stages", 0, MAX_STAGES)
         number("payload_flits", max(2, self.alu_stages + 1), 16, power_of_two=True)
         number("buffer_packets", 1, MOST_CREDITS)
         number("credits", 1, MOST_CREDITS)
