@@ -16,7 +16,7 @@ from amaranth.lib import wiring
 from numpy.typing import NDArray
 
 from gen.cache import announce
-from gen.estimate.model import KINDS, Model
+from gen.estimate.model import KINDS, TARGET_OF, Model, counted
 from gen.estimate.space import Space
 from gen.estimate.structure import structure
 from gen.synth import synthesize
@@ -43,14 +43,14 @@ class Sample:
 
 
 def mapped(
-    component: wiring.Component, name: str, kinds: Sequence[str] = tuple(KINDS)
+    component: wiring.Component, name: str, kinds: Sequence[str] = tuple(TARGET_OF)
 ) -> dict[str, int]:
     """Cells of *component* by kind, from syntheses that are kept."""
     tables = {
         target: synthesize(component, name=name, target=target)
-        for target in dict.fromkeys(KINDS[kind] for kind in kinds)
+        for target in dict.fromkeys(TARGET_OF[kind] for kind in kinds)
     }
-    return {kind: int(tables[KINDS[kind]].value(name, kind)) for kind in kinds}
+    return {kind: counted(tables[TARGET_OF[kind]], name, kind) for kind in kinds}
 
 
 def technology(

@@ -69,10 +69,11 @@ def main(argv: Sequence[str]) -> int:
         [
             Column("design"), Column("seed"),
             *(Column(f"{kind}{of}") for kind in KINDS for of in ("", "_synth", "_pct")),
+            Column("bram"), Column("bram_synth"),
         ],
     )
     worst = dict.fromkeys(KINDS, 0.0)
-    slowest = 0.0
+    slowest, bram_wrong = 0.0, 0
     for number, name in enumerate(islice(cycle(spaces), DRAWN)):
         announce(f"{name}, {number + 1} of {DRAWN}")
         blueprint, seed = blueprints[name], FIRST_SEED + number
@@ -82,18 +83,21 @@ def main(argv: Sequence[str]) -> int:
         slowest = max(slowest, time.process_time() - began)
         cells = mapped(blueprint.component(config), name.replace("-", "_"))
         row: list[float] = []
-        for kind, counted in cells.items():
-            apart = 100 * (guess.cells[kind] / counted - 1)
+        for kind in KINDS:
+            apart = 100 * (guess.cells[kind] / cells[kind] - 1)
             worst[kind] = max(worst[kind], abs(apart))
-            row += [guess.cells[kind], counted, apart]
-        table.add(name, seed, *row)
+            row += [guess.cells[kind], cells[kind], apart]
+        bram_wrong += guess.cells["bram"] != cells["bram"]
+        table.add(name, seed, *row, guess.cells["bram"], cells["bram"])
     print_table(table)
     ok = all(worst[kind] <= most for kind, most in TARGET_PCT.items()) and slowest <= TARGET_S
+    ok = ok and not bram_wrong
     result(
         "estimate",
         drawn=DRAWN,
         engines=len(spaces),
         **{f"{kind}_worst_pct": each for kind, each in worst.items()},
+        bram_wrong=bram_wrong,
         seconds=slowest,
         **{f"target_{kind}_pct": each for kind, each in TARGET_PCT.items()},
         verdict="ok" if ok else "short",

@@ -134,7 +134,7 @@ def explore(
 
     Returns the number of points that failed.
     """
-    from gen.estimate.model import KINDS
+    from gen.estimate.model import TARGET_OF, counted
     from gen.synth import synthesize
     from sim.sweep.explore import COSTS, RUNNER, designed, front, write_exploration
 
@@ -158,8 +158,8 @@ def explore(
         )
         made = blueprint.component(config)
         name = design.replace("-", "_")
-        cells = synthesize(made, name=name, target=KINDS[cost])
-        mapped[n] = int(cells.value(name, cost))
+        cells = synthesize(made, name=name, target=TARGET_OF[cost])
+        mapped[n] = counted(cells, name, cost)
     written = write_exploration(
         outcome, spec, output / path.stem, cost=cost, time=time, synthesised=mapped,
         version=__version__,

@@ -1,6 +1,7 @@
 """Models of cells: sums of products of parameters, as stored beside this file."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -8,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from gen.estimate.space import Space
+from gen.mapping.memory import blocks_of, macros_in
+from gen.mapping.targets import TARGETS
+from gen.table import Table
 
-__all__ = ["FITTED", "KINDS", "Estimate", "Model", "estimate"]
+__all__ = ["FITTED", "KINDS", "TARGET_OF", "Estimate", "Model", "counted", "estimate"]
 
 KINDS = {"lut": "xcup", "ff": "xcup", "gates": "generic"}
 """Kind of cell -> target that it is counted for."""
+TARGET_OF = {**KINDS, "bram": "xcup"}
+"""The same, and what is counted without a model: block RAMs, those of SRAM included."""
 FITTED = Path(__file__).with_name("fitted.json")
 
 
@@ -38,8 +44,12 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Cells of a configuration by kind (``lut``, ``ff``, ``gates``), the worst error of each in
-    percent, and the parameters that are outside the range of the model."""
+    """Cells of a configuration by kind (``lut``, ``ff``, ``gates``, ``bram``), the worst error of
+    each in percent, and the parameters that are outside the range of the model.
+
+    ``bram`` is the number of block RAMs of the device of its target that SRAM takes: it is
+    counted, not fitted.
+    """
 
     cells: Mapping[str, int]
     error_pct: Mapping[str, float]
@@ -68,11 +78,29 @@ def estimate(design: str, config: Any, space: Space) -> Estimate:
     if design not in known:
         raise ValueError(f"design must be one of {', '.join(known)}, not {design!r}")
     terms = space.terms(config)
+    fitted = {kind: round(model.cells(terms)) for kind, model in known[design].items()}
     return Estimate(
-        cells={kind: round(model.cells(terms)) for kind, model in known[design].items()},
+        cells={**fitted, "bram": _block_rams(space, config)},
         error_pct={kind: model.error_pct for kind, model in known[design].items()},
         outside=space.outside(config),
     )
+
+
+def counted(cells: Table, name: str, kind: str) -> int:
+    """Cells of a *kind* in the synthesis of the design *name* for its target in `TARGET_OF`."""
+    return sum(
+        int(cells.value(name, column))
+        for column in ((kind, "sram_blocks") if kind == "bram" else (kind,))
+    )
+
+
+def _block_rams(space: Space, config: Any) -> int:
+    device = TARGETS[TARGET_OF["bram"]].device
+    assert device is not None
+    banks: Counter[str] = Counter()
+    for count, bank in space.memories(config):
+        banks[bank.macro_name] += count
+    return sum(blocks_of(macro, device.memory) * count for macro, count in macros_in(banks))
 
 
 def stored(fitted: Mapping[str, Mapping[str, Model]], note: str) -> str:

@@ -2,10 +2,13 @@
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hw.common.sram import SRAMBank
 
 __all__ = ["Space", "bits"]
 
@@ -25,6 +28,8 @@ class Space:
     least
         Share of the draws that has the smaller half of each parameter's choices alone, which are
         synthesised sooner.
+    memories
+        Numbers of equal SRAM banks of a configuration, with such a bank each.
     free
         Parameters that say what is where, and hardly change the number of cells.
     """
@@ -32,6 +37,7 @@ class Space:
     choices: Mapping[str, Sequence[Any]]
     counts: Callable[[Any], Mapping[str, float]]
     sizes: Callable[[Any], Mapping[str, float]]
+    memories: "Callable[[Any], Iterable[tuple[int, SRAMBank]]]"
     least: float = 0.7
     free: frozenset[str] = frozenset()
 

@@ -21,7 +21,7 @@ from hw.common.arbiter import AgeArbiter, RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.common.select import index_of
 
-__all__ = ["SendGenerator", "Source"]
+__all__ = ["SendGenerator", "Source", "parking_queue"]
 
 
 class Source(enum.Enum, shape=1):
@@ -225,17 +225,7 @@ class SendGenerator(wiring.Component):
     def _parking(self, m, repark):
         """The queue of parked packets: from events, and with *repark* the present one again."""
         c = self._config
-        layout = data.StructLayout(
-            {
-                "context": range(max(2, c.contexts)),
-                "step": c.format.step,
-                "offset": c.format.offset,
-            }
-        )
-        # Room for every packet of every slot: a run is at one place at a time, and ends with a
-        # packet that may not be full.
-        per_slot = c.slot_beats // c.packet_beats + min(c.max_nodes, MOST_RUNS)
-        m.submodules.parking = parking = StreamFIFO(layout, c.contexts * per_slot)
+        m.submodules.parking = parking = parking_queue(c)
         event = self.event.p
         parked_now = Signal()
         m.d.comb += [
@@ -430,3 +420,18 @@ class SendGenerator(wiring.Component):
             m.next = "REPARK"
         with m.Else():
             m.next = "PICK"
+
+
+def parking_queue(c: AceConfig) -> StreamFIFO:
+    """The queue of packets that wait for a place.
+
+    It has room for every packet of every slot: a run is at one place at a time, and ends with a
+    packet that may not be full.
+    """
+    layout = data.StructLayout(
+        {
+            "context": range(max(2, c.contexts)), "step": c.format.step, "offset": c.format.offset
+        }
+    )
+    per_slot = c.slot_beats // c.packet_beats + min(c.max_nodes, MOST_RUNS)
+    return StreamFIFO(layout, c.contexts * per_slot)

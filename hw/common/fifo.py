@@ -9,15 +9,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.params import require_int
 from hw.common.skid import SkidBuffer
-from hw.common.sram import SRAMBank
+from hw.common.sram import SRAMBank, block_memory, buffer_rows
 
-__all__ = ["BLOCK_MEMORY_DEPTH", "MACRO_BITS", "StreamFIFO"]
+__all__ = ["BLOCK_MEMORY_DEPTH", "StreamFIFO"]
 
 BLOCK_MEMORY_DEPTH = 64
 """From this depth on, a FIFO keeps its beats in block memory unless told otherwise."""
-MACRO_BITS = 4096
-"""From this size on, block memory is an SRAM macro, since in an ASIC anything else is registers; a
-smaller one would be mostly decoders."""
 
 
 class StreamFIFO(wiring.Component):
@@ -78,6 +75,11 @@ class StreamFIFO(wiring.Component):
         return self._depth
 
     @property
+    def bank(self) -> SRAMBank | None:
+        """A bank like the one that beats are kept in; None: registers or an Amaranth memory."""
+        return block_memory(self._depth, self._width) if self._memory else None
+
+    @property
     def latency(self) -> int:
         """Cycles from the acceptance of a beat by an empty FIFO to its presence at ``o``."""
         return 2 if self._memory else 1
@@ -117,38 +119,23 @@ class StreamFIFO(wiring.Component):
             m.d.sync += first.eq(after_first)
         shown = Value.cast(self.o.payload)
         if not self._memory:
+            rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
+            m.submodules.rows = rows
+            write, read = rows.write_port(), rows.read_port(domain="comb")
             m.d.comb += [
-                shown.eq(self._rows(m, push, free, first, "comb")), self.o.valid.eq(self.level != 0)
+                write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
+                read.addr.eq(first), shown.eq(read.data), self.o.valid.eq(self.level != 0),
             ]
             return
         # The row to show in the next cycle is read in this one. A beat that is being written now is
         # not counted yet, so no row is ever shown that was read while being written.
-        row = Mux(pop, after_first, first)
         m.d.sync += self.o.valid.eq(self.level != pop)
-        if self._depth == 1 or self._depth * self._width < MACRO_BITS:
-            m.d.comb += shown.eq(self._rows(m, push, free, row, "sync"))
-            return
-        m.submodules.bank = bank = SRAMBank(depth=self._depth, width=self._width)
-        m.d.comb += [
-            bank.w_en.eq(push),
-            bank.w_addr.eq(free),
-            bank.w_data.eq(self.i.payload),
-            # What is shown stays until it is taken.
-            bank.r_en.eq(pop | ~self.o.valid),
-            bank.r_addr.eq(row),
-            shown.eq(bank.r_data),
-        ]
-
-    def _rows(self, m: Module, push: Signal, free: Signal, row: Value, domain: str) -> Value:
-        """A memory that is written at *free*, and its *row*, now or in the next cycle."""
-        rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
-        m.submodules.rows = rows
-        write, read = rows.write_port(), rows.read_port(domain=domain)
-        m.d.comb += [
-            write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
-            read.addr.eq(row),
-        ]
-        return read.data
+        m.d.comb += shown.eq(
+            buffer_rows(
+                m, self._depth, Value.cast(self.i.payload), write=push, free=free,
+                row=Mux(pop, after_first, first), read=pop | ~self.o.valid,
+            )
+        )
 
     def _next(self, row: Signal) -> Value:
         return Mux(row == self._depth - 1, 0, row + 1)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import ClockSignal, Instance, Module, Signal
+from amaranth.hdl import ClockSignal, Instance, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -10,7 +10,11 @@ from amaranth.utils import ceil_log2
 
 from hw.common.params import require, require_choice, require_int
 
-__all__ = ["SRAMBank"]
+__all__ = ["MACRO_BITS", "SRAMBank", "block_memory", "buffer_rows"]
+
+MACRO_BITS = 4096
+"""From this size on, block memory is an SRAM macro, since in an ASIC anything else is registers; a
+smaller one would be mostly decoders."""
 
 # Simulators see zeros at first, as with the Amaranth memory. Synthesis must not: initial contents
 # would keep it from using a RAM that has none.
@@ -209,3 +213,32 @@ class SRAMBank(wiring.Component):
             i_w_data=self.w_data,
             **addresses,
         )
+
+
+def block_memory(depth: int, width: int) -> SRAMBank | None:
+    """A bank for *depth* rows of *width* bits with a port to read and one to write; None where an
+    Amaranth memory serves better, below `MACRO_BITS`."""
+    return SRAMBank(depth=depth, width=width) if depth > 1 and depth * width >= MACRO_BITS else None
+
+
+def buffer_rows(
+    m: Module, depth: int, value: Value, *, write: Value, free: Value, row: Value, read: Value
+) -> Value:
+    """Rows of a buffer: *value* is written at *free*; of *row*, what it held before, in the next
+    cycle. It stays while there is no *read* in a bank, and is undefined then in a memory."""
+    width = len(value)
+    bank = block_memory(depth, width)
+    if bank is None:
+        rows: Memory = Memory(shape=width, depth=depth, init=[])
+        m.submodules.rows = rows
+        w_port, r_port = rows.write_port(), rows.read_port()
+        m.d.comb += [
+            w_port.addr.eq(free), w_port.data.eq(value), w_port.en.eq(write), r_port.addr.eq(row)
+        ]
+        return r_port.data
+    m.submodules.bank = bank
+    m.d.comb += [
+        bank.w_en.eq(write), bank.w_addr.eq(free), bank.w_data.eq(value),
+        bank.r_en.eq(read), bank.r_addr.eq(row),
+    ]
+    return bank.r_data

@@ -4,10 +4,10 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
+from hw.common.sram import buffer_rows
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import (
     COUNT_BITS,
@@ -80,9 +80,6 @@ class ReceiveBuffer(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         depth = self._depth
-        rows: Memory = Memory(shape=self._width, depth=depth, init=[])
-        m.submodules.rows = rows
-        write, read = rows.write_port(), rows.read_port()
         used = Signal(range(depth + 1))  # rows that are not free
         good = Signal(range(depth + 1))  # rows of committed frames
         pending = Signal(range(depth + 1))  # rows of the present frame
@@ -97,14 +94,15 @@ class ReceiveBuffer(wiring.Component):
             self.full.eq(used == depth),
             wrote.eq(self.write & ~self.full),
             pop.eq(self.o.valid & self.o.ready),
-            write.addr.eq(free),
-            write.data.eq(self.beat),
-            write.en.eq(wrote),
             after_first.eq(Mux(first == depth - 1, 0, first + 1)),
             after_free.eq(Mux(free == depth - 1, 0, free + 1)),
-            read.addr.eq(Mux(pop, after_first, first)),
-            Value.cast(self.o.payload).eq(read.data),
         ]
+        m.d.comb += Value.cast(self.o.payload).eq(
+            buffer_rows(
+                m, depth, Value.cast(self.beat), write=wrote, free=free,
+                row=Mux(pop, after_first, first), read=pop | ~self.o.valid,
+            )
+        )
         m.d.sync += [
             self.o.valid.eq(good != pop),
             good.eq(good - pop),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gen.estimate.space import Space, bits
@@ -63,6 +64,7 @@ _SPACE = Space(
         "rx": bits(c.rx_packets), "headers": c.rx_packets,
         "payloads": c.tx_packets * c.packet_bytes,
     },
+    memories=lambda c: import_module("hw.ace.memories").memories(c),
     free=frozenset({"interleave", "phase_fsms", "partition_bytes", "partition_slots"}),
 )
 

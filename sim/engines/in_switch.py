@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gen.estimate.space import Space, bits
@@ -46,6 +47,7 @@ _SWITCH_SPACE = Space(
         "stages": c.alu_stages, "buffers": bits(c.buffer_packets),
         "queue": c.queue_packets, "timeout": c.timeout_bits,
     },
+    memories=lambda c: import_module("hw.switch.memories").memories(c),
 )
 _ENDPOINT_SPACE = Space(
     choices={
@@ -70,6 +72,7 @@ _ENDPOINT_SPACE = Space(
         "address": c.address_bits, "read_ahead": c.read_ahead,
         "buffers": bits(c.buffer_packets), "endpoints": bits(c.endpoints),
     },
+    memories=lambda c: import_module("hw.switch_dma.memories").memories(c),
 )
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gen.estimate.space import Space, bits
@@ -55,6 +56,7 @@ _SPACE = Space(
         "input rows": c.bus_bytes * c.input_beats, "output rows": c.bus_bytes * c.output_beats,
         "block rows": c.bus_bytes * c.block_beats, "frame rows": c.bus_bytes * c.frame_beats,
     },
+    memories=lambda c: import_module("hw.smartnic.memories").memories(c),
 )
 
 NIC_BLOCKS = 3

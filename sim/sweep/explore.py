@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gen.estimate.model import KINDS
+from gen.estimate.model import TARGET_OF
 from gen.extras import has_extra
 from gen.table import Cell, Column, Table
 from sim.engines.engine import Blueprint
@@ -19,8 +19,9 @@ from sim.sweep.training import run_metrics
 __all__ = ["COSTS", "RUNNER", "front", "price", "priced_metrics", "write_exploration"]
 
 RUNNER = "sim.sweep.explore:priced_metrics"
-COSTS = tuple(KINDS)
-"""Cells that a design can be priced in: LUT and flip-flops of UltraScale+, two-input gates."""
+COSTS = tuple(TARGET_OF)
+"""Cells that a design can be priced in: LUT, flip-flops and block RAMs of UltraScale+, two-input
+gates."""
 
 
 def priced_metrics(config: dict[str, Any], *, source: str) -> Metrics:

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +16,7 @@ from bench._cells_fit import GROUPS, Sample, fit, fit_sum, technology
 from gen.estimate import model
 from gen.estimate.model import FITTED, Model, estimate, stored
 from gen.estimate.structure import structure
+from gen.mapping.netlist import netlist_of
 from hw.ace.config import PRESETS
 from hw.common.fifo import StreamFIFO
 from hw.switch_dma.config import SwitchDmaConfig
@@ -139,6 +142,26 @@ def test_larger_engines_have_more_cells():
     assert all(10 * small[kind] < large[kind] for kind in ("lut", "ff", "gates"))
 
 
+@pytest.mark.parametrize("design", SPACES)
+@pytest.mark.parametrize(
+    "seeds", [(), pytest.param(range(4), marks=pytest.mark.full)], ids=["preset", "drawn"]
+)
+def test_banks_are_those_of_the_design(design, seeds):
+    blueprint, space = BLUEPRINTS[design], SPACES[design]
+    drawn = [space.draw(random.Random(seed), blueprint.config) for seed in seeds]
+    for config in (*drawn, next(iter(blueprint.presets.values()))):
+        netlist = netlist_of(blueprint.component(config), name="top")
+        cells = Counter()
+        for module in netlist.text.split("\nmodule ")[1:]:
+            count = netlist.instances[module.split()[0].lstrip("\\")]
+            for kind in re.findall(r"^ *cell \\(sram_\w+) ", module, re.MULTILINE):
+                cells[kind] += count
+        banks = Counter()
+        for count, bank in space.memories(config):
+            banks[bank.macro_name] += count
+        assert banks == cells, config
+
+
 def test_a_design_without_a_model_is_named():
     with pytest.raises(ValueError, match=r"^design must be one of ace, .*, not 'adder'$"):
         estimate("adder", None, SPACES["ace"])
@@ -155,5 +178,5 @@ def test_models_are_stored_as_they_are_read(tmp_path, monkeypatch):
         )
     finally:
         model.models.cache_clear()
-    assert found.cells == {"lut": 15} and found.error_pct == {"lut": 1.5}
+    assert found.cells["lut"] == 15 and found.error_pct == {"lut": 1.5}
     assert found.outside == []

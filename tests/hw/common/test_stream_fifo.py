@@ -7,7 +7,7 @@ import pytest
 from amaranth.lib import data
 
 from gen.rtlil import MacroPlatform, to_rtlil
-from hw.common import fifo
+from hw.common import sram
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
@@ -29,7 +29,7 @@ def beats(count, seed=1):
 def macros(request, monkeypatch):
     """Block memory of any size as it is for large FIFOs: an SRAM macro."""
     if request.param:
-        monkeypatch.setattr(fifo, "MACRO_BITS", 0)
+        monkeypatch.setattr(sram, "MACRO_BITS", 0)
 
 
 @pytest.mark.parametrize("gaps, stalls", PACES)
@@ -157,5 +157,5 @@ def test_large_block_memory_is_a_macro():
     for depth, platform in platforms.items():
         to_rtlil(StreamFIFO(16, depth), name="fifo", platform=platform)
     assert [*platforms[256].sram_macros] == ["sram_1r1w_256x16"]
-    assert bool(platforms[255].sram_macros) == (fifo.MACRO_BITS == 0)
+    assert bool(platforms[255].sram_macros) == (sram.MACRO_BITS == 0)
     assert not platforms[63].sram_macros and not platforms[16].sram_macros

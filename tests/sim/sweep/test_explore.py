@@ -101,7 +101,7 @@ def run_cli(capsys):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--cost", "dollars"], "--cost must be one of lut, ff, gates, not 'dollars'"),
+    (["--cost", "dollars"], "--cost must be one of lut, ff, gates, bram, not 'dollars'"),
     (["--time", "speed", "--workers", "1"], "--time must be one of .*, not 'speed'"),
 ])
 def test_wrong_arguments_are_named(tmp_path, run_cli, arguments, message):
