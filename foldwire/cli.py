@@ -385,7 +385,9 @@ def sweep(
     )
 )
 @click.argument("file", metavar="SWEEP", type=click.Path(path_type=Path))
-@click.option("--cost", default="lut", show_default=True, help="Cells to spare: lut, ff, gates or bram.")
+@click.option(
+    "--cost", default="lut", show_default=True, help="Cells to spare: lut, ff, gates or bram."
+)
 @click.option("--time", help="Metric to shorten; that of the plot, or the first time, by default.")
 @click.option("--synthesise", is_flag=True, help="Map the engines of the best points to cells.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; one per core by default.")

@@ -1,5 +1,6 @@
 """Smart NIC, Table I: resources of our RTL beside the paper's, block by block."""
 
+import re
 from dataclasses import dataclass
 
 from experiments.figure import Assumption, Context, Figure, Lost, Row, statement
@@ -52,18 +53,18 @@ def divide(report: Table, top: str = TOP) -> dict[str, Share]:
         aluts, registers, *m10ks = (int(report.value(block, name)) for name in COUNTED)
         return Share(aluts=aluts, registers=registers, m10ks=sum(m10ks))
 
-    def total(*blocks: str) -> Share:
+    def total(*parts: str) -> Share:
         found = Share()
-        for block in blocks:
-            for _ in range(int(report.value(block, "instances"))):
-                found += share(block)
+        for part in parts:
+            for block, instances in _variants(report, top, part).items():
+                for _ in range(instances):
+                    found += share(block)
         return found
 
-    prefix = f"{top}_"
-    adders = total(f"{prefix}alu")
-    compressor, decompressors = total(f"{prefix}compressor"), total(f"{prefix}decompressor")
-    edges = total(*(f"{prefix}{part}" for part in ("fetch", "store", "transmit", "receive")))
-    engine = total(f"{prefix}engine")
+    adders = total("alu")
+    compressor, decompressors = total("compressor"), total("decompressor")
+    edges = total("fetch", "store", "transmit", "receive")
+    engine = total("engine")
     return {
         "all-reduce": engine - adders - compressor - decompressors - edges,
         "adders": adders,
@@ -74,6 +75,19 @@ def divide(report: Table, top: str = TOP) -> dict[str, Share]:
     }
 
 
+def _variants(report: Table, top: str, part: str) -> dict[str, int]:
+    """Blocks that a part of the NIC is, one for each of its configurations, with the instances of
+    each: engines differ in their numbers, and what is inside them may."""
+    name = re.compile(rf"{top}_(engine_)?{part}(_\d+)?")
+    found = {
+        str(block): int(report.value(str(block), "instances"))
+        for block in report["block"] if name.fullmatch(str(block))
+    }
+    if not found:
+        raise ValueError(f"{top} has no block {part}")
+    return found
+
+
 def table1(context: Context) -> Figure:
     """Our 40G NIC, mapped by Yosys for Intel ALMs; the paper's went through Quartus."""
     config = preset("40g")
@@ -81,7 +95,7 @@ def table1(context: Context) -> Figure:
     parts = divide(report)
     bfp = parts["compressor"] + parts["decompressors"]
     # One in each direction; we have a second decompressor, for the other half of the ring.
-    decoders = int(report.value(f"{TOP}_decompressor", "instances"))
+    decoders = sum(_variants(report, TOP, "decompressor").values())
     pair = parts["compressor"].aluts + parts["decompressors"].aluts // decoders
     whole = sum((share for share in parts.values()), Share())
     alms, m20ks = PUBLISHED["all-reduce"]

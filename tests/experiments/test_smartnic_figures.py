@@ -160,16 +160,36 @@ def test_resources_stand_beside_the_papers(monkeypatch):
     assert rows["all-reduce without adders"].why
 
 
+def _times(factor: int, share: smartnic_area.Share) -> smartnic_area.Share:
+    return smartnic_area.Share(
+        aluts=factor * share.aluts, registers=factor * share.registers,
+        m10ks=factor * share.m10ks,
+    )
+
+
+def test_a_part_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match=r"^smartnic has no block fetch$"):
+        smartnic_area.divide(replace(report(), rows=report().rows[:5]))
+
+
 @pytest.mark.parametrize("scale, verdict", [(1, "within"), (100, "outside")])
 def test_shares_of_the_device_at_400g_can_fail(monkeypatch, scale, verdict):
-    rows = [
-        (name.replace("smartnic", "smartnic_400g"), 4 if "engine" in name else 1,
-         *(scale * each for each in values), 0)
-        for name, (_, *values) in BLOCKS.items()
-    ]
-    rows[0] = (rows[0][0], 1, *(4 * each for each in rows[0][2:]))
+    rows = []
+    for name, (count, *values) in BLOCKS.items():
+        part = name.replace("smartnic", "smartnic_400g")
+        cells = [scale * each for each in values]
+        if part == "smartnic_400g":
+            rows.append((part, 1, *(4 * each for each in cells), 0))
+        elif "engine" in part:  # four engines differ in their numbers
+            rows += [(f"{part}_{n}", 1, *cells, 0) for n in range(4)]
+        elif "transmit" in part:
+            rows += [(f"smartnic_400g_engine_transmit_{n}", 2, *cells, 0) for n in range(2)]
+        else:
+            rows.append((part, 4 * count, *cells, 0))
     made = Table("cells", [Column(name) for name in COLUMNS], rows)
     monkeypatch.setattr(smartnic_area, "synthesize", lambda *args, **options: made)
+    parts = smartnic_area.divide(made, "smartnic_400g")
+    assert parts["all-reduce"] == _times(4 * scale, smartnic_area.divide(report())["all-reduce"])
     logic, memory, adders = smartnic_area.at_400g(Context()).rows
     assert (logic.verdict, memory.verdict, adders.verdict) == (verdict, verdict, "within")
 
