@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from bench.result import result
-from foldwire.catalog import build
+from foldwire.catalog import build, engine_presets
 from foldwire.console import print_table, step
 from gen.mapping.blocks import map_blocks
 from gen.mapping.netlist import kept_netlist
@@ -17,7 +17,6 @@ from gen.mapping.targets import TARGETS
 from gen.synth import report
 from gen.table import Cell, Column, Table
 from gen.yosys import YosysError
-from sim.engines import registry
 
 __all__ = ["PRESETS", "main"]
 
@@ -25,12 +24,7 @@ TARGET = "xcup"
 COLD_CPU_S, KEPT_S = 900.0, 10.0
 PUBLISHED = ("ace", "isca21")
 LARGE_SWITCH, LUT_BAR, LUT_GOAL = ("switch", "16-port"), 175_000, 165_000
-PRESETS = tuple(
-    (name, preset)
-    for record in registry.records()
-    for name, blueprint in record.blueprints.items()
-    for preset in blueprint.presets
-)
+PRESETS = engine_presets()
 
 
 def main(argv: Sequence[str]) -> int:

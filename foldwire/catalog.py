@@ -21,7 +21,9 @@ from hw.switch.retry import PacketRetry
 from sim.engines import registry
 from sim.engines.engine import Blueprint, engine_of
 
-__all__ = ["CATALOG", "SYNTHESIZED", "Design", "Entry", "build", "described", "listing"]
+__all__ = [
+    "CATALOG", "SYNTHESIZED", "Design", "Entry", "build", "described", "engine_presets", "listing",
+]
 
 Parameters = Mapping[str, Any]
 
@@ -152,6 +154,15 @@ _PARTS = {
 
 SYNTHESIZED: Mapping[str, Entry] = _Synthesized()
 """The designs that can be synthesized: those of the catalog, and parts of them."""
+
+
+def engine_presets() -> tuple[tuple[str, str], ...]:
+    """Designs of all engines, each with each of its presets."""
+    return tuple(
+        (name, preset)
+        for record in registry.records() for name, each in record.blueprints.items()
+        for preset in each.presets
+    )
 
 
 def build(

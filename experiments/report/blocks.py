@@ -15,7 +15,7 @@ from bench import stored
 from experiments.figure import GROUNDINGS
 from experiments.report.parts import DESIGNS, SWITCH_RATES, SWITCH_UNITS
 from experiments.targets import EFFECT_SHARE
-from gen.table import Column, Table
+from gen.table import Cell, Column, Table
 
 __all__ = ["BLOCKS", "filled", "pages"]
 
@@ -114,7 +114,14 @@ CLAIMS = {
     "BFP16",
 }
 
-CELLS = "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md))."
+CELLS = (
+    "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md)). Levels of logic, and "
+    "clock after place and route, median of 3 seeds: ECP5-85K ([more](docs/results/clock.md))."
+)
+COSTS = (
+    Column("lut", "LUT"), Column("ff", "FF"), Column("dsp", "DSP"),
+    Column("levels", digits=1), Column("clock_hz", "clock", "MHz", 0),
+)
 ENGINES = tuple(design for design in DESIGNS if design != "ace")
 """Designs in one table; presets of ACE have one of their own."""
 VERIFIED = {
@@ -207,29 +214,46 @@ def _number(text: str, key: str = "") -> float | str:
         return text
 
 
+def _costs(root: Path) -> Callable[[str, str], list[Cell]]:
+    """What a preset of a design costs, in the order of `COSTS`; None where it is not known."""
+    known: dict[tuple[str, str], dict[str, str]] = {}
+    for name in ("cells", "levels", "clocks"):
+        for row in _rows(root, name):
+            known.setdefault((row["design"], row["preset"]), {}).update(row)
+
+    def cost(design: str, preset: str) -> list[Cell]:
+        row = known.get((design, preset), {})
+        return [
+            None if each.name not in row
+            else float(row[each.name]) if each.name in ("levels", "clock_hz")
+            else int(row[each.name])
+            for each in COSTS
+        ]
+
+    return cost
+
+
 def _presets(root: Path) -> str:
     """The presets of ACE: what they are, what they cost, how far they are verified."""
-    cells = {row["preset"]: row for row in _rows(root, "cells") if row["design"] == "ace"}
+    cost = _costs(root)
     table = Table(
         "",
         [
             Column("preset"), Column("ports x bus"), Column("FSMs x contexts"), Column("SRAM"),
-            Column("lines", "lines of Verilog"), Column("lut", "LUT"), Column("ff", "FF"),
-            Column("dsp", "DSP"), Column("verification"),
+            Column("lines", "lines of Verilog"), *COSTS, Column("verification"),
         ],
-        note=CELLS if cells else "",
+        note=CELLS,
     )
     for row in _rows(root, "rtl-ace"):
         banks, kib = int(row["banks"]), int(row["sram_bytes"]) >> 10
         sram = f"{kib >> 10} MiB" if kib >= 1024 else f"{kib} KiB"
-        cost = cells.get(row["preset"], {})
         table.add(
             f"`{row['preset']}`",
             f"{row['ports']} x {row['bus_bytes']} B",
             f"{row['fsms']} x {row['contexts']}",
             f"{sram}, {banks} bank{'s' if banks > 1 else ''}",
             int(row["lines"]),
-            *(int(cost[name]) if name in cost else None for name in ("lut", "ff", "dsp")),
+            *cost("ace", row["preset"]),
             VERIFIED.get(row["preset"], ""),
         )
     return table.to_markdown()
@@ -237,26 +261,24 @@ def _presets(root: Path) -> str:
 
 def _engines(root: Path) -> str:
     """The presets of the other engines."""
-    cells = {(row["design"], row["preset"]): row for row in _rows(root, "cells")}
+    cost = _costs(root)
     table = Table(
         "",
         [
             Column("engine"), Column("preset"), Column("parameters"),
-            Column("lines", "lines of Verilog"), Column("lut", "LUT"), Column("ff", "FF"),
-            Column("dsp", "DSP"),
+            Column("lines", "lines of Verilog"), *COSTS,
         ],
-        note=CELLS if cells else "",
+        note=CELLS,
     )
     for design in ENGINES:
         for row in _rows(root, f"rtl-{design}"):
-            cost = cells.get((design, row["preset"]), {})
             shown = [key for key in row if key not in ("preset", "lines", "modules")]
             table.add(
                 design,
                 f"`{row['preset']}`",
                 ", ".join(f"{key} {row[key]}" for key in shown),
                 int(row["lines"]),
-                *(int(cost[name]) if name in cost else None for name in ("lut", "ff", "dsp")),
+                *cost(design, row["preset"]),
             )
     return table.to_markdown()
 

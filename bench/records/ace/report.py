@@ -2,7 +2,7 @@
 
 from gen.table import Column
 
-__all__ = ["DESIGNS", "SYNTHESIZED"]
+__all__ = ["DESIGNS"]
 
 DESIGNS = {
     "ace": (
@@ -14,4 +14,3 @@ DESIGNS = {
         ),
     ),
 }
-SYNTHESIZED = (("ace", "test"), ("ace", "duo"))

@@ -1,10 +1,8 @@
 """Presets of switches that reduce and their endpoints in reports."""
 
 from gen.table import Column
-from hw.switch.config import PRESETS as SWITCH
-from hw.switch_dma.config import PRESETS as SWITCH_DMA
 
-__all__ = ["DESIGNS", "SYNTHESIZED"]
+__all__ = ["DESIGNS"]
 
 DESIGNS = {
     "switch": (
@@ -22,6 +20,3 @@ DESIGNS = {
         ),
     ),
 }
-SYNTHESIZED = (
-    *(("switch", name) for name in SWITCH), *(("switch-dma", name) for name in SWITCH_DMA),
-)

@@ -2,7 +2,7 @@
 
 from gen.table import Column
 
-__all__ = ["DESIGNS", "SYNTHESIZED"]
+__all__ = ["DESIGNS"]
 
 DESIGNS = {
     "smartnic": (
@@ -10,4 +10,3 @@ DESIGNS = {
         (Column("bus_bytes", "bus", "B"), Column("engines"), Column("lanes"), Column("codec")),
     ),
 }
-SYNTHESIZED = (("smartnic", "test"),)
