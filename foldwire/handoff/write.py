@@ -16,6 +16,8 @@ from foldwire.handoff.rdl import system_rdl
 from foldwire.handoff.words import after_reset
 from gen.contracts import contracts
 from gen.folder import replace_text, writing
+from gen.mapping.clock import reached
+from gen.mapping.netlist import known_netlist
 from gen.rtlil import CLOCK
 from hw.common.params import require
 
@@ -69,7 +71,7 @@ def write_handoff(
         raise ValueError(f"{package}: is there already and not of Foldwire; choose another folder")
     files = {
         f"{top}.f": _file_list(verilog),
-        f"{top}.sdc": constraints(manifest, clock_mhz=clock_mhz),
+        f"{top}.sdc": constraints(manifest, clock_mhz=clock_mhz, reached=_reached(design)),
         f"{top}.xml": ip_xact(design.registers, manifest, sources),
         _LICENCE_FILE: licence_text(),
     }
@@ -99,6 +101,14 @@ def write_handoff(
         includes = any(folder.glob("*.svh"))
         replace_text(package, bender_package(_designs(folder), includes=includes))
     return [*written, package]
+
+
+def _reached(design: Design) -> str:
+    """The clock that ``foldwire synth --fmax`` has found for the design, if it was run."""
+    netlist = known_netlist(
+        design.component, name=design.top, configuration=design.configuration
+    )
+    return reached(netlist) if netlist else ""
 
 
 def _designs(folder: Path) -> dict[str, list[str]]:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
-from gen.cache import kept
+from gen.cache import default_cache_dir, intact, kept
 from gen.configured import sources_hash
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
 from gen.tidy import readable_names
 
-__all__ = ["DesignBlock", "DesignNetlist", "kept_netlist", "netlist_of"]
+__all__ = ["DesignBlock", "DesignNetlist", "kept_netlist", "known_netlist", "netlist_of"]
 
 _HEADER = re.compile(r"^module \\(\S+)\n", re.MULTILINE)
 _CELL = re.compile(r"^  cell \\(\S+) ", re.MULTILINE)
@@ -150,8 +150,8 @@ def kept_netlist(component: wiring.Component, *, name: str, configuration: objec
     The ``repr`` of *configuration* must state it completely. Without one, and if it is from
     elsewhere than our own sources, a component is elaborated each time.
     """
-    key = configuration and sources_hash(type(component), (name, configuration))
-    if not key:
+    file = _file(component, name, configuration)
+    if not file:
         return netlist_of(component, name=name)
 
     def make(target: Path) -> None:
@@ -159,5 +159,22 @@ def kept_netlist(component: wiring.Component, *, name: str, configuration: objec
         target.write_bytes(gzip.compress(text.encode(), 3))
 
     vars(component)["_MustUse__used"] = True  # Amaranth warns of what is not elaborated
-    path = kept(f"netlists/{key}.json.gz", make, doing=f"elaborating {name}")
+    return _read(kept(file, make, doing=f"elaborating {name}"))
+
+
+def known_netlist(
+    component: wiring.Component, *, name: str, configuration: object
+) -> DesignNetlist | None:
+    """The netlist that `kept_netlist` has kept; None where it would elaborate the component."""
+    file = _file(component, name, configuration)
+    path = default_cache_dir() / file
+    return _read(path) if file and intact(path) else None
+
+
+def _file(component: wiring.Component, name: str, configuration: object) -> str:
+    key = configuration and sources_hash(type(component), (name, configuration))
+    return f"netlists/{key}.json.gz" if key else ""
+
+
+def _read(path: Path) -> DesignNetlist:
     return DesignNetlist(**json.loads(gzip.decompress(path.read_bytes())))

