@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.result import result
-from experiments.figure import GROUNDINGS, Assumption, Context, Figure, Maker
+from experiments.figure import GROUNDINGS, Assumption, Context, Figure, Lost, Maker
 from experiments.plot import draw
 from foldwire.console import print_table, say, step
 from gen.extras import require_extra
@@ -133,7 +133,7 @@ def counts(figures: Iterable[Figure]) -> dict[str, int]:
         "rows": sum(verdicts.values()),
         "compared": verdicts["within"] + verdicts["outside"],
         **{name: verdicts[name] for name in COUNTED},
-        "unrecoverable": sum(len(figure.lost) for figure in figures),
+        "unrecoverable": len(_lost(figures)),
     }
 
 
@@ -234,8 +234,13 @@ def _print_assumptions(assumed: Table) -> None:
     print_table(table)
 
 
+def _lost(figures: Iterable[Figure]) -> list[Lost]:
+    """What cannot be compared, each once though several figures say so."""
+    return list(dict.fromkeys(each for figure in figures for each in figure.lost))
+
+
 def _print_lost(figures: Iterable[Figure]) -> None:
-    lost = [each for figure in figures for each in figure.lost]
+    lost = _lost(figures)
     if not lost:
         return
     table = Table("published, but not to be compared", (Column("what"), Column("reason")))
