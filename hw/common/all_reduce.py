@@ -329,15 +329,18 @@ class AllReduceQueue(wiring.Component, ABC):
         m.d.sync += [given_valid.eq(self.command_strobe), summed.eq(given_valid)]
         with m.If(self.command_strobe):
             m.d.sync += [given.eq(self.command), outside.eq(self.unreachable)]
+        empty, unaligned = Signal(), Signal()
         with m.If(given_valid):
             m.d.sync += [
                 last_read.eq(given.source + length_bytes - 1),
                 last_written.eq(given.destination + length_bytes - 1),
+                empty.eq(given.elements == 0),
+                unaligned.eq(((given.source | given.destination) & (c.bus_bytes - 1)).any()),
             ]
         faults = {
             "ABORTING": self.flush | self.unaware,
-            "EMPTY": given.elements == 0,
-            "ALIGNMENT": ((given.source | given.destination) & (c.bus_bytes - 1)) != 0,
+            "EMPTY": empty,
+            "ALIGNMENT": unaligned,
             "ADDRESS": outside
             | (last_read > self.memory_end)
             | (last_written > self.memory_end),

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -342,25 +342,32 @@ class BurstSplitter(wiring.Component):
         row = Signal(unsigned(len(self.cmd.p.address) - self._beat_bits))  # address, in beats
         remaining = Signal.like(self.cmd.p.beats)
         room = Signal(range((1 << self._cut) + 1))  # beats up to the next cut
-        taken = Signal.like(room)
+        busy = Signal()
         final = Signal()
+        first = self.cmd.p.address[self._beat_bits :]
         m.d.comb += [
-            room.eq((1 << self._cut) - row[: self._cut]),
             final.eq(remaining <= room),
-            taken.eq(Mux(final, remaining, room)),
             self.o.p.address[self._beat_bits :].eq(row),
-            self.o.p.length.eq((taken - 1)[: len(taken)]),
+            self.o.p.length.eq((Mux(final, remaining, room) - 1)[: len(room)]),
             self.o.p.final.eq(final),
-            self.o.valid.eq(remaining != 0),
-            self.cmd.ready.eq(remaining == 0),
+            self.o.valid.eq(busy),
+            self.cmd.ready.eq(~busy),
         ]
-        with m.If(self.cmd.valid & self.cmd.ready):
+        with m.If(~busy):
             m.d.sync += [
-                row.eq(self.cmd.p.address[self._beat_bits :]),
+                row.eq(first),
+                room.eq((1 << self._cut) - first[: self._cut]),
                 remaining.eq(self.cmd.p.beats),
+                busy.eq(self.cmd.valid & (self.cmd.p.beats != 0)),
             ]
-        with m.Elif(self.o.valid & self.o.ready):
-            m.d.sync += [row.eq(row + taken), remaining.eq(remaining - taken)]
+        with m.Elif(self.o.ready):
+            # From now on, bursts begin at cuts. After the final one none of this counts.
+            m.d.sync += [
+                row.eq(Cat(Const(0, self._cut), row[self._cut :] + 1)),
+                room.eq(1 << self._cut),
+                remaining.eq(remaining - room),
+                busy.eq(~final),
+            ]
         return m
 
 

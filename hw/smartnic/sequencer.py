@@ -64,34 +64,34 @@ class BlockSequencer(wiring.Component):
 
         job: Any = Signal(job_layout(c))
         nodes = Signal(range(257))
-        number = Signal(33)  # of the round
+        number = Signal(33)  # of the round, and in "WALK" of the next one
+        begins = Signal()  # it is the first of the all-reduce
         base = Signal(33)  # beats before it
+        # The round is one of full blocks; it is the one with the rest.
+        full, partial = Signal(), Signal()
         block = Signal(range(c.block_beats + 1))
-        chosen = Signal.like(block)
         offset = Signal(34)  # of the block, in beats from the start of the vector
         span = Signal(range(255 * c.block_beats + 1))  # from the first block to the last
+        # In the round with the rest: the beats before the first block, and the span.
+        rest_before, rest_span = Signal.like(span), Signal.like(span)
         index = Signal.like(job.rank)
         first_index = Signal.like(job.rank)
         passed = Signal.like(job.rank)  # blocks of this round done
         left = Signal(range(-(1 << 34), 1 << 34))
         round_span = Signal(range(256 * c.block_beats + 1))
-        full = number < job.rounds
+        block_bits = exact_log2(c.block_beats)
         item = items.i.p
         vector = job.destination if self._gather else job.source
+        given = self.job.p
 
-        if self._gather:
-            m.d.comb += first_index.eq(Mux(job.rank == job.last_rank, 0, job.rank + 1))
-        else:
-            m.d.comb += first_index.eq(job.rank)
         m.d.comb += [
             nodes.eq(job.last_rank + 1),
-            round_span.eq(nodes << exact_log2(c.block_beats)),
-            chosen.eq(Mux(full, c.block_beats, job.rest)),
+            round_span.eq(nodes << block_bits),
             left.eq(job.beats - offset),
             item.beats.eq(block),
             item.first.eq(passed == 0),
             item.last.eq(passed == job.last_rank),
-            item.start.eq((passed == 0) & (number == 0)),
+            item.start.eq((passed == 0) & begins),
             item.tail.eq((left > 0) & (left <= block)),
             item.tail_lanes.eq(job.tail_lanes),
             item.op.eq(job.op),
@@ -105,27 +105,40 @@ class BlockSequencer(wiring.Component):
         with m.Else():
             m.d.comb += item.valid.eq(block)
 
+        # Known in "SELECT": every round has two blocks at least, and a job a cycle before its first.
+        m.d.sync += [
+            full.eq(number < job.rounds),
+            partial.eq((number == job.rounds) & (job.rest != 0)),
+        ]
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.job.ready.eq(1)
+                m.d.sync += number.eq(self._engine)
                 with m.If(self.job.valid):
-                    m.d.sync += job.eq(self.job.p)
+                    m.d.sync += [job.eq(given), first_index.eq(given.rank)]
+                    if self._gather:
+                        after = Mux(given.rank == given.last_rank, 0, given.rank + 1)
+                        m.d.sync += first_index.eq(after)
                     m.next = "START"
             with m.State("START"):
                 m.d.sync += [
-                    number.eq(self._engine),
                     base.eq(self._engine * round_span),
+                    begins.eq(self._engine == 0),
+                    rest_before.eq(first_index * job.rest),
+                    rest_span.eq(job.last_rank * job.rest),
                 ]
                 m.next = "SELECT"
             with m.State("SELECT"):
                 m.d.sync += [
-                    block.eq(chosen),
-                    span.eq(job.last_rank * chosen),
-                    offset.eq(base + first_index * chosen),
+                    block.eq(Mux(full, c.block_beats, job.rest)),
+                    span.eq(Mux(full, job.last_rank << block_bits, rest_span)),
+                    offset.eq(base + Mux(full, first_index << block_bits, rest_before)),
                     index.eq(first_index),
                     passed.eq(0),
+                    number.eq(number + c.engines),
+                    base.eq(base + c.engines * round_span),
                 ]
-                with m.If(full | ((number == job.rounds) & (job.rest != 0))):
+                with m.If(full | partial):
                     m.next = "WALK"
                 with m.Else():
                     m.next = "END" if self._gather else "IDLE"
@@ -138,10 +151,7 @@ class BlockSequencer(wiring.Component):
                         offset.eq(Mux(index == 0, offset + span, offset - block)),
                     ]
                     with m.If(item.last):
-                        m.d.sync += [
-                            number.eq(number + c.engines),
-                            base.eq(base + c.engines * round_span),
-                        ]
+                        m.d.sync += begins.eq(0)
                         m.next = "SELECT"
             if self._gather:
                 with m.State("END"):
