@@ -91,7 +91,7 @@ class Decompressor(wiring.Component):
     bus_bits : int
         Width of the bus, a multiple of 8.
     stages : int
-        Pipeline registers of the decoder, 0 to 2.
+        Pipeline registers of the decoder, 0 to 3.
 
     Members
     -------

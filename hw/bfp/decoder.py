@@ -14,7 +14,7 @@ from hw.common.params import require_int, require_type
 
 __all__ = ["BlockDecoder"]
 
-_CUTS = ((), ("expand",), ("count", "expand"))
+_CUTS = ((), ("expand",), ("count", "expand"), ("part", "count", "expand"))
 
 
 class BlockDecoder(wiring.Component):
@@ -35,7 +35,7 @@ class BlockDecoder(wiring.Component):
     lanes : int
         Words per beat: a power of two up to 128.
     stages : int
-        Pipeline registers, 0 to 2.
+        Pipeline registers, 0 to 3.
 
     Members
     -------
@@ -79,20 +79,31 @@ class BlockDecoder(wiring.Component):
         m.d.comb += self.i.ready.eq(taken & final)
         pipe = Pipeline(m, cuts=_CUTS[self.latency], valid=self.i.valid, ready=taken)
 
-        counted: Any = Signal(data.ArrayLayout(counted_layout(fmt), self.lanes))
-        scales: Any = Signal(data.ArrayLayout(scale_layout(), blocks_per_beat(fmt, self.lanes)))
+        blocks = blocks_per_beat(fmt, self.lanes)
+        codes: Any = Signal(data.ArrayLayout(fmt.mantissa_bits, self.lanes))
+        exponents: Any = Signal(data.ArrayLayout(fmt.exponent_bits, blocks))
         for block, bits in enumerate(self.i.p.data):
-            m.d.comb += scales[block].eq(block_scale(fmt, bits[: fmt.exponent_bits]))
+            m.d.comb += exponents[block].eq(bits[: fmt.exponent_bits])
         for lane in range(self.lanes):
-            m.submodules[f"count_{lane}"] = count = Count(fmt)
-            block = lane // fmt.elements
-            mantissas = self.i.p.data[block][fmt.exponent_bits :]
+            mantissas = self.i.p.data[lane // fmt.elements][fmt.exponent_bits :]
             for n in range(self._parts):
                 element = (n * self.lanes + lane) % fmt.elements
                 with m.If(part == n):
-                    m.d.comb += count.i.eq(mantissas.word_select(element, fmt.mantissa_bits))
-            m.d.comb += [count.scale.eq(scales[block]), counted[lane].eq(count.o)]
-        counted, scales, last = pipe.register("count", counted, scales, self.i.p.last & final)
+                    m.d.comb += codes[lane].eq(mantissas.word_select(element, fmt.mantissa_bits))
+        codes, exponents, last = pipe.register("part", codes, exponents, self.i.p.last & final)
+
+        counted: Any = Signal(data.ArrayLayout(counted_layout(fmt), self.lanes))
+        scales: Any = Signal(data.ArrayLayout(scale_layout(), blocks))
+        for block in range(blocks):
+            m.d.comb += scales[block].eq(block_scale(fmt, exponents[block]))
+        for lane in range(self.lanes):
+            m.submodules[f"count_{lane}"] = count = Count(fmt)
+            m.d.comb += [
+                count.i.eq(codes[lane]),
+                count.scale.eq(scales[lane // fmt.elements]),
+                counted[lane].eq(count.o),
+            ]
+        counted, scales, last = pipe.register("count", counted, scales, last)
 
         numbers: Any = Signal(data.ArrayLayout(number_layout(fmt), self.lanes))
         for lane in range(self.lanes):

@@ -22,7 +22,8 @@ class ReducePath(wiring.Component):
 
     The first block of a round is the local one, sent as it is. Every later block is the sum of what
     was received and the local block of the same number; the last one is complete and leaves at
-    `result`, the others at `sent`.
+    `result`, the others at `sent`. Operands pass a register before the adders: a sum is at the
+    encoder ``alu_stages + 2`` cycles after them.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class ReducePath(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.alu = alu = ReduceALU(c.lanes, stages=c.alu_stages)
-        m.submodules.sums = sums = StreamFIFO(sum_layout(c), c.alu_stages + 3, memory=False)
+        m.submodules.sums = sums = StreamFIFO(sum_layout(c), c.alu_stages + 4, memory=False)
         m.submodules.decoder = decoder = WireDecoder(c)
         m.submodules.encoder = encoder = WireEncoder(c)
         # Of the blocks in the decoder: whether they were bad when they came.
@@ -114,15 +115,17 @@ class ReducePath(wiring.Component):
             self.local.ready.eq(issue),
             decoder.o.ready.eq(work.o.valid & self.local.valid & ~item.first & (places != 0)),
             work.o.ready.eq(issue & final),
+            self.host_wait.eq(work.o.valid & ~self.local.valid),
+            self.ring_wait.eq(work.o.valid & self.local.valid & ~item.first & ~decoder.o.valid),
+        ]
+        m.d.sync += [
+            places.eq(places - issue + (sums.o.valid & sums.o.ready)),
             alu.i_valid.eq(issue),
             # Adding the integer zero passes the local block through, bit for bit.
             alu.op.eq(Mux(item.first, ReduceOp.SUM_I32, item.op)),
             alu.a.eq(self.local.p.data),
             alu.b.eq(Mux(item.first, 0, decoder.o.payload)),
-            self.host_wait.eq(work.o.valid & ~self.local.valid),
-            self.ring_wait.eq(work.o.valid & self.local.valid & ~item.first & ~decoder.o.valid),
         ]
-        m.d.sync += places.eq(places - issue + (sums.o.valid & sums.o.ready))
         with m.If(issue):
             m.d.sync += [
                 passed.eq(Mux(final, 0, passed + 1)),
@@ -131,7 +134,7 @@ class ReducePath(wiring.Component):
 
         # ---- Sums.
         mark = data.StructLayout({"last": 1, "bad": 1, "compress": 1, "complete": 1, "start": 1})
-        marks: list[Any] = [Signal(mark, name=f"mark_{n}") for n in range(c.alu_stages + 1)]
+        marks: list[Any] = [Signal(mark, name=f"mark_{n}") for n in range(c.alu_stages + 2)]
         m.d.comb += [
             marks[0].last.eq(final),
             marks[0].bad.eq(bad),

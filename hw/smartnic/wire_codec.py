@@ -4,17 +4,19 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect
 
 from hw.bfp.codec import Compressor, Decompressor
+from hw.bfp.layouts import beat_layout
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import send_layout, wire_layout
 
-__all__ = ["WireDecoder", "WireEncoder", "shape_layout", "sum_layout"]
+__all__ = ["DECODER_STAGES", "WireDecoder", "WireEncoder", "shape_layout", "sum_layout"]
 
 BLOCKS_INSIDE = 4
+DECODER_STAGES = 3
 
 
 def shape_layout(c: SmartNicConfig) -> data.StructLayout:
@@ -42,9 +44,9 @@ class WireEncoder(wiring.Component):
     """Blocks of binary32 words to the wire; each goes to one of two exits.
 
     Throughput is 1 beat of `i` per cycle, also between blocks of both kinds. Latency is 1 cycle for
-    a block that is not compressed, else that of `hw.bfp.codec.Compressor`. A compressed block
-    starts with a fresh beat and is padded with zeros. ``i.ready`` depends on the exits' ``ready``
-    within the cycle.
+    a block that is not compressed, else one more than that of `hw.bfp.codec.Compressor`. A
+    compressed block starts with a fresh beat and is padded with zeros. ``i.ready`` depends on
+    registers and on the kind of the beat offered, not on the exits' ``ready`` within the cycle.
 
     Parameters
     ----------
@@ -115,7 +117,9 @@ class WireEncoder(wiring.Component):
         valid, last, beat = plain.o.valid, plain.o.p.last, plain.o.p.data
         taken = Signal()
         if c.codec_format is not None:
-            packed = compressor.o
+            m.submodules.packed = skid = SkidBuffer(beat_layout(8 * c.bus_bytes))
+            connect(m, compressor.o, skid.i)
+            packed = skid.o
             m.d.comb += [
                 compressor.i.p.data.eq(self.i.p.data),
                 compressor.i.p.last.eq(self.i.p.last),
@@ -151,9 +155,8 @@ class WireDecoder(wiring.Component):
     """Blocks from the wire to binary32 words.
 
     Throughput is 1 beat of `o` per cycle where the wire brings as much, also between blocks of both
-    kinds. Latency is 1 cycle for a block that is not compressed, else that of
-    `hw.bfp.codec.Decompressor`. ``i.ready`` depends on ``o.ready`` within the cycle, not on
-    ``i.valid``.
+    kinds. Latency is 1 cycle for a block that is not compressed, else one more than that of
+    `hw.bfp.codec.Decompressor` with `DECODER_STAGES`. ``i.ready`` is a function of registers.
 
     Parameters
     ----------
@@ -213,9 +216,13 @@ class WireDecoder(wiring.Component):
             self.o.payload.eq(plain.o.p.data),
         ]
         if c.codec_format is not None:
-            decompressor = Decompressor(c.codec_format, lanes=c.lanes, bus_bits=8 * c.bus_bytes)
+            decompressor = Decompressor(
+                c.codec_format, lanes=c.lanes, bus_bits=8 * c.bus_bytes, stages=DECODER_STAGES
+            )
             m.submodules.decompressor = decompressor
-            packed, words = decompressor.i, decompressor.o
+            m.submodules.packed = skid = SkidBuffer(beat_layout(8 * c.bus_bytes))
+            connect(m, skid.o, decompressor.i)
+            packed, words = skid.i, decompressor.o
             m.d.comb += [
                 packed.valid.eq(self.i.valid & coming.o.valid & compress),
                 packed.p.data.eq(self.i.p.data),
@@ -242,7 +249,8 @@ def _bytes_in_last_beat(m: Module, c: SmartNicConfig, beats: Signal) -> Any:
     fmt: Any = c.codec_format
     granules = beats >> (c.granule - 1).bit_length()
     granule_bits = c.granule * c.lanes // fmt.elements * fmt.block_bits
-    length = Signal(range(c.block_beats // c.granule * granule_bits + 1))
     last_bits = Signal(range(8 * c.bus_bytes))
-    m.d.comb += [length.eq(granules * granule_bits), last_bits.eq(length)]
+    # Of the product only these bits are wanted: a few sums are shorter than a multiplier.
+    ones = [place for place in range(len(last_bits)) if granule_bits >> place & 1]
+    m.d.comb += last_bits.eq(sum(granules[: len(last_bits) - n] << n for n in ones))
     return Cat((last_bits == 0) | (last_bits > 8 * byte) for byte in range(c.bus_bytes))

@@ -6,11 +6,13 @@ from sim.cycles.smartnic.state import (
     FRAMES,
     LEAVING,
     ORDER,
+    PACKED,
     PLAIN,
     PLAIN_OUT,
     RESULTS,
     SUM,
     TX,
+    UNPACK,
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, LAST, beats_of
 from sim.native.mark import compiled
@@ -100,8 +102,6 @@ def _gear_step(g, i_units, o_units, whole, units, last, o_ready):
 @compiled
 def encode(c, e, x, now):
     """Send sums to the next node, or complete ones to the gathering."""
-    pack_in, pack_out = c.pack_in, c.pack_out
-    packed_taken = False
     if there(e, x, ORDER, now):
         kind = front(e, x, ORDER)
         complete = (kind & COMPLETE) != 0
@@ -109,16 +109,9 @@ def encode(c, e, x, now):
             ready = room(e, x, RESULTS, now)
         else:
             ready = room(e, x, TX, now) and room(e, x, FRAMES, now)
-        if kind & COMPRESS:
-            valid = _gear_valid(e.gear, pack_in, pack_out, False)
-            last = _gear_last(e.gear, pack_in, pack_out, False)
-            packed_taken = ready
-        else:
-            valid = there(e, x, PLAIN_OUT, now)
-            last = (front(e, x, PLAIN_OUT) & LAST) != 0
-            if valid and ready:
-                pop(e, x, PLAIN_OUT, now)
-        if valid and ready:
+        queue = PACKED if kind & COMPRESS else PLAIN_OUT
+        if there(e, x, queue, now) and ready:
+            last = (pop(e, x, queue, now) & LAST) != 0
             if complete:
                 push(e, x, RESULTS, now, LAST if last else 0)
             else:
@@ -129,9 +122,9 @@ def encode(c, e, x, now):
     beat = front(e, x, SUM) if offered else 0
     admitted = e.inside != 0 or room(e, x, ORDER, now)
     if beat & COMPRESS:
-        path = _compress(c, e, x, now, packed_taken, offered and admitted, beat & LAST)
+        path = _compress(c, e, x, now, offered and admitted, beat & LAST)
     else:
-        _compress(c, e, x, now, packed_taken, False, 0)
+        _compress(c, e, x, now, False, 0)
         path = room(e, x, PLAIN_OUT, now)
     if offered and admitted and path:
         pop(e, x, SUM, now)
@@ -143,7 +136,7 @@ def encode(c, e, x, now):
 
 
 @compiled
-def _compress(c, e, x, now, o_ready, offered, last):
+def _compress(c, e, x, now, offered, last):
     """Simulate a cycle of encoder and packer; True if they take a beat."""
     if c.pack_in == 0:
         return False
@@ -151,6 +144,10 @@ def _compress(c, e, x, now, o_ready, offered, last):
     stages = held.shape[0]
     block = held[stages - 1]
     units = c.pack_in if block else 0
+    o_ready = room(e, x, PACKED, now)
+    if o_ready and _gear_valid(e.gear, c.pack_in, c.pack_out, False):
+        ends = _gear_last(e.gear, c.pack_in, c.pack_out, False)
+        push(e, x, PACKED, now, LAST if ends else 0)
     free = _gear_ready(e.gear, c.pack_in, c.pack_out, False, o_ready)
     if _gear_step(e.gear, c.pack_in, c.pack_out, False, units, (block & LAST) != 0, o_ready):
         e.moved = now
@@ -214,25 +211,34 @@ def decode(c, e, x, flow, now, o_ready, offered, last):
             pop(e, x, LEAVING + flow, now)
     known = there(e, x, COMING + flow, now)
     shape = front(e, x, COMING + flow) if known else 0
-    if shape & COMPRESS:
-        accepts = _decompress(c, e, x, flow, now, unpacked, offered, last, beats_of(shape))
-    else:
-        _decompress(c, e, x, flow, now, unpacked, False, 0, 0)
-        accepts = known and room(e, x, PLAIN + flow, now)
-    if not (offered and accepts):
+    _decompress(c, e, x, flow, now, unpacked)
+    queue = UNPACK if shape & COMPRESS else PLAIN
+    if not (offered and known and room(e, x, queue + flow, now)):
         return False
-    if not shape & COMPRESS:
-        push(e, x, PLAIN + flow, now, LAST if last else 0)
+    value = LAST if last else 0
+    if shape & COMPRESS:
+        value = _units(c, beats_of(shape) if last else 0) << 1 | (1 if last else 0)
+    push(e, x, queue + flow, now, value)
     if last:
         pop(e, x, COMING + flow, now)
     return True
 
 
 @compiled
-def _decompress(c, e, x, flow, now, o_ready, offered, last, beats):
-    """Simulate a cycle of unpacker and decoder; True if they take a beat."""
+def _units(c, beats):
+    """Units in the last beat of a block of so many beats when it is not compressed; 0: any other.
+
+    The last beat counts with the bytes that hold a bit of the block.
+    """
+    bits = beats // c.granule_beats * c.granule_bits % c.wire_bits
+    return c.unpack_in if bits == 0 else 8 * ((bits + 7) // 8) // c.unit
+
+
+@compiled
+def _decompress(c, e, x, flow, now, o_ready):
+    """Simulate a cycle of unpacker and decoder."""
     if c.unpack_in == 0:
-        return False
+        return
     d = e.decoder[flow]
     held = d.held
     free = o_ready
@@ -256,13 +262,11 @@ def _decompress(c, e, x, flow, now, o_ready, offered, last, beats):
             d.part = 0 if final else d.part + 1
     taken = free and final
     ready = _gear_ready(d.gear, c.unpack_in, c.unpack_out, True, taken)
-    units = 0
-    if offered:
-        units = c.unpack_in
-        if last:
-            # The last beat counts with the bytes that hold a bit of the block.
-            bits = beats // c.granule_beats * c.granule_bits % c.wire_bits
-            units = c.unpack_in if bits == 0 else 8 * ((bits + 7) // 8) // c.unit
-    if _gear_step(d.gear, c.unpack_in, c.unpack_out, True, units, last != 0, taken):
+    units, last = 0, False
+    if there(e, x, UNPACK + flow, now):
+        beat = front(e, x, UNPACK + flow)
+        units, last = beat >> 1, beat & 1 != 0
+        if ready:
+            pop(e, x, UNPACK + flow, now)
+    if _gear_step(d.gear, c.unpack_in, c.unpack_out, True, units, last, taken):
         e.moved = now
-    return ready

@@ -9,7 +9,7 @@ from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.engine import JOBS_AHEAD
 from hw.smartnic.fetch import BLOCKS_AHEAD
 from hw.smartnic.store import BLOCKS_OPEN
-from hw.smartnic.wire_codec import BLOCKS_INSIDE
+from hw.smartnic.wire_codec import BLOCKS_INSIDE, DECODER_STAGES
 from sim.cycles.host import OPERATION
 from sim.cycles.port import CHANNELS, PORT, PORT_QUEUES, port_queues
 from sim.cycles.queues import NEVER, fifo, lay_out, queue_fields
@@ -35,9 +35,11 @@ WIRE = 35  # +2: link and switch, from the next and from the previous node
 RX = 37  # +2
 OUTPUT, STORE_BLOCKS, MARKS = range(39, 42)
 VERDICTS = 42  # on blocks that were gathered
-QUEUES = 43
+UNPACK = 43  # +2: decoders' gearboxes
+PACKED = 45  # from the encoder's gearbox
+QUEUES = 46
 
-_ENCODER_STAGES, _DECODER_STAGES = 4, 2
+_ENCODER_STAGES = 4
 
 _SETTINGS = np.dtype(
     integers(
@@ -73,7 +75,7 @@ _SEQUENCER = np.dtype(
 
 _GEAR = np.dtype(integers("level", "ending", "valid", "last"))
 
-_DECODER = np.dtype([*integers("part"), ("held", np.int64, (_DECODER_STAGES,)), ("gear", _GEAR)])
+_DECODER = np.dtype([*integers("part"), ("held", np.int64, (DECODER_STAGES,)), ("gear", _GEAR)])
 
 _ENGINE = np.dtype(
     integers(
@@ -131,13 +133,14 @@ def _queues(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
         inside, inside, inside, inside,
         skid, skid,
         (BLOCKS_AHEAD, 1), fifo(c.input_beats),
-        (c.alu_stages + 3, c.alu_stages + 1), inside, skid, fifo(c.block_beats),
+        (c.alu_stages + 4, c.alu_stages + 2), inside, skid, fifo(c.block_beats),
         fifo(2 * c.frame_beats), fifo(2 * c.frame_beats),
         (8, 1), (8, 1),
         skid,
         wire, wire,
         (c.receive_beats, 1), (c.receive_beats, 1),
         fifo(c.output_beats), (4, 1), (BLOCKS_OPEN, 1), (BLOCKS_OPEN, 1),
+        skid, skid, skid,
     ]
 
 

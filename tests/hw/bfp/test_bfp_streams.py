@@ -26,11 +26,11 @@ WAVES = BlockFormat(elements=4, rounding="stochastic")
 
 # Format, lanes, bus bits, stages of the encoder, stages of the decoder.
 CODECS = {
-    "8 lanes, 256 bit": (preset("bfp16"), 8, 256, 4, 2),
+    "8 lanes, 256 bit": (preset("bfp16"), 8, 256, 4, 3),
     "16 lanes, 256 bit": (preset("bfp16"), 16, 256, 4, 2),
     "16 lanes, 512 bit": (preset("bfp16"), 16, 512, 3, 1),
     "64 lanes on a bus too narrow": (preset("bfp16"), 64, 512, 2, 0),
-    "two blocks per beat": (preset("bfp16x8"), 16, 128, 0, 0),
+    "two blocks per beat": (preset("bfp16x8"), 16, 128, 0, 3),
     "four beats per block": (preset("mxint8"), 8, 64, 1, 2),
     "blocks of odd length": (FINE, 2, 64, 4, 1),
     "blocks of odd length, at once": (FINE, 8, 24, 2, 1),
@@ -154,7 +154,7 @@ def test_encoder_has_the_stated_latency_and_takes_a_beat_per_cycle(lanes: int, s
     assert encoder.latency == stages
 
 
-@pytest.mark.parametrize("stages", range(3))
+@pytest.mark.parametrize("stages", range(4))
 @pytest.mark.parametrize("lanes", [4, 16, 32])
 def test_decoder_has_the_stated_latency_and_gives_a_beat_per_cycle(lanes: int, stages: int) -> None:
     fmt = preset("bfp16")
