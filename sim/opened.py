@@ -36,10 +36,16 @@ def opening(path: str | Path) -> Path:
 
 @contextmanager
 def recorded() -> Iterator[dict[Path, str]]:
-    """Files opened inside the context, with hashes of their contents, in the order of opening."""
+    """Files opened inside the context, with hashes of their contents, in the order of opening.
+
+    An outer context has them as well.
+    """
     found: dict[Path, str] = {}
     token = _found.set(found)
     try:
         yield found
     finally:
         _found.reset(token)
+        if (outer := _found.get()) is not None:
+            for path, content in found.items():
+                outer.setdefault(path, content)

@@ -12,12 +12,14 @@ from typing import Any
 
 from gen.arguments import typed
 from sim.describe.build import build
-from sim.describe.changes import apply
+from sim.describe.changes import apply, changed, with_changes
 from sim.describe.endpoints import with_endpoint
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description
 from sim.describe.system import describe
 from sim.fields import FieldError, check_type
+from sim.opened import recorded
+from sim.results.origin import plain
 from sim.runs.result import DataCheck, Run
 from sim.workload.host import wait_for_all
 
@@ -72,8 +74,12 @@ def run(
     if description.alternatives:
         return _fastest(description, trace, report)
     if trace is not None and description.level == "events":
-        description = replace(description, run=replace(description.run, trace=trace))
-    system = build(description)
+        description = _traced(description, trace)
+    with recorded() as files:
+        system = build(description)
+    if (origin := description.origin) is not None and files:
+        origin = replace(origin, files={**origin.files, **files})
+        description = replace(description, origin=origin)
     if description.host.wait == "all":
         system = replace(system, job=wait_for_all(system.job))
     try:
@@ -97,6 +103,16 @@ def run(
         raise ConfigError(f"{description.reader.source}: {error}") from error
 
 
+def _traced(description: Description, trace: bool) -> Description:
+    """The description with ``[run] trace``, or without."""
+    origin = description.origin
+    if origin is not None:
+        document = copy.deepcopy(dict(origin.document))
+        changed(document, "run.trace", trace)
+        origin = replace(origin, document=document)
+    return replace(description, run=replace(description.run, trace=trace), origin=origin)
+
+
 def _fastest(
     description: Description, trace: bool | None, report: Callable[[float], None] | None
 ) -> Run:
@@ -114,7 +130,9 @@ def _fastest(
     times = ", ".join(f"{name} {1e6 * each.time_s:.4g} us" for name, each in runs.items())
     found = runs[taken]
     found.record.notes.append(f"algorithm auto: {taken}, the fastest of {times}")
-    described = replace(found.description, digest=description.digest)
+    described = replace(
+        found.description, digest=description.digest, origin=description.origin
+    )
     return replace(found, description=described, algorithm=taken)
 
 
@@ -133,7 +151,12 @@ def _read(
         document = load_toml(text, source=str(given))
         reader, folder = TomlReader(str(given), text), Path(given).parent
     left_out: tuple[str, ...] = ()
+    before = plain(document.get("changes", {}))
+    document = dict(with_changes(document, reader))
     if endpoint is not None:
         document, left_out = with_endpoint(document, endpoint)
     apply(document, changes, reader)
-    return replace(describe(document, reader=reader, folder=folder), left_out=left_out)
+    made = describe(document, reader=reader, folder=folder)
+    assert made.origin is not None
+    origin = replace(made.origin, endpoint=endpoint or "", changes={**before, **plain(changes)})
+    return replace(made, left_out=left_out, origin=origin)

@@ -16,7 +16,6 @@ from sim.describe.astra_analytical import read_analytical
 from sim.describe.astra_files import read_network, read_system
 from sim.describe.astra_tables import AstraTables, TableEntry, has_topology
 from sim.describe.astra_text import Stated, merge, parse_table, read_files
-from sim.describe.changes import OPTION
 from sim.describe.reader import TomlReader
 
 __all__ = ["expand"]
@@ -161,8 +160,7 @@ def _merged(
                 table[part] = dict(table.get(part, {}))
                 table = table[part]
         if entry.key in table:
-            stated = reader.origins.get((entry.section, entry.index, entry.key))
-            overridden = stated is not None and stated.source == OPTION
+            overridden = (entry.section, entry.index, entry.key) in reader.changed
             if entry.place is not None and not overridden:
                 other = reader.place(entry.section, entry.key, entry.index)
                 where = f"{other.source}:{other.line}" if other.line else other.source

@@ -3,11 +3,12 @@
 import copy
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from sim.describe.reader import ConfigError, FilePlace, TomlReader
+from sim.describe.reader import FilePlace, TomlReader
 
-__all__ = ["OPTION", "apply", "changed", "parse_change"]
+__all__ = ["OPTION", "apply", "changed", "parse_change", "with_changes"]
 
 OPTION = "--set"
 """Name of the place of a changed key in errors."""
@@ -35,8 +36,11 @@ def parse_change(text: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
-def apply(config: Config, changes: Mapping[str, Any], reader: TomlReader) -> None:
-    """Change *config* in place; errors at these keys name `OPTION` from then on.
+def apply(
+    config: Config, changes: Mapping[str, Any], reader: TomlReader, *, section: str | None = None
+) -> None:
+    """Change *config* in place; errors at these keys name `OPTION` from then on, or their line in
+    *section* of the file if that is where the changes are.
 
     Raises
     ------
@@ -44,14 +48,33 @@ def apply(config: Config, changes: Mapping[str, Any], reader: TomlReader) -> Non
         A key leads nowhere.
     """
     for key, value in changes.items():
+        place = FilePlace(OPTION, None, key) if section is None else reader.place(section, key)
         try:
             changed(config, key, value)
         except ValueError as error:
-            raise ConfigError(f"{OPTION}: {error}") from error
+            raise replace(place, key="").error(str(error)) from error
         parts = key.split(".")
         index = int(parts[1]) if len(parts) > 2 and parts[1].isdecimal() else -1
-        section = ".".join(part for part in parts[:-1] if not part.isdecimal())
-        reader.origins[section, index, parts[-1]] = FilePlace(OPTION, None, key)
+        table = ".".join(part for part in parts[:-1] if not part.isdecimal())
+        reader.origins[table, index, parts[-1]] = place
+        reader.changed.add((table, index, parts[-1]))
+
+
+def with_changes(document: Mapping[str, Any], reader: TomlReader) -> Mapping[str, Any]:
+    """*document* with what its ``[changes]`` says: dotted keys in place of what is stated.
+
+    Raises
+    ------
+    ConfigError
+        As `apply`, or as it is no table.
+    """
+    if not isinstance(changes := document.get("changes", {}), Mapping):
+        raise reader.error("changes", "", f"must be a table, [changes], not {changes!r}")
+    if "changes" not in document:
+        return document
+    made = copy.deepcopy({key: table for key, table in document.items() if key != "changes"})
+    apply(made, changes, reader, section="changes")
+    return made
 
 
 def changed(config: Config, key: str, value: Any) -> None:

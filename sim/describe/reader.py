@@ -96,11 +96,14 @@ class TomlReader:
     ----------
     origins
         By section, index and key: place of a value that comes from another file.
+    changed
+        Sections, indices and keys whose value took the place of another that was stated.
     """
 
     def __init__(self, source: str, text: str = "") -> None:
         self.source = source
         self.origins: dict[tuple[str, int, str], FilePlace] = {}
+        self.changed: set[tuple[str, int, str]] = set()
         self._lines = text.splitlines()
 
     def build(self, kind: type[T], section: str, table: Mapping[str, Any], index: int = -1) -> T:

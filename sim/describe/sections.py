@@ -18,6 +18,7 @@ from sim.events.scheduler import Scheduler
 from sim.fields import check, check_at_least, check_positive
 from sim.network.dimension import Dimension
 from sim.network.link import LinkFault
+from sim.results.origin import Origin
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -305,7 +306,7 @@ class Description:
     descriptions by the name of an algorithm, the fastest of which a run takes (``algorithm =
     "auto"``). ``reader`` knows the places of values; ``folder`` is that of the file, ``digest`` a
     hash of what was stated. ``left_out``: keys of the file that have no meaning for the endpoint
-    that replaced its own.
+    that replaced its own. ``origin``: what was stated, and the files that were read for it.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -331,6 +332,7 @@ class Description:
     folder: Path = field(default_factory=Path, compare=False)
     digest: str = ""
     left_out: tuple[str, ...] = field(default=(), compare=False)
+    origin: Origin | None = field(default=None, compare=False)
 
 
 def _check_probability(owner: object, name: str) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from sim.collectives.plan import AlgorithmChoice
+from sim.describe.changes import with_changes
 from sim.describe.endpoints import EndpointChoice, read_endpoint
 from sim.describe.levels import refuse_meaningless
 from sim.describe.machines import MACHINES, Machine, machine
@@ -43,6 +44,8 @@ from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
 from sim.fields import FieldError, not_one_of
 from sim.network.dimension import Dimension
+from sim.opened import recorded
+from sim.results.origin import Origin, plain
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["Description", "describe", "parse", "read"]
@@ -113,6 +116,18 @@ def describe(
         what = "describes nothing; a description has [topology] and [workload], or [astra]"
         raise reader.error("", "", what)
     folder = Path() if folder is None else folder
+    changes = plain(document.get("changes", {}))
+    document = with_changes(document, reader)
+    stated = plain(document)
+    with recorded() as files:
+        made = _described(document, reader, folder)
+    origin = Origin(
+        document=stated, folder=folder, source=reader.source, changes=changes, files=files
+    )
+    return replace(made, origin=origin)
+
+
+def _described(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> Description:
     if isinstance(document.get("algorithm"), str):
         return _by_name(document, reader, folder)
     tables = _tables(document, reader)

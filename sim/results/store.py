@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gen.arguments import typed
 from gen.extras import has_extra
-from gen.folder import writing
+from gen.folder import replace_text, writing
 from gen.table import Table
 from sim.events.record import RunRecord
 from sim.fields import check_type
@@ -24,6 +24,7 @@ from sim.results.network import (
     series_table,
     utilisation,
 )
+from sim.results.origin import FORMAT, Origin, plain, write_origin
 from sim.results.tables import (
     collectives_table,
     iterations_table,
@@ -37,7 +38,8 @@ from sim.workload.graph import Job
 __all__ = ["SUMMARY", "SavedRun", "load_run", "save_run", "tables"]
 
 SUMMARY = "run.json"
-FORMAT = 2
+READ = (2, FORMAT)
+"""Formats that are read; before 3, a run knew nothing of its description but a hash."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +47,16 @@ class SavedRun:
     """A run that :func:`load_run` read: all tables of the run but those of single links.
 
     ``metrics`` are the plain numbers of `sim.results.metrics`, those that the run knows.
+    ``provenance`` says what ran, at which level; ``origin`` has description, changes, command,
+    versions and files, and is empty for a run that was saved before format 3, or without them.
     """
 
     name: str
     job: str
     metrics: dict[str, float]
     tables: dict[str, Table]
+    provenance: dict[str, Any] = field(default_factory=dict)
+    origin: dict[str, Any] = field(default_factory=dict)
 
 
 def tables(run: Breakdown) -> dict[str, Table]:
@@ -78,11 +84,14 @@ def save_run(
     network: Network | None = None,
     data: Mapping[str, float] | None = None,
     provenance: Mapping[str, Any] | None = None,
+    origin: Origin | None = None,
+    command: str = "",
 ) -> SavedRun:
     """Write all results of a run into *folder*.
 
-    ``run.json`` (read by :func:`load_run`), each table as ``.csv`` and ``.parquet``, the figures
-    ``division.svg``, ``layers.svg`` and ``utilisation.svg``, and ``trace.json`` for Perfetto.
+    ``run.json`` (read by :func:`load_run`), ``system.toml``, which runs it again, each table as
+    ``.csv`` and ``.parquet``, the figures ``division.svg``, ``layers.svg`` and
+    ``utilisation.svg``, and ``trace.json`` for Perfetto.
     Parquet needs ``foldwire[tables]``, figures ``foldwire[figures]``: left out without them.
 
     Parameters
@@ -94,7 +103,11 @@ def save_run(
     data : mapping or None
         Further metrics: those of the results that were compared with numpy's.
     provenance : mapping or None
-        Description of the run, kept with it.
+        Level, engine and its configuration, seed; kept with the run.
+    origin : Origin or None
+        Description of the run, kept with it, and the files that were read for it.
+    command : str
+        Command that made the run, where one did.
 
     Raises
     ------
@@ -104,11 +117,15 @@ def save_run(
         *folder* cannot be written.
     """
     check_type("folder", folder, "a path", isinstance(folder, str | Path))
+    check_type("command", command, "a text", isinstance(command, str))
     folder = Path(folder)
     run = break_down(record, job)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        return _write(run, folder, name, figures, trace, network, data, provenance)
+        (folder / SUMMARY).unlink(missing_ok=True)  # until the folder is complete again
+        about = {} if origin is None else write_origin(origin, folder, command=command)
+        about = {"provenance": plain(provenance or {}), "origin": about}
+        return _write(run, folder, name, figures, trace, network, data, about)
 
 
 def _write(
@@ -119,7 +136,7 @@ def _write(
     trace: bool,
     network: Network | None,
     data: Mapping[str, float] | None,
-    provenance: Mapping[str, Any] | None,
+    about: dict[str, Any],
 ) -> SavedRun:
     record, job = run.record, run.job
     series = utilisation(record, job)
@@ -143,13 +160,12 @@ def _write(
         "name": name,
         "job": job.name,
         "metrics": numbers,
-        "provenance": dict(provenance or {}),
+        **about,
         "tables": {stem: json.loads(table.to_json()) for stem, table in kept.items()},
     }
     # Last: a folder with this file is complete.
-    text = json.dumps(document, ensure_ascii=False, indent=1)
-    (folder / SUMMARY).write_text(text, encoding="utf-8")
-    return SavedRun(name=name, job=job.name, metrics=numbers, tables=kept)
+    replace_text(folder / SUMMARY, json.dumps(document, ensure_ascii=False, indent=1))
+    return SavedRun(name=name, job=job.name, metrics=numbers, tables=kept, **about)
 
 
 def load_run(folder: Path | str) -> SavedRun:
@@ -172,8 +188,10 @@ def load_run(folder: Path | str) -> SavedRun:
         ) from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"{path}: not a saved run of format {FORMAT}")
+    if not isinstance(document, dict) or document.get("format") not in READ:
+        known = " or ".join(map(str, READ))
+        found = document.get("format") if isinstance(document, dict) else None
+        raise ValueError(f"{path}: format: must be {known}, of a saved run, not {found!r}")
     try:
         return SavedRun(
             name=str(document["name"]),
@@ -183,6 +201,8 @@ def load_run(folder: Path | str) -> SavedRun:
                 stem: Table.from_json(json.dumps(table), source=f"{path}: tables.{stem}")
                 for stem, table in document["tables"].items()
             },
+            provenance=dict(document.get("provenance", {})),
+            origin=dict(document.get("origin", {})),
         )
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"{path}: not a saved run: {error!r}") from error

@@ -198,9 +198,13 @@ class Run:
 
     @typed("folder")
     def save(
-        self, folder: Path | str, *, name: str | None = None, figures: bool = True
+        self, folder: Path | str, *, name: str | None = None, figures: bool = True,
+        command: str = "",
     ) -> "SavedRun":
-        """Write tables, figures and trace into *folder*; see :func:`sim.results.store.save_run`."""
+        """Write tables, figures and trace into *folder*; see :func:`sim.results.store.save_run`.
+
+        *command*: the one that made the run, kept with it.
+        """
         from sim.results.store import save_run
 
         saved = save_run(
@@ -212,6 +216,8 @@ class Run:
             network=self.network,
             data=self._compared,
             provenance=self.provenance,
+            origin=self.description.origin,
+            command=command,
         )
         if figures and self.engines is not None and has_extra("figures"):
             from sim.results.figures import utilisation_figure

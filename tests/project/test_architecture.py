@@ -22,7 +22,9 @@ ALLOWED = {
 }
 CHECKOUT_ONLY = {"tb", "bench", "tests", "experiments"}
 # Import name -> distribution, where they differ.
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "markupsafe": "jinja2", "vcd": "pyvcd"}
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn", "markupsafe": "jinja2", "vcd": "pyvcd", "tomli_w": "tomli-w",
+}
 # Words of the language's predecessors, which Amaranth 0.5 accepts in silence or with a warning.
 # Matched against tokens with one blank between them. `reset = reset` is the option of `emit`.
 LEFTOVERS = re.compile(

@@ -160,8 +160,8 @@ def test_run_without_links_has_no_bytes_to_compare(record, job, tmp_path):
     [
         (None, "cannot be read: No such file or directory; a saved run is a folder"),
         ("{", "not valid JSON"),
-        ("[]", "not a saved run of format 2"),
-        ('{"format": 1}', "not a saved run of format 2"),
+        ("[]", "format: must be 2 or 3, of a saved run, not None"),
+        ('{"format": 1}', "format: must be 2 or 3, of a saved run, not 1"),
         ('{"format": 2, "name": "x"}', "not a saved run: KeyError\\('job'\\)"),
         (
             '{"format": 2, "name": "x", "job": "y", "metrics": {}, "tables": {"a": {"rows": []}}}',

@@ -1,0 +1,168 @@
+"""Origin of a run: the description that it ran, and the folder that runs it again.
+
+``system.toml`` of a saved run is the description with all changes in it, and ``inputs/`` has the
+files that were read for it, at the same places relative to one another.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from gen.extras import version_of
+from gen.folder import replace_text
+
+__all__ = ["FORMAT", "INPUTS", "REPEAT", "Origin", "plain", "versions", "write_origin"]
+
+FORMAT = 3
+"""Of ``run.json`` and ``system.toml``."""
+REPEAT, INPUTS = "system.toml", "inputs"
+MOST_COPIED_BYTES = 64 << 20
+"""Larger inputs stay where they are, and are named by their whole path."""
+WITH_FILES = ("astra", "workload")
+"""Tables whose texts may name files."""
+TOOLS = ("foldwire", "amaranth", "llvmlite", "numba", "numpy")
+"""Distributions whose versions are kept with a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """A description, and how it came to be.
+
+    Parameters
+    ----------
+    document : mapping
+        Contents of the file, with the changes below in it.
+    folder : Path
+        That which paths in it are relative to.
+    source : str
+        The file, or a name in its stead.
+    endpoint : str
+        ``KIND`` or ``KIND:LEVEL`` that took the place of the file's; empty for none.
+    changes : mapping
+        Dotted key -> value that took the place of the file's.
+    files : mapping
+        Path -> hash of the contents of each file that was read for it.
+    """
+
+    document: Mapping[str, Any]
+    folder: Path = field(default_factory=Path)
+    source: str = ""
+    endpoint: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that results may depend on."""
+    return {name: version_of(name) for name in TOOLS}
+
+
+def write_origin(origin: Origin, folder: Path, *, command: str = "") -> dict[str, Any]:
+    """Write ``system.toml`` and ``inputs`` into *folder*; return what ``run.json`` holds of it.
+
+    A value that TOML cannot say (None, from Python) keeps ``system.toml`` from being written; the
+    description in ``run.json`` has it.
+    """
+    document = plain(origin.document)
+    copied = _copies(origin)
+    document = {
+        name: _moved(table, origin.folder, copied) if name in WITH_FILES else table
+        for name, table in document.items()
+    }
+    shutil.rmtree(folder / INPUTS, ignore_errors=True)
+    for path, name in copied.items():
+        if not Path(name).is_absolute():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    changes = plain(origin.changes)
+    about = {
+        "source": origin.source,
+        "command": command,
+        "endpoint": origin.endpoint,
+        "changes": changes,
+        "description": document,
+        "files": {name: origin.files[path] for path, name in copied.items()},
+        "versions": versions(),
+    }
+    if "astra" in document and changes:
+        # A stated change may replace what the files of [astra] say; nothing else may.
+        document["changes"] = {**document.get("changes", {}), **changes}
+    (folder / REPEAT).unlink(missing_ok=True)
+    if not (gaps := list(_gaps(document))):
+        replace_text(folder / REPEAT, _text(document, command or origin.source))
+    return about | ({"without_toml": gaps} if gaps else {})
+
+
+def _text(document: Mapping[str, Any], made_by: str) -> str:
+    made_by = " ".join(made_by.split())
+    lines = [
+        f"# Description of a run, format {FORMAT}" + (f", of: {made_by}" if made_by else ""),
+        "# All changes are in it. The same run again: foldwire sim THIS_FILE",
+        "", tomli_w.dumps(dict(document)),
+    ]
+    return "\n".join(lines)
+
+
+def plain(value: Any) -> Any:
+    """*value* with nothing in it but what JSON has."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Enum):
+        return plain(value.value)
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _gaps(value: Any, above: str = "") -> Iterator[str]:
+    """Dotted keys of values that TOML cannot say."""
+    if value is None:
+        yield above
+    elif isinstance(value, Mapping | list):
+        of = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, each in of:
+            yield from _gaps(each, f"{above}.{key}" if above else str(key))
+
+
+def _copies(origin: Origin) -> dict[Path, str]:
+    """Files that were read -> their names for ``system.toml``: in ``inputs`` unless too large."""
+    paths = [path for path, content in origin.files.items() if content and path.is_file()]
+    if not paths:
+        return {}
+    if sum(path.stat().st_size for path in paths) > MOST_COPIED_BYTES:
+        return {path: str(path) for path in paths}
+    resolved = {path: path.resolve() for path in paths}
+    above = os.path.commonpath([each.parent for each in resolved.values()])
+    return {
+        path: f"{INPUTS}/{each.relative_to(above).as_posix()}" for path, each in resolved.items()
+    }
+
+
+def _moved(value: Any, folder: Path, copied: Mapping[Path, str]) -> Any:
+    """*value* with the new names of the files that its texts name."""
+    if isinstance(value, dict):
+        return {key: _moved(each, folder, copied) for key, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    for path, name in copied.items():
+        for end in _ends(path):
+            if (folder / (value + end)).resolve() == path.resolve():
+                return name.removesuffix(end) if end else name
+    return value
+
+
+def _ends(path: Path) -> Sequence[str]:
+    """Ends of a file's name that a description may leave out: ``.txt``, and ``.0.et`` of traces of
+    single NPUs."""
+    first, last = path.stem.rpartition(".")[2], path.suffix
+    return ["", ".txt", *([f".{first}.et"] if last == ".et" and first.isdecimal() else [])]
