@@ -61,7 +61,7 @@ def simulate(
         )
     with step(f"writing {folder}"):
         saved = done.save(folder, command=command)
-    for name in ("summary", "phases", "dimensions", "endpoints", "limits"):
+    for name in ("summary", "phases", "dimensions", "endpoints", "bounded", "limits"):
         _print(saved.tables[name], str(folder / f"{name}.csv"))
     say(f"tables{', figures' if has_extra('figures') else ''} and trace: {folder}")
     _say_missing()

@@ -13,10 +13,11 @@ from typing import Any
 from gen.arguments import typed
 from sim.describe.build import build
 from sim.describe.changes import apply, changed, with_changes
-from sim.describe.endpoints import with_endpoint
+from sim.describe.endpoints import as_events, with_endpoint
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description
 from sim.describe.system import describe
+from sim.events.record import RunRecord
 from sim.fields import FieldError, check_type
 from sim.opened import recorded
 from sim.results.origin import plain
@@ -92,6 +93,7 @@ def run(
             from sim.runs.engines import run_on_engines
 
             done = run_on_engines(description, system)
+            done = replace(done, record=replace(done.record, estimate=_estimate(description)))
         if description.left_out:
             keys = ", ".join(description.left_out)
             done.record.notes.append(f"left out, without meaning for {description.kind}: {keys}")
@@ -101,6 +103,19 @@ def run(
     except (ValueError, ArithmeticError) as error:
         # Parts that are valid by themselves but do not fit together.
         raise ConfigError(f"{description.reader.source}: {error}") from error
+
+
+def _estimate(description: Description) -> RunRecord | None:
+    """An event simulation of a system of engines, which says where chunks spend their time; None
+    where events do not have such a system."""
+    origin, engine = description.origin, description.engine
+    if origin is None or engine is None:
+        return None
+    try:
+        document = as_events(origin.document, engine.preset)
+        return run(document, source=str(origin.folder / "system")).record
+    except (ValueError, RuntimeError):
+        return None
 
 
 def _traced(description: Description, trace: bool) -> Description:

@@ -19,7 +19,7 @@ from sim.engines.engine import StatedEngine, engine_of
 from sim.fields import not_one_of
 from sim.network.dimension import Dimension
 
-__all__ = ["EndpointChoice", "read_endpoint", "with_endpoint"]
+__all__ = ["EndpointChoice", "as_events", "read_endpoint", "with_endpoint"]
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointChoice:
@@ -67,18 +67,42 @@ def with_endpoint(
         if section in made and (section == "switch" or at == "events"):
             gone.append(section)
             del made[section]
+    if at in LEVELS:
+        gone += _leave_out(made, at)
+    return made, tuple(gone)
+
+
+def _leave_out(made: dict[str, Any], level: str) -> list[str]:
+    """Take out of *made* the keys that have no meaning at *level*; returns them."""
+    gone = []
     for section, keys in MEANINGS.items():
         here = made.get(section)
-        if not isinstance(here, Mapping) or at not in LEVELS:
+        if not isinstance(here, Mapping):
             continue
         lost = [
             key for key in here
-            if (means := keys.get(key) or keys.get(ANY)) is not None and getattr(means, at) is None
+            if (means := keys.get(key) or keys.get(ANY)) is not None
+            and getattr(means, level) is None
         ]
         gone += [f"{section}.{key}" for key in lost]
         if lost:
             made[section] = {key: value for key, value in here.items() if key not in lost}
-    return made, tuple(gone)
+    return gone
+
+
+def as_events(document: Mapping[str, Any], preset: str) -> dict[str, Any]:
+    """The document of a system of engines with the same system as events, of the engine that it
+    has; keys without a meaning there are left out, and so are checks of data."""
+    made = dict(document)
+    for name in ("endpoint", "switch"):
+        if isinstance(table := made.get(name), Mapping):
+            made[name] = {key: each for key, each in table.items() if key not in ("level", "on")}
+    if "preset" not in made["endpoint"] and "preset" not in made.get("switch", {}):
+        made["endpoint"]["preset"] = preset
+    _leave_out(made, "events")
+    ours = ("data", "check", "trace")
+    made["run"] = {key: value for key, value in made.get("run", {}).items() if key not in ours}
+    return made
 
 
 def _all_levels(

@@ -104,6 +104,7 @@ class RunRecord:
     shared_links            False: every message found its links free, so bounds do not hold
     counts                  events of reduction tables by name; empty where there are none
     endpoint_rates          best rates of the endpoints, for the lower bounds; or None
+    estimate                of engines: an event simulation of the same description, or None
     ======================  ==========================================================
     """
 
@@ -140,6 +141,7 @@ class RunRecord:
     spans_left_out: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    estimate: "RunRecord | None" = None
 
     @property
     def phases(self) -> CallPhases:

@@ -23,7 +23,10 @@ def compare_runs(runs: Sequence[SavedRun]) -> Table:
         columns += [METRICS[name], Column(title.replace(" ", "_"), title, "", 3)]
     table = Table(
         "Runs side by side",
-        [*columns, *(METRICS[name] for name in OTHERS)],
+        [
+            *columns, *(METRICS[name] for name in OTHERS), Column("limited_by", "limited by"),
+            METRICS["limited_percent"],
+        ],
         note=f"Ratios are to {runs[0].name}." if runs else "",
     )
     for run in runs:
@@ -31,7 +34,8 @@ def compare_runs(runs: Sequence[SavedRun]) -> Table:
         for name in RATIOS:
             value, base = run.metrics.get(name), runs[0].metrics.get(name)
             cells += [value, value / base if value is not None and base else None]
-        table.add(*cells, *(run.metrics.get(name) for name in OTHERS))
+        cells += [run.metrics.get(name) for name in OTHERS]
+        table.add(*cells, run.limited_by or None, run.metrics.get("limited_percent"))
     return table
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from sim.events.record import CallPhases, RunRecord
 
-__all__ = ["HeldBy", "held"]
+__all__ = ["HeldBy", "admission_limit", "held", "late_share"]
 
 BUSY = 0.9
 PART = 0.5
@@ -64,7 +64,7 @@ def held(
             return busiest
     of = record.phases if calls is None else record.phases.of(calls)
     lost = PART * (1 - reached)
-    late = _late(record, range(len(record.calls)) if calls is None else calls)
+    late = late_share(record, range(len(record.calls)) if calls is None else calls)
     if late >= lost:
         why = f"others waited for them for {_percent(late)} of the time of collectives"
         return HeldBy(by="late nodes", why=why)
@@ -103,7 +103,7 @@ def _busiest(record: RunRecord, time_fs: float) -> HeldBy | None:
     return HeldBy(by=name, why=f"busy for {_percent(busy_fs / time_fs)} of the time")
 
 
-def _late(record: RunRecord, calls: Sequence[int]) -> float:
+def late_share(record: RunRecord, calls: Sequence[int]) -> float:
     """Share of the time of collectives that passes until the last node has begun them."""
     waited = lasted = 0.0
     for graph, task in (record.calls[number] for number in calls):
@@ -156,8 +156,16 @@ def _parts(
 
 
 def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> HeldBy:
-    """The limit on chunks that was fullest on average, with the chunks of all calls; *waiters* are
-    the calls whose waiting is reported."""
+    """The limit on chunks that was fullest on average; *waiters* are the calls whose waiting is
+    reported."""
+    waited, spent = float(waiters.queue_delay_fs.sum()), float(waiters.time_fs.sum())
+    share, what = _percent(waited / (waited + spent)), admission_limit(record, time_fs)
+    return HeldBy(by="admission", why=f"chunks waited for {share} of their time: {what}")
+
+
+def admission_limit(record: RunRecord, time_fs: float) -> str:
+    """The limit on chunks that was fullest on average, with the chunks of all calls, in words; a
+    run of *time_fs*."""
     of, bounds = record.phases, record.admission
     assert bounds is not None
     rows = len(record.graph_of)
@@ -184,10 +192,7 @@ def _admission(record: RunRecord, waiters: CallPhases, time_fs: float) -> HeldBy
     ready = float(of.queue_delay_fs[:, 0].sum())
     if bounds.ready and ready > float(of.queue_delay_fs[:, 1:].sum()):
         full = [(1.0, "scheduler.threshold")]
-    what = max(full, default=(0.0, "nothing that is known"))[1]
-    waited, spent = float(waiters.queue_delay_fs.sum()), float(waiters.time_fs.sum())
-    share = _percent(waited / (waited + spent))
-    return HeldBy(by="admission", why=f"chunks waited for {share} of their time: {what}")
+    return max(full, default=(0.0, "nothing that is known"))[1]
 
 
 def _once(record: RunRecord, of: CallPhases) -> float:

@@ -3,10 +3,17 @@
 import numpy as np
 
 from gen.table import Column
+from sim.results.bounded import KINDS, bounded
 from sim.results.breakdown import Breakdown
 from sim.units import FS_PER_S
 
-__all__ = ["METRICS", "metrics", "percent"]
+__all__ = ["METRICS", "limit_metric", "metrics", "percent"]
+
+
+def limit_metric(kind: str) -> str:
+    """Name of the metric of what twice of a kind of unit would save."""
+    return f"limit_{kind.lower().replace(' ', '_')}_percent"
+
 
 METRICS = {
     column.name: column
@@ -22,6 +29,11 @@ METRICS = {
         Column("sent_bytes", "sent per NPU", "B", 0),
         Column("sent_bytes_per_s", "rate per NPU", "GB/s", 3),
         Column("link_percent", "links busy", "%", 1),  # of the most loaded dimension
+        # Saved by twice of a unit, estimated: of the one that limits the run, and of each kind.
+        Column("limited_percent", "saved by twice of it", "%", 1),
+        *(
+            Column(limit_metric(kind), f"saved by twice of {kind}", "%", 1) for kind in KINDS
+        ),
         Column("nodes", "NPUs", digits=0),
         Column("folded", digits=0),  # 1 where one NPU was simulated for all
         Column("events", digits=0),
@@ -80,6 +92,9 @@ def metrics(run: Breakdown) -> dict[str, float]:
             "link_percent": percent(busy, record.end_fs) or 0.0,
         }
     found |= {name: float(count) for name, count in record.counts.items() if name in METRICS}
+    limits = bounded(run)
+    found["limited_percent"] = limits.percent
+    found |= {limit_metric(kind): share for kind, share in limits.by_kind.items()}
     return found | {
         "nodes": float(record.nodes),
         "folded": float(record.folded),

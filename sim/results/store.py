@@ -13,6 +13,7 @@ from gen.table import Table
 from sim.events.record import RunRecord
 from sim.fields import check_type
 from sim.network.network import Network
+from sim.results.bounded import bounded_table
 from sim.results.breakdown import Breakdown, break_down
 from sim.results.limits import limits_table
 from sim.results.metrics import metrics
@@ -58,6 +59,12 @@ class SavedRun:
     provenance: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def limited_by(self) -> str:
+        """The unit of which twice as much would shorten the run most; empty where not known."""
+        rows = self.tables["summary"].records() if "summary" in self.tables else []
+        return str(rows[0].get("limited_by") or "") if rows else ""
+
 
 def tables(run: Breakdown) -> dict[str, Table]:
     """All tables whose size does not grow with the number of NPUs, by the names of their files."""
@@ -69,6 +76,7 @@ def tables(run: Breakdown) -> dict[str, Table]:
         "collectives": collectives_table(run),
         "dimensions": dimensions_table(run.record),
         "endpoints": endpoints_table(run.record),
+        "bounded": bounded_table(run),
     }
 
 

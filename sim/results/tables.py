@@ -6,6 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from gen.table import Cell, Column, Table
+from sim.results.bounded import bounded
 from sim.results.breakdown import Breakdown, TaskTimes, layer_of
 from sim.results.metrics import METRICS, metrics, percent
 from sim.units import FS_PER_S
@@ -42,10 +43,15 @@ def summary_table(run: Breakdown) -> Table:
     folded = " (folded)" if record.folded else ""
     found = metrics(run)
     names = [name for name in SUMMARY if name in found]
+    limits = bounded(run)
+    limited = [limits.name or None, found["limited_percent"]]
     return Table(
         f"{run.job.name} on {record.nodes} NPUs{folded}",
-        [METRICS[name] for name in names],
-        [[found[name] for name in names]],
+        [
+            *(METRICS[name] for name in names), Column("limited_by", "limited by"),
+            METRICS["limited_percent"],
+        ],
+        [[*(found[name] for name in names), *limited]],
         note="; ".join(note for note in (run.job.note, *record.notes) if note),
     )
 

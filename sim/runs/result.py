@@ -60,7 +60,7 @@ class Run:
         The one taken where the description leaves the choice (``algorithm = "auto"``).
 
     Tables are attributes by the names of their files: ``summary``, ``iterations``, ``phases``,
-    ``layers``, ``collectives``, ``dimensions``, ``endpoints``, ``limits``, ``links``.
+    ``layers``, ``collectives``, ``dimensions``, ``endpoints``, ``bounded``, ``limits``, ``links``.
     """
 
     description: Description
@@ -148,6 +148,18 @@ class Run:
     def endpoints(self) -> "Table":
         """Utilisation of memory, buses and units of the endpoints."""
         return self.tables["endpoints"]
+
+    @property
+    def bounded(self) -> "Table":
+        """Part of the run time that twice of each unit would save, the largest first."""
+        return self.tables["bounded"]
+
+    @property
+    def limited_by(self) -> str:
+        """The first of these units: what bounds the run; empty if nothing does."""
+        from sim.results.bounded import bounded
+
+        return bounded(self.breakdown).name
 
     @property
     def limits(self) -> "Table":

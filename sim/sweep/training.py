@@ -10,8 +10,10 @@ RUNNER = "sim.sweep.training:run_metrics"
 
 
 def run_metrics(config: dict[str, Any], *, source: str) -> Metrics:
-    """Run the system of *config*; return its numbers, the same on every machine."""
+    """Run the system of *config*; return its numbers, the same on every machine, and the unit that
+    limits it."""
     # Importing this loads the compiled kernel, which only the processes that run points need.
     from sim.run import run
 
-    return dict(run(config, source=source).metrics)
+    done = run(config, source=source)
+    return {**done.metrics, "limited_by": done.limited_by}
