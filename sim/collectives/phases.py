@@ -325,7 +325,9 @@ def _channel(
         for each, offset in zip(dimensions, peer.offsets):
             goals[each] = (goals[each] + offset) % network.shape[each]
         name = ("span", dimensions, peer.offsets)
-        return network.table(name, network.members(goals), lane=ring, tie=1 - 2 * (ring % 2))
+        return network.table(
+            name, network.members(goals), lane=ring, tie=1 - 2 * (ring % 2), dimension=dimension
+        )
     match peer:
         case Neighbour(way=way):
             return network.shift(dimension, way, lane=lane, direction=way, tie=way)
@@ -339,7 +341,9 @@ def _channel(
             goals = list(network.coordinates)
             goals[dimension] = np.maximum(goal, 0)
             peers = np.where(goal < 0, -1, network.members(goals))
-            return network.table(("listed", dimension, members), peers, lane=lane)
+            return network.table(
+                ("listed", dimension, members), peers, lane=lane, dimension=dimension
+            )
     raise ValueError(f"peers in one dimension cannot be {peer}")
 
 
@@ -360,14 +364,13 @@ def _linked(
 def _lane_of(network: Network, dimension: int, ring: int) -> tuple[int, int]:
     """Lane and direction of a dimension's n-th ring; only the direction where it has no links of
     its own."""
-    dim = network.physical(dimension)
-    if dim is None:
+    if network.physical(dimension) is None:
         return ring // 2, 1 - 2 * (ring % 2)
-    lane, way = divmod(ring, dim.directions)
-    return lane % dim.lanes, 1 - 2 * way
+    ways = network.ways(dimension)
+    lane, way = divmod(ring, ways.directions)
+    return lane % ways.lanes, 1 - 2 * way
 
 
 def rings_of(network: Network, dimension: int) -> int:
     """Number of rings (or switches) that a logical dimension offers."""
-    dim = network.physical(dimension)
-    return 2 if dim is None else dim.lanes * dim.directions
+    return network.ways(dimension).rings

@@ -79,7 +79,8 @@ class AlgorithmChoice:
           every link once; broadcasts and all-to-alls as ``baseline``.
     reductions : sequence of str or None
         Algorithm for each dimension, one of ``ALGORITHMS``; None takes ring for rings,
-        halving-doubling for switches and fat trees of a power of two, direct otherwise.
+        halving-doubling for switches and fat trees of a power of two, direct otherwise. A graph
+        counts as what its links are like (`sim.network.network.Network.ways`).
     halves : sequence of str or None
         Algorithm for each dimension of the reduce-scatters and all-gathers that an all-reduce is
         made of; None: as ``reductions``. A tree, which all-reduces only, needs others.
@@ -316,8 +317,7 @@ def _algorithm(
     named = choice.reductions[origin] if choice.reductions is not None else None
     if named is None:
         size = network.shape[dimension]
-        physical = network.physical(dimension)
-        kind = DimensionKind.RING if physical is None else physical.kind
+        kind = network.ways(dimension).kind
         if kind is DimensionKind.RING:
             return RING
         if kind is DimensionKind.FULLY_CONNECTED or size & (size - 1):

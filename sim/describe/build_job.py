@@ -17,15 +17,16 @@ def build_job(description: Description, shape: tuple[int, ...]) -> Job:
     """
     section = description.workload
     if section.collective is not None:
-        return _collective_job(description, section.collective)
+        return _collective_job(description, section.collective, len(shape))
     # Readers and generators take longer to load than a small run.
     from sim.describe.build_loaded import loaded_job
 
     return loaded_job(description, shape)
 
 
-def _collective_job(description: Description, name: str) -> Job:
-    """One collective, issued ``passes`` times one after the other."""
+def _collective_job(description: Description, name: str, dimensions: int) -> Job:
+    """One collective over some of *dimensions* logical ones, issued ``passes`` times one after the
+    other."""
     reader, options = description.reader, description.workload.options
     kinds = [kind.value for kind in CollectiveKind]
     if name not in kinds:
@@ -41,8 +42,8 @@ def _collective_job(description: Description, name: str) -> Job:
     values["kind"] = CollectiveKind(name)
     call = reader.construct(CollectiveCall, "workload", values)
     for dimension in call.dimensions or ():
-        if not 0 <= dimension < len(description.dimensions):
-            what = f"must be from 0 to {len(description.dimensions) - 1}, not {dimension}"
+        if not 0 <= dimension < dimensions:
+            what = f"must be from 0 to {dimensions - 1}, not {dimension}"
             raise reader.error("workload", "dimensions", what)
     builder = GraphBuilder()
     last = None

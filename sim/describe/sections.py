@@ -4,7 +4,7 @@ Errors of their checks begin with the key, by which readers find its place.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import KINDS
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
-from sim.fields import check, check_at_least, check_positive
+from sim.fields import FieldError, check, check_at_least, check_positive
 from sim.network.dimension import Dimension
+from sim.network.graph import GraphLink
 from sim.network.link import LinkFault
 from sim.results.origin import Origin
 from sim.workload.graph import CollectiveKind
@@ -28,6 +29,7 @@ __all__ = [
     "Description",
     "EngineSection",
     "HostSection",
+    "LinkRow",
     "MemorySection",
     "NetworkSection",
     "NodeTrouble",
@@ -51,9 +53,35 @@ WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkRow:
+    """``[[topology.link]]``: links from each of ``source`` to each of ``target``, nodes by number
+    and switches by name, with the options of `sim.network.graph.GraphLink`.
+    """
+
+    source: int | str | tuple[int | str, ...]
+    target: int | str | tuple[int | str, ...]
+    lanes: int = 1
+    bandwidth_bytes_per_s: float | None = None
+    latency_s: float | None = None
+    both_ways: bool = True
+
+    def __post_init__(self) -> None:
+        GraphLink(source=0, target=1, **self.options)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Fields of `GraphLink` beside its ends."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self) if each.name not in ("source", "target")
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class TopologySection:
     """``kind`` and ``shape`` name a topology, ``machine`` one of `sim.describe.machines`; without
-    either, the [[dimension]] tables define it.
+    either, the [[dimension]] tables define it. For kind ``links``, ``link`` lists the links, or
+    ``file``, a CSV file.
 
     ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
     dimensions. ``nodes``, if given, is checked; with a machine it
@@ -74,8 +102,11 @@ class TopologySection:
     one_dimension: bool = False
     own_links: bool = False
     placement: tuple[int, ...] | None = None
+    file: str | None = None
+    link: tuple[LinkRow, ...] = ()
 
     def __post_init__(self) -> None:
+        self._check_links()
         if self.kind is None:
             check("shape", self.shape, "absent without kind", self.shape is None)
         else:
@@ -83,6 +114,21 @@ class TopologySection:
         if self.one_dimension:
             shape = self.logical_shape
             check("logical_shape", shape, "absent beside one_dimension", shape is None)
+
+    def _check_links(self) -> None:
+        if self.kind != "links":
+            for name in ("file", "link"):
+                if getattr(self, name):
+                    raise FieldError(name, f"is for kind = 'links' only, not {self.kind!r}")
+            return
+        if self.link and self.file is not None:
+            raise FieldError("file", "must be absent beside [[topology.link]]")
+        if not self.link and self.file is None:
+            raise FieldError("kind", "'links' needs [[topology.link]] tables, or a file of links")
+        check("shape", self.shape, "absent for links (logical_shape)", self.shape is None)
+        nodes = self.nodes
+        check("nodes", nodes, "at least 1", nodes is None or nodes >= 1)
+        check("own_links", self.own_links, "false for links", not self.own_links)
 
 
 @dataclass(frozen=True, kw_only=True)

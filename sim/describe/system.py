@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -22,6 +22,7 @@ from sim.collectives.plan import AlgorithmChoice
 from sim.describe.changes import with_changes
 from sim.describe.endpoints import EndpointChoice, read_endpoint
 from sim.describe.levels import refuse_meaningless
+from sim.describe.links import linked_graph
 from sim.describe.machines import MACHINES, Machine, machine
 from sim.describe.reader import TomlReader, load_toml, read_text
 from sim.describe.sections import (
@@ -66,6 +67,8 @@ REDUCTION_KEYS = {
 }
 MOST_NODES, MOST_LINKS = 1 << 18, 1 << 24
 COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
+LINKED = tuple(each.name for each in fields(Dimension) if each.name not in COMMON)
+"""Fields of a dimension that its list of links decides."""
 
 
 SECTIONS = (
@@ -136,7 +139,7 @@ def _described(document: Mapping[str, Any], reader: TomlReader, folder: Path) ->
 
         tables = expand(tables, reader, folder)
     topology = reader.build(TopologySection, "topology", tables.get("topology", {}))
-    dimensions = _dimensions(reader, topology, tables.get("dimension", []))
+    dimensions = _dimensions(reader, topology, tables.get("dimension", []), folder)
     nodes = math.prod(each.size for each in dimensions)
     memory = reader.build(MemorySection, "memory", tables.get("memory", {}))
     switch = tables.get("switch")
@@ -272,7 +275,10 @@ def _tables(document: Mapping[str, Any], reader: TomlReader) -> dict[str, Any]:
 
 
 def _dimensions(
-    reader: TomlReader, topology: TopologySection, overrides: list[dict[str, Any]]
+    reader: TomlReader,
+    topology: TopologySection,
+    overrides: list[dict[str, Any]],
+    folder: Path,
 ) -> tuple[Dimension, ...]:
     named: list[dict[str, Any]]
     if topology.machine is not None:
@@ -286,6 +292,9 @@ def _dimensions(
         named = reader.construct(
             named_dimensions, "topology", {"kind": topology.kind, "shape": topology.shape}
         )
+    if topology.kind == "links":
+        graph = linked_graph(reader, topology, folder)
+        named = [{**each, "size": graph.members, "graph": graph} for each in named]
     if len(overrides) > len(named):
         what = f"must be at most {len(named)} tables, one per dimension of the topology"
         raise reader.error("dimension", "", what, len(named))
@@ -295,7 +304,12 @@ def _dimensions(
     made = []
     for index, fields_of in enumerate(named):
         own = overrides[index] if index < len(overrides) else {}
-        values = {**fields_of, **reader.values(Dimension, "dimension", own, index)}
+        without = LINKED if topology.kind == "links" else ("graph",)
+        stated = reader.values(Dimension, "dimension", own, index, without=without)
+        values = {**fields_of, **stated}
+        if own.get("kind") == "links":
+            what = "must be another one: links are listed in [topology], with kind = 'links'"
+            raise reader.error("dimension", "kind", what, index)
         for key in ("kind", "size", "bandwidth_bytes_per_s"):
             if key not in values:
                 raise reader.error("dimension", key, "is missing", index)

@@ -74,6 +74,7 @@ TOPOLOGIES = {
     "fully_connected": _of_one("fully_connected", INTER),
     "dgx2": _of_one("fat_tree", {**NVLINK, "spine": False}, sizes="16"),
     "fat_tree": _of_one("fat_tree", NVLINK, sizes="nodes, a multiple of group"),
+    "links": _of_one("links", INTER),
 }
 
 
@@ -88,6 +89,8 @@ def named_dimensions(kind: str, shape: Sequence[int] | None) -> list[dict[str, A
     if kind not in TOPOLOGIES:
         raise FieldError("kind", not_one_of(kind, TOPOLOGIES))
     named = TOPOLOGIES[kind]
+    if kind == "links":  # whose size and graph are those of its links
+        return [dict(named.dimensions[0])]
     if shape is None and kind == "dgx2":
         shape = (16,)
     if shape is None:

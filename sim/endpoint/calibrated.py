@@ -40,6 +40,7 @@ class Calibration:
                 trunk_bandwidth_bytes_per_s=None
                 if each.trunk_bandwidth_bytes_per_s is None
                 else each.trunk_bandwidth_bytes_per_s * self.share,
+                graph=None if each.graph is None else each.graph.scaled(self.share),
             )
             for each in dimensions
         )

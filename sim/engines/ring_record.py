@@ -235,7 +235,8 @@ class RingRecord(EngineRecord):
         for each in dimensions:
             if each.kind not in self.ring_kinds:
                 kind = DimensionKind(each.kind).value.replace("_", " ")
-                raise refused(description, "topology", f"must be {self._allowed}, not a {kind}")
+                found = kind if each.graph is not None else f"a {kind}"
+                raise refused(description, "topology", f"must be {self._allowed}, not {found}")
         if ring.lanes != 1 and len(dimensions) == 1:
             raise refused(description, "topology", f"must have one lane, not {ring.lanes}")
         return ring

@@ -160,8 +160,7 @@ def times_of(
     # Each ring has a queue; rings share the rate at which a node can send.
     rate = sum(network.injection_bytes_per_s(each) for each in dimensions)
     rate /= rings_of(network, phase.dimension)
-    physical = [network.physical(each) for each in dimensions]
-    on_links = any(each is None or each.kind is DimensionKind.RING for each in physical)
+    on_links = any(network.ways(each).kind is DimensionKind.RING for each in dimensions)
     steps: Counter[tuple[Any, ...]] = Counter()
     messages, latency_s = 0, 0.0
     for segment in program.segments:

@@ -120,6 +120,8 @@ def lower(
         _choose_queues(low, job, graph_of, waits=has_messages(job) or bool(stragglers))
     if reason is None and fold != "off":
         reason = next(filter(None, map(low.why_not_alike, low.plans.values())), None)
+        if any(each.graph is not None for each in network.dimensions):
+            reason = reason or "links that are listed are all simulated"
     if fold == "off":
         reason = "switched off"
     if fold == "on" and reason is not None:

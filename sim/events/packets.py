@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -159,6 +160,8 @@ def packet_state(
     lane_rows = [
         np.where(links >= 0, 2 * links + _classes(network, links, dated), -1) for links in routes
     ]
+    if any(each.graph is not None for each in network.dimensions):
+        _refuse_circles(lane_rows)
     lane_of, port_of, ports = _ports(lane_rows, 2 * len(network.link_source), link_class)
     sizes = np.array(options.per_dimension("packet_bytes", len(network.dimensions)))
     per_route = [
@@ -208,7 +211,29 @@ def _wires(network: Network, options: PacketOptions, first: Indices) -> NDArray[
     # Credits do not pass through the router.
     wire_fs = np.array([seconds_to_fs(d.latency_s) for d in network.dimensions], np.int64)
     wires["credit_fs"] = wire_fs[dimension]
+    if (graph := network.dimensions[0].graph) is not None and len(network.dimensions) == 1:
+        own = graph.wires(network.dimensions[0].latency_s)
+        wires["credit_fs"] = [seconds_to_fs(each) for each in own.tolist()]
     return wires
+
+
+def _refuse_circles(lane_rows: Sequence[Indices]) -> None:
+    """Refuse routes whose packets could wait for each other's places in a circle: links of a graph
+    have no dateline."""
+    pairs = [
+        np.stack([before[after >= 0], after[after >= 0]], axis=1)
+        for rows in lane_rows
+        for before, after in pairwise(rows)
+    ]
+    left = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *pairs]), axis=0)
+    while len(left):
+        kept = left[np.isin(left[:, 0], left[:, 1])]  # what nothing waits for is in no circle
+        if len(kept) == len(left):
+            raise FieldError(
+                "granularity", "must be 'message' here: on these links packets that hold a place "
+                "could wait for each other in a circle"
+            )
+        left = kept
 
 
 def _ports(

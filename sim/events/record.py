@@ -103,6 +103,7 @@ class RunRecord:
     wire_factor             size of data on the links over that in memory; link_bytes includes it
     shared_links            False: every message found its links free, so bounds do not hold
     counts                  events of reduction tables by name; empty where there are none
+    switch_names            of switches that have names, those of a graph; else empty
     endpoint_rates          best rates of the endpoints, for the lower bounds; or None
     estimate                of engines: an event simulation of the same description, or None
     ======================  ==========================================================
@@ -142,6 +143,7 @@ class RunRecord:
     counts: Mapping[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     estimate: "RunRecord | None" = None
+    switch_names: tuple[str, ...] = ()
 
     @property
     def phases(self) -> CallPhases:

@@ -339,6 +339,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
     spans = s.spans[: int(numbers[constants.SPANS])]
     return RunRecord(
         nodes=network.nodes,
+        switch_names=network.switch_names,
         folded=lowered.folded,
         end_fs=int(s.task_end.max(initial=0)),
         events=int(numbers[constants.EVENTS]),

@@ -40,6 +40,11 @@ the bisection. Over all dimensions together at least every byte for another node
 **Fat tree.** Its leaves are groups as well; between them there are only the trunks, so every bound
 above holds with the trunks' bandwidth in place of c_d and the number of leaves in place of k_d.
 
+**Graph.** Groups that are joined by the links between switches only, or by links that are not
+among the faster ones, are groups as well, with the rate of all links out of them together in place
+of N c_d. They need not be equal: broadcast then counts M-1 groups. m_d is the mean number of links
+out of a node on a way through the fewest nodes.
+
 **Faults.** Links that are slow or down take from the sum of bandwidths, and the bounds that count
 crossings over all groups hold with what is left. (Broadcast then counts M-1 groups that receive.)
 
@@ -201,7 +206,7 @@ def _network_terms(
         return terms
     terms = []
     for cut in (finest, *others):
-        values = crossings(kind, cut.groups, nodes, network_reduces, even)
+        values = crossings(kind, cut.groups, nodes, network_reduces, even and cut.even)
         terms.append(Term(resource=cut.name, seconds=values * size / (nodes * cut.rate)))
     return terms
 

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+import numpy as np
+
 from sim.network.dimension import Dimension, DimensionKind
+from sim.network.graph import Graph
 
 __all__ = ["Cut", "cuts_of", "mean_distance", "unions"]
 
@@ -24,18 +27,22 @@ class Cut:
     distance : float
         Links of the cut on the shortest way to a destination, averaged over all nodes as
         destinations; 0 for a union of cuts, which needs none.
+    even : bool
+        All groups have equal shares of the links.
     """
 
     name: str
     groups: int
     rate: float
     distance: float = 0.0
+    even: bool = True
 
 
 def cuts_of(
     index: int, dimension: Dimension, *, shares: tuple[float, float] = (1.0, 1.0)
 ) -> list[Cut]:
-    """The cuts of one dimension: all members apart, and the leaves of a fat tree apart.
+    """The cuts of one dimension: all members apart, the leaves of a fat tree apart, and groups of
+    a graph that few links join.
 
     ``shares`` are the parts of the bandwidth that faults have left: of the members' links, and of
     the trunks.
@@ -47,7 +54,10 @@ def cuts_of(
         groups=dimension.size,
         rate=dimension.injection_bytes_per_s * shares[0],
         distance=mean_distance(dimension),
+        even=dimension.graph is None or dimension.graph.is_even,
     )
+    if dimension.graph is not None:
+        return [apart, *_graph_cuts(index, dimension, dimension.graph)]
     if dimension.kind is not DimensionKind.FAT_TREE or dimension.group == dimension.size:
         return [apart]
     leaves = dimension.size // dimension.group
@@ -61,6 +71,29 @@ def cuts_of(
     return [apart, between]
 
 
+def _graph_cuts(index: int, dimension: Dimension, graph: Graph) -> list[Cut]:
+    """Groups of a graph that few links join, without regard to faults. A link leaves a group if it
+    leads to a vertex of another one, or to a switch of none."""
+    joints = graph.joints
+    rates = graph.rates(dimension.bandwidth_bytes_per_s) * dimension.efficiency
+    found = []
+    for name, group in graph.groups(dimension.bandwidth_bytes_per_s).items():
+        owners, sizes = np.unique(group[: graph.members], return_counts=True)
+        if not 1 < len(owners) < graph.members:
+            continue
+        source, target = group[joints.source], group[joints.target]
+        own = np.isin(source, owners) & (source != target)
+        near = float((sizes / graph.members) @ (sizes / graph.members))
+        found.append(Cut(
+            name=f"{name} of dimension {index}",
+            groups=len(owners),
+            rate=float(rates[own].sum()) / graph.members,
+            distance=1 - near,
+            even=False,
+        ))
+    return found
+
+
 def unions(cuts: Sequence[Sequence[Cut]]) -> Iterator[Cut]:
     """All combinations of at most one cut of each dimension; the first is the finest."""
     for chosen in product(*[[*levels, None] for levels in cuts]):
@@ -72,7 +105,7 @@ def unions(cuts: Sequence[Sequence[Cut]]) -> Iterator[Cut]:
             groups *= cut.groups
             rate += cut.rate
         name = " + ".join(cut.name for cut in parts)
-        yield Cut(name=name, groups=groups, rate=rate)
+        yield Cut(name=name, groups=groups, rate=rate, even=all(cut.even for cut in parts))
 
 
 def mean_distance(dimension: Dimension) -> float:
@@ -82,6 +115,8 @@ def mean_distance(dimension: Dimension) -> float:
     through switches is one hop.
     """
     size = dimension.size
+    if dimension.graph is not None:
+        return dimension.graph.paths.mean_hops
     if dimension.kind is not DimensionKind.RING:
         return (size - 1) / size
     if dimension.directions == 1 and not dimension.single_link:

@@ -34,10 +34,10 @@ def call_bound(
 ) -> Bound:
     """The lower bound of a call, run by all of its groups at once.
 
-    Two terms join those of :func:`~sim.limits.bounds.lower_bound` where links are slow or down:
-    the least that the node with the slowest links must send, and must receive. On a network
-    whose logical shape is not the physical one, a group of a partial collective may lie anywhere,
-    and only the bounds that hold for any placement remain: injection and the endpoint's.
+    Two terms join those of :func:`~sim.limits.bounds.lower_bound` where links are slow or down, or
+    those of a graph: the least that the node with the slowest links must send, and must receive. On
+    a network whose logical shape is not the physical one, a group of a partial collective may lie
+    anywhere, and only the bounds that hold for any placement remain: injection and the endpoint's.
     """
     check_type("network", network, "a Network", isinstance(network, Network))
     check_type("call", call, "a CollectiveCall", isinstance(call, CollectiveCall))
@@ -55,7 +55,7 @@ def call_bound(
         dimensions = [network.dimensions[index] for index in involved] or dimensions[:1]
         if not involved:
             return bound_of(call.kind, call.size_bytes, 1, [])
-    if not network.faults:
+    if not network.faults and all(each.graph is None for each in dimensions):
         return lower_bound(
             call.kind,
             call.size_bytes,
@@ -71,7 +71,8 @@ def call_bound(
         dimensions,
         endpoint=endpoint,
         network_reduces=network_reduces,
-        shares=[_shares(network, rates, index, network_reduces) for index in indices],
+        shares=[_shares(network, rates, index, network_reduces) for index in indices]
+        if network.faults else None,
     )
     if not bound.terms:
         return bound

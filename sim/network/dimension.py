@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, Self
 
 from sim.fields import FieldError, check, check_size
+from sim.network.graph import Graph
 from sim.units import MOST_TIME_S
 
 __all__ = ["Dimension", "DimensionKind"]
@@ -24,12 +25,14 @@ class DimensionKind(Enum):
     * ``fully_connected``: each to each.
     * ``fat_tree``: leaves of ``group`` members each, joined by ``lanes`` spines (or directly,
       where there are only two leaves and ``spine`` is False: the DGX-2).
+    * ``links``: as the links of ``graph`` say.
     """
 
     RING = "ring"
     SWITCH = "switch"
     FULLY_CONNECTED = "fully_connected"
     FAT_TREE = "fat_tree"
+    LINKS = "links"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,9 @@ class Dimension:
         ``group`` (no oversubscription) (fat tree only).
     spine : bool
         See :class:`DimensionKind` (fat tree only).
+    graph : Graph or None
+        Links between the members and switches of their own, which may state other bandwidths and
+        latencies (kind links only).
     """
 
     kind: DimensionKind | str
@@ -78,6 +84,7 @@ class Dimension:
     group: int = 0
     trunk_bandwidth_bytes_per_s: float | None = None
     spine: bool = True
+    graph: Graph | None = None
 
     def __post_init__(self) -> None:
         known = {kind.value: kind for kind in DimensionKind}
@@ -116,6 +123,7 @@ class Dimension:
         if self.single_link and (kind is not DimensionKind.RING or self.size != 2):
             raise FieldError("single_link", "is for a ring of size 2 only")
         self._check_fat_tree(kind)
+        self._check_graph(kind)
         if kind is not DimensionKind.RING and not self.bidirectional:
             raise ValueError(f"bidirectional=False is for rings only, not {kind.value}")
 
@@ -140,6 +148,16 @@ class Dimension:
             )
         elif not self.spine:
             raise ValueError(f"spine=False is for a fat tree only, not {kind.value}")
+
+    def _check_graph(self, kind: DimensionKind) -> None:
+        graph, linked = self.graph, kind is DimensionKind.LINKS
+        check("graph", graph, "a Graph", graph is None or isinstance(graph, Graph))
+        if graph is None or not linked:
+            allowed = "given for links" if linked else f"absent for {kind.value}"
+            check("graph", graph, allowed, linked == (graph is not None))
+            return
+        check("size", self.size, f"the graph's {graph.members} members", self.size == graph.members)
+        check("lanes", self.lanes, "1: the graph says how many links there are", self.lanes == 1)
 
     @classmethod
     def _of(
@@ -189,6 +207,15 @@ class Dimension:
         links = bandwidth_bytes_per_s, latency_s
         return cls._of(DimensionKind.FAT_TREE, size, links, {"group": group, **options})
 
+    @classmethod
+    def linked(
+        cls, graph: Graph, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
+    ) -> Self:
+        """Groups joined by the links of *graph*; *options* are other fields."""
+        links = bandwidth_bytes_per_s, latency_s
+        options = {"graph": graph, **options}
+        return cls._of(DimensionKind.LINKS, graph.members, links, options)
+
     @property
     def directions(self) -> int:
         """Directions in which a lane of a ring can be used."""
@@ -197,8 +224,11 @@ class Dimension:
 
     @property
     def payload_bytes_per_s(self) -> float:
-        """Rate of one link in one direction, headers deducted."""
-        return self.bandwidth_bytes_per_s * self.efficiency
+        """Rate of one link in one direction, headers deducted; of the slowest one of a graph."""
+        rate = self.bandwidth_bytes_per_s
+        if self.graph is not None:
+            rate = float(self.graph.rates(rate).min(initial=rate))
+        return rate * self.efficiency
 
     @property
     def trunk_payload_bytes_per_s(self) -> float:
@@ -210,9 +240,11 @@ class Dimension:
 
     @property
     def links_per_node(self) -> int:
-        """Outgoing links of one member."""
+        """Outgoing links of one member; of a graph, all its links over the number of members."""
         if self.size == 1:
             return 0
+        if self.graph is not None:
+            return -(-len(self.graph.joints.source) // self.size)
         if self.kind is DimensionKind.FULLY_CONNECTED:
             return (self.size - 1) * self.lanes
         if self.single_link:
@@ -221,7 +253,10 @@ class Dimension:
 
     @property
     def hop_s(self) -> float:
-        """Latency between neighbours; those at one switch are two links apart."""
+        """Latency between neighbours; those at one switch are two links apart. A graph says nothing
+        of neighbours: that between the members that are farthest apart."""
+        if self.graph is not None:
+            return self.farthest_s
         links = 2 if self.has_switches else 1
         return links * self.latency_s + self.router_latency_s
 
@@ -230,6 +265,8 @@ class Dimension:
         """Latency between the two members that are farthest apart."""
         if self.size == 1:
             return 0.0
+        if self.graph is not None:
+            return self.graph.farthest_s(self.latency_s, self.router_latency_s)
         if self.kind is DimensionKind.RING:
             links = self.size - 1 if self.directions == 1 else self.size // 2
             return links * self.hop_s
@@ -240,12 +277,14 @@ class Dimension:
 
     @property
     def has_switches(self) -> bool:
-        """True if members are joined by switches."""
+        """True if members are joined by switches; those of a graph only forward."""
         return self.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE)
 
     @property
     def injection_bytes_per_s(self) -> float:
-        """Payload that one member can send into this dimension."""
+        """Payload that one member can send into this dimension; on a graph the mean of all."""
+        if self.graph is not None:
+            return self.graph.injection(self.bandwidth_bytes_per_s) * self.efficiency
         return self.links_per_node * self.payload_bytes_per_s
 
 

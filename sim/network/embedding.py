@@ -272,7 +272,7 @@ def _embedded(network: Network, dimension: int) -> str:
     physical = network.physical(dimension)
     if physical is not None and physical.kind is not DimensionKind.RING:
         kind = DimensionKind(physical.kind).value.replace("_", " ")
-        return f"{label}, on the links of the {kind}"
+        return f"{label}, on the links of the {'list' if physical.graph is not None else kind}"
     ways = (1, -1) if physical is None or physical.directions == 2 else (1,)
     carried = np.zeros(len(network.link_source), np.int64)
     hops = 0

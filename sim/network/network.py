@@ -12,6 +12,7 @@ import numpy as np
 from sim.fields import FieldError, check, check_type
 from sim.memory import available_bytes
 from sim.network.dimension import Dimension, DimensionKind
+from sim.network.graph import Graph
 from sim.network.grid import Grid, Indices
 from sim.network.link import Link, LinkFault
 from sim.network.routes import Router
@@ -19,7 +20,7 @@ from sim.network.shapes import ShapePart, coarsest, parts_within, split_into
 from sim.network.wiring import wire, with_faults
 from sim.units import fs_per_byte
 
-__all__ = ["Channel", "Network"]
+__all__ = ["Channel", "Network", "Ways"]
 
 MOST_NODES = 1 << 26
 LEAST_HOPS, MOST_HOPS = 1 << 24, 1 << 31
@@ -42,10 +43,12 @@ class Channel:
 
 @dataclass
 class _Channels:
-    """Channels made so far for a network and all its views, and the hops of their routes."""
+    """Channels made so far for a network and all its views, the hops of their routes, and of a
+    graph the ways between members of logical dimensions."""
 
     made: dict[tuple[object, ...], Channel] = field(default_factory=dict)
     hops: int = 0
+    begun: dict[tuple[object, ...], tuple["Ways", float]] = field(default_factory=dict)
 
 
 class Links(Sequence[Link]):
@@ -69,11 +72,26 @@ class Links(Sequence[Link]):
         return self._made[place]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ways:
+    """The links that a logical dimension offers: ``kind`` of a dimension that has the like, and so
+    many parallel ``lanes`` in so many ``directions``."""
+
+    kind: DimensionKind
+    lanes: int
+    directions: int
+
+    @property
+    def rings(self) -> int:
+        return self.lanes * self.directions
+
+
 class Network:
     """A product of dimensions. Dimension 0 varies fastest in the numbering of nodes.
 
     Vertices are the nodes, then the switches. Routes are dimension-ordered; in a ring they take
-    the shorter way, forwards where both are equal. The arrays ``link_*`` are those of ``wiring``.
+    the shorter way, forwards where both are equal, in a graph the ways of `sim.network.paths`. The
+    arrays ``link_*`` are those of ``wiring``.
 
     Parameters
     ----------
@@ -228,6 +246,11 @@ class Network:
 
     @cached_property
     def _parts(self) -> tuple[ShapePart | None, ...]:
+        if self._graph is not None:  # of which all that collectives see is a part
+            return tuple(
+                ShapePart(within=0, whole=size == self.nodes and self.placement is None)
+                for size in self.shape
+            )
         if self.placement is not None:
             return (None,) * len(self.shape)
         return parts_within(self.shape, self.physical_shape)
@@ -241,6 +264,67 @@ class Network:
         """The physical dimension that a logical one is, or is a part of; None for none."""
         part = self._parts[dimension]
         return None if part is None else self.dimensions[part.within]
+
+    @property
+    def _graph(self) -> Graph | None:
+        """The graph of a network that is nothing else."""
+        return self.dimensions[0].graph if len(self.dimensions) == 1 else None
+
+    @property
+    def switch_names(self) -> tuple[str, ...]:
+        """Names of the switches, in order; empty where they have none."""
+        return () if self._graph is None else self._graph.names
+
+    def ways(self, dimension: int) -> Ways:
+        """The links that a logical dimension offers. Those of a graph that routes between its
+        members take are like those of a ring where each member has a link to the next one and to
+        the one before it, all connected where each of more than three has one to every other, else
+        like those of a switch; with as many lanes as links begin shortest ways between any two."""
+        dim = self.physical(dimension)
+        if dim is None:
+            return Ways(kind=DimensionKind.RING, lanes=1, directions=2)
+        if dim.graph is None:
+            kind = DimensionKind(dim.kind)
+            return Ways(kind=kind, lanes=dim.lanes, directions=dim.directions)
+        return self._begun(dimension)[0]
+
+    def _begun(self, dimension: int) -> tuple[Ways, float]:
+        """The ways between members of a graph, and the rate at which all send to all others over
+        the links that begin them, the mean over members."""
+        key = self.shape, dimension
+        if key not in self._channels.begun:
+            self._channels.begun[key] = self._begin(dimension)
+        return self._channels.begun[key]
+
+    def _begin(self, dimension: int) -> tuple[Ways, float]:
+        dim, size = self.dimensions[0], self.shape[dimension]
+        assert dim.graph is not None
+        paths, nodes = dim.graph.paths, np.arange(self.nodes)
+        leaving = paths.leaving[0][: self.nodes]
+        leaving = leaving[:, (leaving >= 0).any(axis=0)]
+        used = np.zeros(leaving.shape, bool)
+        lanes, direct = MOST_HOPS, []
+        for distance in range(1, size):
+            coordinates = list(self.coordinates)
+            coordinates[dimension] = (coordinates[dimension] + distance) % size
+            goal = np.empty(self.nodes, np.int64)
+            goal[nodes] = self.members(coordinates)
+            begins = paths.begins(leaving, nodes, goal)
+            used |= begins
+            lanes = min(lanes, int(begins.sum(axis=1).min()))
+            ends = begins & (self.link_target[leaving] == goal[:, None])
+            direct.append(bool(ends.any(axis=1).all()))
+        rates = dim.graph.rates(dim.bandwidth_bytes_per_s) * dim.efficiency
+        # Each rate times a number, as of equal links: a sum of as many differs in its last digit.
+        values, counts = np.unique(rates[leaving[used]], return_counts=True)
+        rate = float(counts / self.nodes @ values)
+        kind, directions = DimensionKind.SWITCH, 1
+        if size > 3 and all(direct):
+            kind = DimensionKind.FULLY_CONNECTED
+        elif direct and direct[0] and direct[-1]:
+            # Two members have a ring for each of their links.
+            kind, directions = DimensionKind.RING, min(2, len(direct))
+        return Ways(kind=kind, lanes=max(1, min(lanes, MOST_HOPS)), directions=directions), rate
 
     def label(self, dimension: int) -> str:
         """``dim 1``; for a part, ``dim 1 (4 of 8)``, or ``dim 1 (2 of 8, 4 apart)``."""
@@ -264,22 +348,27 @@ class Network:
         """
         if self.shape[dimension] == 1:
             return 0.0
+        if self._graph is not None and self.ways(dimension).kind is not DimensionKind.RING:
+            return self._begun(dimension)[1]
         whole = self.physical(dimension)
-        if whole is not None and self.is_physical(dimension):
+        if whole is not None and self.is_physical(dimension) and whole.graph is None:
             return whole.injection_bytes_per_s
-        if whole is not None and whole.kind is not DimensionKind.RING:
+        ways = self.ways(dimension)
+        if whole is not None and ways.kind is not DimensionKind.RING:
             if whole.kind is not DimensionKind.FULLY_CONNECTED:
                 return whole.injection_bytes_per_s
             return (self.shape[dimension] - 1) * whole.lanes * whole.payload_bytes_per_s
-        ways = (1, -1) if whole is None or whole.directions == 2 else (1,)
-        lanes = 1 if whole is None else whole.lanes
+        turns = (1, -1) if ways.directions == 2 else (1,)
         needed_s = np.zeros(len(self.link_source))
         payload = np.array([each.payload_bytes_per_s for each in self.dimensions])
-        for way in ways:
+        for way in turns:
             links = self.shift(dimension, way, direction=way, tie=way).links
             np.add.at(needed_s, links[links >= 0], 1.0)
-        needed_s /= payload[self.link_dimension]
-        return lanes * len(ways) / float(needed_s.max())
+        rates = payload[self.link_dimension]
+        if whole is not None and whole.graph is not None:
+            rates = whole.graph.rates(whole.bandwidth_bytes_per_s) * whole.efficiency
+        needed_s /= rates
+        return ways.rings / float(needed_s.max())
 
     # ---- Logical coordinates.
 
@@ -316,12 +405,13 @@ class Network:
     def link_classes(self) -> tuple[Indices, Indices]:
         """For each link the node that it belongs to, and its class, which is common to the links in
         the same position at all nodes; for a switch the node is the one at the other end. Classes
-        are 0, 1, ... in the order of the first node's links. Fat trees have no such order.
+        are 0, 1, ... in the order of the first node's links. Fat trees and graphs have no such
+        order.
 
         Raises
         ------
         ValueError
-            If there is a fat tree.
+            If there is one of them.
         """
         owner = np.where(self.link_source < self.nodes, self.link_source, self.link_target)
         kind = np.empty(len(owner), np.int64)
@@ -329,8 +419,8 @@ class Network:
         for index, dim in enumerate(self.dimensions):
             if dim.size == 1:
                 continue
-            if dim.kind is DimensionKind.FAT_TREE:
-                raise ValueError("a fat tree has no classes of links")
+            if dim.kind in (DimensionKind.FAT_TREE, DimensionKind.LINKS):
+                raise ValueError("a fat tree or graph has no classes of links")
             here = np.flatnonzero(self.link_dimension == index)
             per_node = len(here) // self.nodes
             kind[here] = first + (here - here[0]) % per_node
@@ -340,20 +430,18 @@ class Network:
     # ---- Routes and channels.
 
     def routes(
-        self,
-        source: Indices,
-        target: Indices,
-        *,
-        lane: int = 0,
-        direction: int = 0,
-        tie: int = 1,
+        self, source: Indices, target: Indices, *,
+        lane: int = 0, direction: int = 0, tie: int = 1, lanes: int = 1,
     ) -> Indices:
         """Links from each source to its target: (hops, nodes), -1 after the last one.
 
         ``lane`` is taken modulo the lanes of each dimension. ``direction`` 1 or -1 forces the way
         round the rings, 0 takes the shorter one, and ``tie`` the way where both are equally long.
+        ``lanes``: number of those among which traffic over the links of a graph is cut.
         """
-        return self._router.routes(source, target, lane=lane, direction=direction, tie=tie)
+        return self._router.routes(
+            source, target, lane=lane, direction=direction, tie=tie, lanes=lanes
+        )
 
     def shift(
         self,
@@ -371,7 +459,8 @@ class Network:
         # A forced direction has a meaning only on a physical ring.
         way = direction if self.is_physical(dimension) else 0
         key = ("shift", dimension, distance, lane, way, tie)
-        return self._channel(key, self.members(coordinates), lane, way, tie)
+        lanes = self.ways(dimension).lanes
+        return self._channel(key, self.members(coordinates), lane, way, tie, lanes)
 
     def exchange(self, dimension: int, mask: int, *, lane: int = 0) -> Channel:
         """Each node swaps with the one whose logical coordinate differs in the bits of *mask*."""
@@ -383,21 +472,34 @@ class Network:
                 f"{self.shape[dimension]}"
             )
         key = ("exchange", dimension, mask, lane)
-        return self._channel(key, self.members(coordinates), lane, 0)
+        lanes = self.ways(dimension).lanes
+        return self._channel(key, self.members(coordinates), lane, 0, lanes=lanes)
 
-    def table(self, name: object, peer: Indices, *, lane: int = 0, tie: int = 1) -> Channel:
-        """Any pattern; -1 for nodes that send nothing. *name* identifies the pattern."""
-        return self._channel(("table", name, lane, tie), peer, lane, 0, tie)
+    def table(
+        self, name: object, peer: Indices, *, lane: int = 0, tie: int = 1, dimension: int = 0
+    ) -> Channel:
+        """Any pattern; -1 for nodes that send nothing. *name* identifies the pattern, *dimension*
+        is the one of which *lane* is a lane."""
+        lanes = self.ways(dimension).lanes
+        return self._channel(("table", name, lane, tie, lanes), peer, lane, 0, tie, lanes)
 
     def _channel(
-        self, key: tuple[object, ...], peer: Indices, lane: int, direction: int, tie: int = 1
+        self,
+        key: tuple[object, ...],
+        peer: Indices,
+        lane: int,
+        direction: int,
+        tie: int = 1,
+        lanes: int = 1,
     ) -> Channel:
         key = (self.shape, *key)
         channel = self._channels.made.get(key)
         if channel is None:
             nodes = np.arange(self.nodes)
             goal = np.where(peer < 0, nodes, peer)
-            links = self.routes(nodes, goal, lane=lane, direction=direction, tie=tie)
+            links = self.routes(
+                nodes, goal, lane=lane, direction=direction, tie=tie, lanes=lanes
+            )
             self._channels.hops += links.size
             hops = self._channels.hops
             if hops > LEAST_HOPS and hops > (most := _most_hops()):

@@ -43,9 +43,10 @@ class Ports:
         links, opposite = [], []
         count = 0
         for index, dim in enumerate(network.dimensions):
-            if dim.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE):
+            if dim.has_switches or dim.kind is DimensionKind.LINKS:
                 kind = DimensionKind(dim.kind).value
-                raise ValueError(f"dimension {index} must have links between nodes, not a {kind}")
+                what = kind if dim.graph is not None else f"a {kind}"
+                raise ValueError(f"dimension {index} must have links between nodes, not {what}")
             if dim.size > 1 and not dim.bidirectional:
                 raise ValueError(f"dimension {index} must have links both ways, not one-way rings")
             self._first.append(count)

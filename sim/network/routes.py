@@ -1,4 +1,7 @@
-"""Routes over the links of dimensions: dimension-ordered, avoiding links that are down."""
+"""Routes over the links of dimensions: dimension-ordered, avoiding links that are down.
+
+Those over the links of a graph are its shortest ways (`sim.network.paths`), by links that are up.
+"""
 
 from collections.abc import Sequence
 
@@ -7,6 +10,7 @@ from numpy.typing import NDArray
 
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.grid import Grid, Indices
+from sim.network.paths import UNREACHED, Paths
 from sim.network.wiring import Wiring
 
 __all__ = ["Router"]
@@ -22,9 +26,10 @@ class Router:
         self._grid = grid
         self._wiring = wiring
         self._any_down = bool(wiring.down.any())
+        self._around: dict[tuple[int, int], Paths] = {}
 
     def routes(
-        self, source: Indices, target: Indices, *, lane: int, direction: int, tie: int
+        self, source: Indices, target: Indices, *, lane: int, direction: int, tie: int, lanes: int
     ) -> Indices:
         """See :meth:`sim.network.network.Network.routes`."""
         hops: list[Indices] = []
@@ -34,7 +39,9 @@ class Router:
                 continue
             a, b = self._grid.coordinate(here, index), self._grid.coordinate(target, index)
             goal = here + (b - a) * self._grid.strides[index]
-            if dim.kind is DimensionKind.RING and not dim.single_link:
+            if dim.graph is not None:
+                hops += self._graph_hops(here, goal, index, (lane, tie, lanes))
+            elif dim.kind is DimensionKind.RING and not dim.single_link:
                 hops += self._ring_hops(here, (b - a) % dim.size, index, lane, direction, tie)
             else:
                 hops += self._lane_hops(here, goal, index, lane)
@@ -66,6 +73,53 @@ class Router:
                 "down in both directions"
             )
         return hops
+
+    def _graph_hops(
+        self, here: Indices, goal: Indices, index: int, choice: tuple[int, int, int]
+    ) -> list[Indices]:
+        """Hops over the links of a graph, which each group has; ``choice``: lane, tie, lanes."""
+        lane, tie, lanes = choice
+        graph = self._dimensions[index].graph
+        assert graph is not None
+        number = self._grid.group(index)
+        numbers, place = np.unique(number, return_inverse=True)
+        group = place[here]
+        ends = [self._grid.coordinate(each, index) for each in (here, goal)]
+        length = len(graph.joints.source)
+        hops: list[Indices] = []
+        for each in range(len(numbers)) if self._any_down else [-1]:
+            mine = np.flatnonzero(group == each) if each >= 0 else np.arange(len(here))
+            paths = self._paths(index, each)
+            a, b = (end[mine] for end in ends)
+            lost = paths.cost[a, b] >= UNREACHED
+            if lost.any():
+                one = mine[lost][0]
+                raise ValueError(
+                    f"no route from node {int(here[one])} to node {int(goal[one])} along dimension "
+                    f"{index}: links are down on every way"
+                )
+            first = self._wiring.first[index] + group[mine] * length
+            ways = paths.hops(a, b, lane=lane, tie=tie, lanes=lanes)
+            for hop, taken in enumerate(ways):
+                if hop == len(hops):
+                    hops.append(np.full(len(here), _NONE))
+                hops[hop][mine] = np.where(taken < 0, _NONE, first + taken)
+        return hops
+
+    def _paths(self, index: int, group: int) -> Paths:
+        """The shortest ways of a group of a dimension, or of all (-1), where no link is down."""
+        graph = self._dimensions[index].graph
+        assert graph is not None
+        if group < 0:
+            return graph.paths
+        if (index, group) not in self._around:
+            joints, links = graph.joints, len(graph.joints.source)
+            first = self._wiring.first[index] + group * links
+            down = self._wiring.down[first : first + links]
+            self._around[index, group] = Paths(
+                graph.members, graph.vertices, joints.source, joints.target, down
+            )
+        return self._around[index, group]
 
     def _blocked(self, hops: list[Indices], nodes: int) -> NDArray[np.bool_]:
         """For each of *nodes* routes, True if one of its links is down."""

@@ -23,6 +23,8 @@ def why_not_symmetric(network: Network, channels: Iterable[tuple[str, Channel]])
     """None if the network and the channels are symmetric under translations, else the reason."""
     if network.faults:
         return "links differ (faults)"
+    if any(d.graph is not None for d in network.dimensions):
+        return _why_not_moved(network, channels)
     if network.mapped:
         if network.shape != network.whole_shape:
             return "groups cover parts of a dimension"
@@ -52,4 +54,45 @@ def why_not_symmetric(network: Network, channels: Iterable[tuple[str, Channel]])
             for hop in channel.links:
                 if (owner[hop[move]] != move[owner[hop]]).any():
                     return f"{name} takes different ways at different nodes"
+    return None
+
+
+def _why_not_moved(network: Network, channels: Iterable[tuple[str, Channel]]) -> str | None:
+    """The same for the links of a graph, moved along the dimensions that collectives see: a link is
+    moved to the one at the same hop of the moved node's route, which must be one link whatever the
+    channel, and alike."""
+    if network.shape != network.whole_shape:
+        return "groups cover parts of a dimension"
+    moves = []
+    for dimension, size in enumerate(network.shape):
+        coordinates = list(network.coordinates)
+        coordinates[dimension] = (coordinates[dimension] + 1) % size
+        if size > 1:
+            moves.append(network.members(coordinates))
+    hops = []
+    for name, channel in channels:
+        if not np.array_equal(np.sort(channel.peer), np.arange(network.nodes)):
+            return f"{name} does not reach every node once"
+        if any((channel.peer[move] != move[channel.peer]).any() for move in moves):
+            return f"{name} is not the same pattern seen from every node"
+        for hop in channel.links:
+            ordered = np.sort(hop)
+            if ordered[0] < 0:
+                return f"{name} has routes of different lengths"
+            if np.any(ordered[1:] == ordered[:-1]):
+                return f"{name} uses a link twice at one hop"
+            hops.append(hop)
+    if not hops:
+        return None
+    used = np.stack(hops)
+    for move in moves:
+        moved = used[:, move]
+        for of in (network.link_fs_per_byte, network.link_latency_fs):
+            if (of[used] != of[moved]).any():
+                return "links differ"
+        for here, there in ((used, moved), (moved, used)):
+            image = np.full(len(network.link_source), -1)
+            image[here] = there
+            if (image[here] != there).any():
+                return "links are shared by other routes at different nodes"
     return None

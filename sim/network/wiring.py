@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from sim.fields import FieldError
 from sim.network.dimension import Dimension, DimensionKind
+from sim.network.graph import Graph
 from sim.network.grid import Grid, Indices
 from sim.network.link import LinkFault
-from sim.units import fs_per_byte, seconds_to_fs
+from sim.units import FS_PER_S, seconds_to_fs
 
-__all__ = ["Wiring", "links_of", "wire", "with_faults"]
+__all__ = ["Wiring", "links_of", "members_by_group", "wire", "with_faults"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +40,15 @@ class Wiring:
 
 
 class _Part(NamedTuple):
-    """Links of a dimension that are alike."""
+    """Links of a dimension, all of one rate or each of its own; ``latency_s``, of link and router,
+    where the dimension does not say it."""
 
     source: Indices
     target: Indices
     lane: Indices
     dimension: int
-    bytes_per_s: float
+    bytes_per_s: float | NDArray[np.float64]
+    latency_s: NDArray[np.float64] | None = None
 
 
 def wire(dimensions: Sequence[Dimension], grid: Grid) -> Wiring:
@@ -57,6 +60,12 @@ def wire(dimensions: Sequence[Dimension], grid: Grid) -> Wiring:
         first.append(count)
         trunk.append(count)
         if dim.size == 1:
+            continue
+        if dim.graph is not None:
+            part = _joined(dim, dim.graph, grid, index, vertices)
+            parts.append(part)
+            count += part.source.size
+            vertices += grid.points // dim.size * dim.graph.switches
             continue
         switch, switches = _switches(dim, grid, index)
         source, target, lane = _member_links(dim, grid, index, vertices + switch)
@@ -71,7 +80,10 @@ def wire(dimensions: Sequence[Dimension], grid: Grid) -> Wiring:
             vertices += grid.points // dim.size * dim.lanes * dim.spine
     none = np.zeros(0, np.int64)
     sizes = [part.source.size for part in parts]
-    rates = [fs_per_byte(part.bytes_per_s) for part in parts]
+    rates = [
+        np.broadcast_to(FS_PER_S / np.asarray(part.bytes_per_s), part.source.size)
+        for part in parts
+    ]
     link_fs = np.array([seconds_to_fs(dim.latency_s) for dim in dimensions], np.int64)
     router_fs = np.array([seconds_to_fs(dim.router_latency_s) for dim in dimensions], np.int64)
     dimension = np.repeat([part.dimension for part in parts], sizes).astype(np.int32)
@@ -84,12 +96,50 @@ def wire(dimensions: Sequence[Dimension], grid: Grid) -> Wiring:
         target=target,
         dimension=dimension,
         lane=np.concatenate([none, *(part.lane for part in parts)]).astype(np.int32),
-        fs_per_byte=np.repeat(rates, sizes).astype(np.float64),
-        latency_fs=link_fs[dimension] + np.where(leaves_switch, 0, router_fs[dimension]),
+        fs_per_byte=np.concatenate([none.astype(np.float64), *rates]),
+        latency_fs=_own_latencies(
+            link_fs[dimension] + np.where(leaves_switch, 0, router_fs[dimension]), parts
+        ),
         down=np.zeros(len(dimension), bool),
         first=tuple(first),
         trunk=tuple(trunk),
     )
+
+
+def _own_latencies(latency_fs: Indices, parts: Sequence[_Part]) -> Indices:
+    """*latency_fs* of all links, with those of the parts that state their own."""
+    first = 0
+    for part in parts:
+        if part.latency_s is not None:
+            own = [seconds_to_fs(each) for each in part.latency_s.tolist()]
+            latency_fs[first : first + len(own)] = own
+        first += part.source.size
+    return latency_fs
+
+
+def _joined(dim: Dimension, graph: Graph, grid: Grid, index: int, vertices: int) -> _Part:
+    """The links of a graph in every group of a dimension; ``vertices``: number of those before its
+    switches, which follow group by group."""
+    of, joints = members_by_group(grid, index), graph.joints
+    groups = np.arange(len(of))[:, None]
+    source, target = (
+        np.where(
+            end < dim.size,
+            of[groups, np.minimum(end, dim.size - 1)],
+            vertices + groups * graph.switches + end - dim.size,
+        ).ravel()
+        for end in (joints.source, joints.target)
+    )
+    lane = np.tile(joints.lane, len(of))
+    rates = np.tile(graph.rates(dim.bandwidth_bytes_per_s) * dim.efficiency, len(of))
+    latencies = np.tile(graph.latencies(dim.latency_s, dim.router_latency_s), len(of))
+    return _Part(source, target, lane, index, rates, latencies)
+
+
+def members_by_group(grid: Grid, index: int) -> Indices:
+    """The points of every group of a dimension, in the order of their coordinates."""
+    order = np.lexsort((grid.coordinate(np.arange(grid.points), index), grid.group(index)))
+    return order.reshape(-1, grid.sizes[index])
 
 
 def _member_links(

@@ -1,6 +1,6 @@
 """Tables of the load of links and endpoints, and their utilisation over time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -159,9 +159,12 @@ def series_table(series: Series) -> Table:
     return table
 
 
-def vertex_name(vertex: int, nodes: int) -> str:
-    """Vertices of a network are its NPUs, then its switches."""
-    return f"NPU {vertex}" if vertex < nodes else f"switch {vertex - nodes}"
+def vertex_name(vertex: int, nodes: int, names: Sequence[str] = ()) -> str:
+    """Vertices of a network are its NPUs, then its switches, which may have *names*."""
+    if vertex < nodes:
+        return f"NPU {vertex}"
+    number = vertex - nodes
+    return f"switch {names[number] if number < len(names) else number}"
 
 
 def link_name(link: Link, nodes: int) -> str:
@@ -192,8 +195,8 @@ def links_table(record: RunRecord) -> Table:
         sent = int(record.link_bytes[number])
         table.add(
             number,
-            vertex_name(link.source, record.nodes),
-            vertex_name(link.target, record.nodes),
+            vertex_name(link.source, record.nodes, record.switch_names),
+            vertex_name(link.target, record.nodes, record.switch_names),
             link.dimension,
             link.lane,
             link.bytes_per_s,

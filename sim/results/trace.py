@@ -246,10 +246,10 @@ def _links(trace: TraceWriter, record: RunRecord, job: Job, shown: int) -> None:
             continue
         pid = link.source
         if link.source >= record.nodes and link.source not in lanes:
-            trace.process(pid, vertex_name(link.source, record.nodes))
+            trace.process(pid, vertex_name(link.source, record.nodes, record.switch_names))
         tid = FIRST_LINK_LANE + lanes.get(pid, 0)
         lanes[pid] = lanes.get(pid, 0) + 1
-        target = vertex_name(link.target, record.nodes)
+        target = vertex_name(link.target, record.nodes, record.switch_names)
         trace.lane(pid, tid, f"link → {target}, dimension {link.dimension}, lane {link.lane}")
         for span in spans:
             call, phase = int(span["call"]), int(span["phase"])
