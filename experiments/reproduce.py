@@ -235,7 +235,7 @@ def _print_assumptions(assumed: Table) -> None:
 
 
 def _lost(figures: Iterable[Figure]) -> list[Lost]:
-    """What cannot be compared, each once though several figures say so."""
+    """Results that cannot be compared, each once though several figures say so."""
     return list(dict.fromkeys(each for figure in figures for each in figure.lost))
 
 

@@ -215,7 +215,7 @@ def _number(text: str, key: str = "") -> float | str:
 
 
 def _costs(root: Path) -> Callable[[str, str], list[Cell]]:
-    """What a preset of a design costs, in the order of `COSTS`; None where it is not known."""
+    """Costs of a preset of a design, in the order of `COSTS`; None where one is not known."""
     known: dict[tuple[str, str], dict[str, str]] = {}
     for name in ("cells", "levels", "clocks"):
         for row in _rows(root, name):
