@@ -3,7 +3,6 @@
 These are settings, registers and interrupts, and the queue that checks commands.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -211,7 +210,7 @@ def all_reduce_registers(
     ]
 
 
-class AllReduceQueue(wiring.Component, ABC):
+class AllReduceQueue(wiring.Component):
     """Base of the queues of all-reduces: takes commands, judges them, counts the outstanding ones.
 
     A command is judged 2 cycles after it was given.
@@ -295,19 +294,22 @@ class AllReduceQueue(wiring.Component, ABC):
         """All-reduces that may be outstanding."""
         return int(self._config.descriptors)
 
-    @abstractmethod
     def _faults(self, given: Any) -> Mapping[str, Any]:
         """Errors of this engine's commands alone, by name: whether *given* has them."""
+        return {}
+
+    def _early_faults(self, given: Any) -> Mapping[str, Any]:
+        """Those of them that depend on *given* alone: looked for a cycle earlier."""
+        return {}
 
     def _take(self, m: Module) -> tuple[Any, Any]:
         """The descriptor that is judged now, and the stream of those that were accepted."""
-        given, judged = self._judge(m)
-        none = self._errors.NONE.value
+        given, judged, faulty = self._judge(m)
         queue = StreamFIFO(self._descriptor, self._config.descriptors, memory=False)
         m.submodules.queue = ResetInserter(self.flush)(queue)
         m.d.comb += [
-            self.accepted.eq(judged & (Value.cast(self.error) == none)),
-            self.refused.eq(judged & (Value.cast(self.error) != none)),
+            self.accepted.eq(judged & ~faulty),
+            self.refused.eq(judged & faulty),
             self.judged_tag.eq(given.tag),
             queue.i.payload.eq(given),
             queue.i.valid.eq(self.accepted),
@@ -317,8 +319,9 @@ class AllReduceQueue(wiring.Component, ABC):
         )
         return given, queue.o
 
-    def _judge(self, m: Module) -> tuple[Any, Signal]:
-        """Check a command and drive `error`. Returns the command, and whether there is one."""
+    def _judge(self, m: Module) -> tuple[Any, Signal, Value]:
+        """Check a command and drive `error`. Returns the command, whether there is one, and whether
+        it has an error."""
         c = self._config
         given: Any = Signal(self._descriptor)
         given_valid, summed, outside = Signal(), Signal(), Signal()
@@ -329,22 +332,25 @@ class AllReduceQueue(wiring.Component, ABC):
         m.d.sync += [given_valid.eq(self.command_strobe), summed.eq(given_valid)]
         with m.If(self.command_strobe):
             m.d.sync += [given.eq(self.command), outside.eq(self.unreachable)]
-        empty, unaligned = Signal(), Signal()
+        own = {
+            "EMPTY": given.elements == 0,
+            "ALIGNMENT": ((given.source | given.destination) & (c.bus_bytes - 1)).any(),
+            **self._early_faults(given),
+        }
+        found = {name: Signal(name=name.lower()) for name in own}
         with m.If(given_valid):
             m.d.sync += [
                 last_read.eq(given.source + length_bytes - 1),
                 last_written.eq(given.destination + length_bytes - 1),
-                empty.eq(given.elements == 0),
-                unaligned.eq(((given.source | given.destination) & (c.bus_bytes - 1)).any()),
+                *(found[name].eq(fault) for name, fault in own.items()),
             ]
         faults = {
             "ABORTING": self.flush | self.unaware,
-            "EMPTY": empty,
-            "ALIGNMENT": unaligned,
             "ADDRESS": outside
             | (last_read > self.memory_end)
             | (last_written > self.memory_end),
             "FULL": self.outstanding == c.descriptors,
+            **found,
             **self._faults(given),
         }
         errors = [error for error in self._errors if error.name in faults]
@@ -352,7 +358,7 @@ class AllReduceQueue(wiring.Component, ABC):
         for error in sorted(errors, key=lambda each: (each.name == "ABORTING", -each.value)):
             with m.If(faults[error.name]):
                 m.d.comb += self.error.eq(error)
-        return given, summed
+        return given, summed, Cat(faults[error.name] for error in errors).any()
 
 
 OUTCOMES = ("completed", "completed_tag", "failed", "refused", "judged_tag", "error")

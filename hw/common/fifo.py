@@ -20,7 +20,8 @@ BLOCK_MEMORY_DEPTH = 64
 class StreamFIFO(wiring.Component):
     """Synchronous FIFO for beats of any shape and any depth, powers of two or not.
 
-    ``o.valid``, ``o.payload`` and ``i.ready`` are functions of registers only. Throughput is 1 beat
+    ``o.valid`` and ``i.ready`` are registers; so is ``o.payload``, or the output of a block memory.
+    Throughput is 1 beat
     per cycle if the depth exceeds the latency, else *depth* beats every *latency* + 1 cycles. ``i``
     stalls while *depth* beats are held, and only then.
 
@@ -28,7 +29,8 @@ class StreamFIFO(wiring.Component):
     ``memory``     depth            latency beats are kept in
     ============== ================ ======= =====================================================
     ``False``      1, 2             1       registers
-    ``False``      3 or more        1       a memory with asynchronous read (FPGA: LUT RAM)
+    ``False``      3 or more        1       a memory with asynchronous read (FPGA: LUT RAM), the
+                                            first one in a register
     ``True``       any              2       a memory with synchronous read (FPGA: block RAM), from
                                             4096 bits on an SRAM macro
     ============== ================ ======= =====================================================
@@ -106,27 +108,23 @@ class StreamFIFO(wiring.Component):
         return m
 
     def _in_memory(self, m: Module, push: Signal, pop: Signal) -> None:
-        first = Signal(range(self._depth))
-        after_first = Signal(range(self._depth))
-        free = Signal(range(self._depth))
-        m.d.comb += [
-            self.i.ready.eq(self.level != self._depth),
-            after_first.eq(self._next(first)),
-        ]
-        with m.If(push):
-            m.d.sync += free.eq(self._next(free))
-        with m.If(pop):
-            m.d.sync += first.eq(after_first)
-        shown = Value.cast(self.o.payload)
+        # Known a cycle early: no stream waits for a comparison of the level.
+        ready = Signal(init=1)
+        m.d.comb += self.i.ready.eq(ready)
+        m.d.sync += ready.eq(pop | (self.level != self._depth - push))
         if not self._memory:
-            rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
-            m.submodules.rows = rows
-            write, read = rows.write_port(), rows.read_port(domain="comb")
-            m.d.comb += [
-                write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
-                read.addr.eq(first), shown.eq(read.data), self.o.valid.eq(self.level != 0),
-            ]
+            self._behind_register(m, push, pop)
             return
+        first = Signal(range(self._depth))
+        after_first = Signal(range(self._depth), init=1 % self._depth)
+        free = Signal(range(self._depth))
+        with m.If(push):
+            m.d.sync += free.eq(self._next(free, self._depth))
+        with m.If(pop):
+            m.d.sync += [
+                first.eq(after_first), after_first.eq(self._next(after_first, self._depth))
+            ]
+        shown = Value.cast(self.o.payload)
         # The row to show in the next cycle is read in this one. A beat that is being written now is
         # not counted yet, so no row is ever shown that was read while being written.
         m.d.sync += self.o.valid.eq(self.level != pop)
@@ -137,5 +135,32 @@ class StreamFIFO(wiring.Component):
             )
         )
 
-    def _next(self, row: Signal) -> Value:
-        return Mux(row == self._depth - 1, 0, row + 1)
+    def _behind_register(self, m: Module, push: Signal, pop: Signal) -> None:
+        """The first beat in a register, the others in rows."""
+        depth = self._depth - 1
+        front = Signal(self._width, reset_less=True)
+        more = Signal()  # a row is in use
+        first, free = Signal(range(depth)), Signal(range(depth))
+        takes = pop | ~self.o.valid  # the register takes a beat, if there is one
+        beyond = push & (more | ~takes)
+        rows: Memory = Memory(shape=self._width, depth=depth, init=[])
+        m.submodules.rows = rows
+        write, read = rows.write_port(), rows.read_port(domain="comb")
+        m.d.comb += [
+            write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(beyond),
+            read.addr.eq(first), Value.cast(self.o.payload).eq(front),
+        ]
+        m.d.sync += [
+            self.o.valid.eq(push | (self.level != pop)),
+            more.eq(Mux(push & ~pop, self.level != 0, self.level > 1 + (pop & ~push))),
+        ]
+        with m.If(takes):
+            m.d.sync += front.eq(Mux(more, read.data, self.i.payload))
+        with m.If(pop & more):
+            m.d.sync += first.eq(self._next(first, depth))
+        with m.If(beyond):
+            m.d.sync += free.eq(self._next(free, depth))
+
+    @staticmethod
+    def _next(row: Signal, depth: int) -> Value:
+        return Mux(row == depth - 1, 0, row + 1)

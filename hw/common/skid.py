@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Shape, Signal, Value
+from amaranth.hdl import Module, Mux, Shape, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -40,22 +40,19 @@ class SkidBuffer(wiring.Component):
         m = Module()
         front = Signal(self._width)
         spare = Signal(self._width)
-        spare_valid = Signal()
+        spare_free = Signal(init=1)
         m.d.comb += [
-            self.i.ready.eq(~spare_valid),
+            self.i.ready.eq(spare_free),
             Value.cast(self.o.payload).eq(front),
         ]
         with m.If(~self.o.valid | self.o.ready):
             # The front register is free or being freed. A beat set aside goes first; `i` is not
             # ready in that cycle, so no beat can arrive that would have to be set aside.
             m.d.sync += [
-                self.o.valid.eq(self.i.valid | spare_valid),
-                spare_valid.eq(0),
+                self.o.valid.eq(self.i.valid | ~spare_free),
+                spare_free.eq(1),
+                front.eq(Mux(spare_free, self.i.payload, spare)),
             ]
-            with m.If(spare_valid):
-                m.d.sync += front.eq(spare)
-            with m.Else():
-                m.d.sync += front.eq(self.i.payload)
         with m.Elif(self.i.valid & self.i.ready):
-            m.d.sync += [spare.eq(self.i.payload), spare_valid.eq(1)]
+            m.d.sync += [spare.eq(self.i.payload), spare_free.eq(0)]
         return m

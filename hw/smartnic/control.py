@@ -190,7 +190,7 @@ class Control(AllReduceQueue):
         self._collect(m, tags)
         return m
 
-    def _faults(self, given: Any) -> dict[str, Any]:
+    def _early_faults(self, given: Any) -> dict[str, Any]:
         integers = given.op == ReduceOp.SUM_I32
         return {
             "NODES": (given.nodes < 2) | (given.nodes > MAX_NODES),
