@@ -66,23 +66,22 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
     a_fraction, a_exponent = a[: fmt.fraction], a[fmt.fraction : -1]
     b_fraction, b_exponent = b[: fmt.fraction], b[fmt.fraction : -1]
     a_normal, b_normal = Signal(), Signal()
-    subtract, equal, level, swap = Signal(), Signal(), Signal(), Signal()
+    subtract, equal, swap = Signal(), Signal(), Signal()
     exponent, distance = Signal(fmt.exponent), Signal(fmt.exponent)
     large, small = Signal(fmt.precision), Signal(fmt.precision)
+    # A subnormal number has exponent 0, which stands for 1, and no hidden bit.
+    a_power = Cat(a_exponent[0] | ~a_normal, a_exponent[1:])
+    b_power = Cat(b_exponent[0] | ~b_normal, b_exponent[1:])
     m.d.comb += [
         a_normal.eq(a_exponent != 0),
         b_normal.eq(b_exponent != 0),
         subtract.eq(a[-1] ^ b[-1]),
-        equal.eq(level & (a_fraction == b_fraction)),
-        level.eq(a_exponent == b_exponent),
-        swap.eq((a_exponent < b_exponent) | (level & (a_fraction < b_fraction))),
-        exponent.eq(Mux(swap, b_exponent, a_exponent)),
+        equal.eq(a[:-1] == b[:-1]),
+        swap.eq(a[:-1] < b[:-1]),
+        exponent.eq(Mux(swap, b_power, a_power)),
         large.eq(Mux(swap, Cat(b_fraction, b_normal), Cat(a_fraction, a_normal))),
         small.eq(Mux(swap, Cat(a_fraction, a_normal), Cat(b_fraction, b_normal))),
     ]
-    # A subnormal number has exponent 0, which stands for 1, and no hidden bit.
-    a_power = Cat(a_exponent[0] | ~a_normal, a_exponent[1:])
-    b_power = Cat(b_exponent[0] | ~b_normal, b_exponent[1:])
     difference = Signal(signed(fmt.exponent + 1))
     m.d.comb += difference.eq(a_power - b_power)
     m.d.comb += distance.eq(Mux(difference[-1], b_power - a_power, difference))
@@ -96,7 +95,7 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
         o.nan.eq(nan | opposite),
         o.invalid.eq(a_signals | b_signals | opposite),
         # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
-        o.exponent.eq(Mux(subtract & equal, 1, exponent | ~large[-1])),
+        o.exponent.eq(Mux(subtract & equal, 1, exponent)),
         o.sign.eq(Mux(swap, b[-1], a[-1]) & ~(subtract & equal)),
         o.subtract.eq(subtract),
         o.large.eq(large),
