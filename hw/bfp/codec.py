@@ -33,7 +33,7 @@ class Compressor(wiring.Component):
     bus_bits : int
         Width of the bus, a multiple of 8.
     stages : int
-        Pipeline registers of the encoder, 1 to 4 (0 with a whole block per beat).
+        Pipeline registers of the encoder, 1 to 5 (0 with a whole block per beat).
 
     Members
     -------
@@ -92,6 +92,8 @@ class Decompressor(wiring.Component):
         Width of the bus, a multiple of 8.
     stages : int
         Pipeline registers of the decoder, 0 to 3.
+    counted : bool
+        Bus beats come with their number of units of `unit` bits, as `Unpacker` has it.
 
     Members
     -------
@@ -104,14 +106,17 @@ class Decompressor(wiring.Component):
     i: stream.Interface
     o: stream.Interface
 
-    def __init__(self, fmt: BlockFormat, *, lanes: int, bus_bits: int, stages: int = 2) -> None:
-        self._unpacker = Unpacker(fmt, lanes=lanes, bus_bits=bus_bits)
+    def __init__(
+        self, fmt: BlockFormat, *, lanes: int, bus_bits: int, stages: int = 2, counted: bool = False
+    ) -> None:
+        self._unpacker = Unpacker(fmt, lanes=lanes, bus_bits=bus_bits, counted=counted)
+        self.unit = self._unpacker.unit
         self._decoder = BlockDecoder(fmt, lanes=lanes, stages=stages)
         self.fmt = fmt
         self.latency = self._decoder.latency + 1
         super().__init__(
             {
-                "i": In(stream.Signature(beat_layout(bus_bits))),
+                "i": self._unpacker.signature.members["i"],
                 "o": Out(stream.Signature(lanes_layout(lanes))),
             }
         )

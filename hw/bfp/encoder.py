@@ -32,6 +32,7 @@ _CUTS = (
     ("split", "round"),
     ("split", "code", "round"),
     ("split", "code", "place", "round"),
+    ("split", "compare", "code", "place", "round"),
 )
 
 
@@ -51,7 +52,7 @@ class BlockEncoder(wiring.Component):
     lanes : int
         Words per beat: a power of two up to 128.
     stages : int
-        Pipeline registers, 0 to 4. None at all needs at least as many lanes as a block has
+        Pipeline registers, 0 to 5. None at all needs at least as many lanes as a block has
         elements.
 
     Members
@@ -121,12 +122,24 @@ class BlockEncoder(wiring.Component):
         blocks = blocks_per_beat(fmt, self.lanes)
         keys = [key for one in beats for key in one.keys]
         each = len(keys) // blocks
+        elements: Any = Signal(data.ArrayLayout(element_layout(fmt), blocks * fmt.elements))
+        m.d.comb += elements.eq(Cat(one.elements for one in beats))
+        if "compare" in cuts:
+            few = [
+                key
+                for block in range(blocks)
+                for key in largest(m, keys[block * each : (block + 1) * each], until=2)
+            ]
+            finalists: Any = Signal(data.ArrayLayout(key_bits(fmt), len(few)))
+            m.d.comb += finalists.eq(Cat(few))
+            elements, finalists, states, last = pipe.register(
+                "compare", elements, finalists, states, last
+            )
+            keys, each = [finalists[n] for n in range(len(few))], len(few) // blocks
         codes: Any = Signal(data.ArrayLayout(fmt.exponent_bits, blocks))
         for block in range(blocks):
             covering = keys[block * each : (block + 1) * each]
             m.d.comb += codes[block].eq(block_code(m, fmt, covering))
-        elements: Any = Signal(data.ArrayLayout(element_layout(fmt), blocks * fmt.elements))
-        m.d.comb += elements.eq(Cat(one.elements for one in beats))
         elements, codes, states, last = pipe.register("code", elements, codes, states, last)
 
         aligned: Any = Signal(data.ArrayLayout(aligned_layout(fmt), blocks * fmt.elements))
@@ -157,10 +170,12 @@ class BlockEncoder(wiring.Component):
         return m
 
     def _split(self, m: Module, states: Value, part: Signal) -> Any:
-        """Make elements and keys of the beat at `i`; half of the comparisons are done here."""
+        """Make elements and keys of the beat at `i`; half of the comparisons are done here, or one
+        less if a stage follows for others."""
         fmt = self.fmt
         run = min(self.lanes, fmt.elements)
-        kept = max(1, run >> (fmt.elements.bit_length() - 1) // 2)
+        rounds = (fmt.elements.bit_length() - 1) // 2 - ("compare" in _CUTS[self.latency])
+        kept = max(1, run >> max(0, rounds))
         units = []
         for lane in range(self.lanes):
             m.submodules[f"split_{lane}"] = unit = Split(fmt)

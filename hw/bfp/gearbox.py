@@ -120,34 +120,42 @@ class Gearbox(wiring.Component):
         below = o_units - 1
         window = Signal((below + i_units) * unit)
         place = Signal(range(below + i_units + 1), init=below)  # of the next unit to send
-        left = Signal(range(below + i_units + 1))  # units from there on
-        ending = Signal()  # they end a vector
+        total = Signal(range(below + i_units + 1))
+        # Units from there on, and whether they end a vector; kept with them is what follows from
+        # that: a beat is there, it is the last one, what is left behind it, and it is the last that
+        # must leave before another one is taken.
+        left, ending = Signal.like(total), Signal()
+        valid, final, rest, turns = Signal(), Signal(), Signal.like(left), Signal(init=1)
 
-        # What is left after this cycle, if no beat arrives.
-        rest, spent = Signal.like(left), Signal()
+        def keep(units: Value, ends: Value) -> list[Any]:
+            full, twice = units >= o_units, units >= 2 * o_units
+            last = ends & (full & ~twice if self._whole else units <= o_units)
+            return [
+                left.eq(units),
+                ending.eq(ends),
+                valid.eq(full if self._whole else full | ends),
+                final.eq(last),
+                rest.eq(Mux(last, 0, Mux(full, units - o_units, units))),
+                turns.eq(last | (~twice & ~ends)),
+            ]
+
         m.d.comb += [
-            o.valid.eq(left >= o_units if self._whole else (left >= o_units) | ending),
+            o.valid.eq(valid),
             o.p.data.eq(_moved_down(m, window, place, o_units, unit)),
             o.p.units.eq(Mux(left < o_units, left, o_units)),
-            o.p.last.eq(ending & (left < 2 * o_units if self._whole else left <= o_units)),
-            rest.eq(Mux(o.p.last, 0, Mux(o.valid, left - o_units, left))),
-            spent.eq(rest < o_units),
-            i.ready.eq(Mux(o.valid, o.ready & spent & (o.p.last | ~ending), 1)),
+            o.p.last.eq(final),
+            i.ready.eq(~valid | (o.ready & turns)),
+            total.eq(rest + i.p.units),
         ]
-        with m.If(o.valid & o.ready):
-            m.d.sync += [place.eq(place + o_units), left.eq(rest)]
-            with m.If(o.p.last):
-                m.d.sync += ending.eq(0)
         with m.If(i.valid & i.ready):
-            total = Signal(range(below + i_units + 1))
-            useless = i.p.last & (total < o_units) if self._whole else Const(0)
-            m.d.comb += total.eq(rest + i.p.units)
-            m.d.sync += [
-                window.eq(Cat(window[i_units * unit :], i.p.data)),
-                place.eq(below - rest),
-                left.eq(Mux(useless, 0, total)),
-                ending.eq(i.p.last & ~useless),
-            ]
+            m.d.sync += [window.eq(Cat(window[i_units * unit :], i.p.data)), place.eq(below - rest)]
+            m.d.sync += keep(total, i.p.last)
+            if self._whole:
+                with m.If(i.p.last & (total < o_units)):
+                    m.d.sync += [left.eq(0), ending.eq(0), rest.eq(0), turns.eq(1)]
+        with m.Elif(valid & o.ready):
+            m.d.sync += place.eq(place + o_units)
+            m.d.sync += keep(rest, ending & ~final)
 
 
 def _moved_up(m: Module, value: Value, units: Value, unit: int) -> Value:
@@ -238,6 +246,8 @@ class Unpacker(wiring.Component):
     beat of `o` per cycle where the bus carries so much, else one beat of `i` per cycle. ``i.ready``
     depends on ``o.ready`` within the cycle.
 
+    With *counted*, the units of a beat come in place of ``keep``, for whoever knows them earlier.
+
     Bytes after the last whole beat of blocks are dropped with the end of their vector. If a vector
     has no whole beat at all, or its last bus beat completes none, nothing is sent for it with
     ``last``: whoever fills the bus checks lengths.
@@ -250,11 +260,13 @@ class Unpacker(wiring.Component):
         Lanes of the decoder: how many blocks a beat of `o` has.
     bus_bits : int
         Width of the bus, a multiple of 8.
+    counted : bool
+        Beats come with their number of units of `unit` bits.
 
     Members
     -------
     i : ``In(stream.Signature(beat_layout(bus_bits)))``
-        Bus beats.
+        Bus beats; *counted*: ``run_layout(bus_bits, unit)``.
     o : ``Out(stream.Signature(blocks_layout(fmt, lanes)))``
         Blocks.
     """
@@ -262,11 +274,16 @@ class Unpacker(wiring.Component):
     i: stream.Interface
     o: stream.Interface
 
-    def __init__(self, fmt: BlockFormat, *, lanes: int, bus_bits: int) -> None:
+    def __init__(
+        self, fmt: BlockFormat, *, lanes: int, bus_bits: int, counted: bool = False
+    ) -> None:
         self._width = _beat_of_blocks("Unpacker", fmt, lanes, bus_bits)
+        self._counted = counted
+        self.unit = gcd(bus_bits, self._width)
+        given = run_layout(bus_bits, self.unit) if counted else beat_layout(bus_bits)
         super().__init__(
             {
-                "i": In(stream.Signature(beat_layout(bus_bits))),
+                "i": In(stream.Signature(given)),
                 "o": Out(stream.Signature(blocks_layout(fmt, lanes))),
             }
         )
@@ -277,17 +294,19 @@ class Unpacker(wiring.Component):
         m.submodules.gearbox = gearbox = Gearbox(
             i_width=len(i.p.data), o_width=self._width, whole=True
         )
-        unit = gearbox.unit
+        unit = self.unit
+        if self._counted:
+            units = i.p.units
+        else:
+            # A unit is there if the byte with its last bit is.
+            units = _ones(
+                [i.p.keep[-(-unit * n // 8) - 1] for n in range(1, len(i.p.data) // unit + 1)]
+            )
         m.d.comb += [
             i.ready.eq(gearbox.i.ready),
             gearbox.i.valid.eq(i.valid),
             gearbox.i.p.data.eq(i.p.data),
-            gearbox.i.p.units.eq(
-                _ones(
-                    # A unit is there if the byte with its last bit is.
-                    [i.p.keep[-(-unit * n // 8) - 1] for n in range(1, len(i.p.data) // unit + 1)]
-                )
-            ),
+            gearbox.i.p.units.eq(units),
             gearbox.i.p.last.eq(i.p.last),
             gearbox.o.ready.eq(o.ready),
             o.valid.eq(gearbox.o.valid),

@@ -29,17 +29,17 @@ class Pipeline:
     def __init__(self, m: Module, *, cuts: Collection[str], valid: Value, ready: Value) -> None:
         self._m = m
         self._cuts = cuts
-        self._valid = valid
+        self._valid = self._offered = valid
         self._ready = ready
+        self._stages: list[tuple[Signal, Signal]] = []
 
     def stage(self, step: str) -> Signal:
         """Add a stage; return the signal in whose cycles its registers are to be loaded."""
-        m = self._m
-        load, held, onward = (Signal(name=f"{step}_{what}") for what in ("load", "valid", "onward"))
-        m.d.comb += [load.eq(~held | onward), self._ready.eq(load)]
-        with m.If(load):
-            m.d.sync += held.eq(self._valid)
-        self._valid, self._ready = held, onward
+        load, held = Signal(name=f"{step}_load"), Signal(name=f"{step}_valid")
+        with self._m.If(load):
+            self._m.d.sync += held.eq(self._valid)
+        self._stages.append((load, held))
+        self._valid = held
         return load
 
     def register(self, step: str, *values: Any) -> tuple[Any, ...]:
@@ -54,4 +54,21 @@ class Pipeline:
 
     def end(self, *, valid: Value, ready: Value) -> None:
         """Connect the last stage to an output."""
-        self._m.d.comb += [valid.eq(self._valid), self._ready.eq(ready)]
+        m, depth = self._m, len(self._stages)
+        m.d.comb += valid.eq(self._valid)
+        onward: Any = ready
+        for load, held in reversed(self._stages[1:]):
+            m.d.comb += load.eq(~held | onward)
+            onward = load
+        if depth == 0:
+            m.d.comb += self._ready.eq(ready)
+            return
+        # The first stage has room unless all are full; counting tells without asking each.
+        load, _ = self._stages[0]
+        level, full = Signal(range(depth + 1)), Signal()
+        enters, leaves = self._offered & load, self._valid & ready
+        m.d.comb += [load.eq(~full | ready), self._ready.eq(load)]
+        m.d.sync += [
+            level.eq(level + enters - leaves),
+            full.eq(~leaves & (level == depth - enters) | leaves & enters & full),
+        ]
