@@ -139,7 +139,7 @@ class AbortControl(wiring.Component):
     give_up, gap, overflow, disagreed, stalled : ``In(1)``
         Causes of an abort.
     call : ``In(call_layout()).array(engines)``
-        Aborts that the ports ask for.
+        Aborts that the ports ask for, begun a cycle later.
     busy : ``In(1)``
         An engine has something under way.
     epoch : ``Out(32)``
@@ -149,7 +149,7 @@ class AbortControl(wiring.Component):
     tell : ``Out(1)``
         High in the first cycle of an epoch.
     aborted : ``Out(1)``
-        High for one cycle per abort.
+        High for one cycle per abort, the first of `flush`.
     cause : ``Out(AbortCause)``, origin : ``Out(8)``
         Of the last abort, and the rank at which it began.
     """
@@ -191,7 +191,9 @@ class AbortControl(wiring.Component):
         m = Module()
         called: Any = Signal(call_layout())
         # Of several ports that ask in one cycle the latest epoch counts.
-        for call in self.call:
+        for number, port in enumerate(self.call):
+            call: Any = Signal(call_layout(), name=f"call_{number}")
+            m.d.sync += call.eq(port)
             latest: Any = Signal.like(called)
             later = call.valid & (~called.valid | (call.epoch > called.epoch))
             m.d.comb += latest.eq(Mux(later, call.as_value(), called.as_value()))
@@ -203,10 +205,11 @@ class AbortControl(wiring.Component):
             (self.overflow, AbortCause.OVERFLOW),
             (self.stalled, AbortCause.WATCHDOG),
         ]
-        m.d.sync += self.tell.eq(0)
+        begins = Signal()
+        m.d.sync += [self.tell.eq(0), self.aborted.eq(begins)]
         with m.If(~self.flush):
             with m.If(Cat(event for event, _ in own).any()):
-                m.d.comb += self.aborted.eq(1)
+                m.d.comb += begins.eq(1)
                 m.d.sync += [self.epoch.eq(self.epoch + 1), self.origin.eq(self.rank)]
             for event, cause in reversed(own):
                 with m.If(event):
@@ -214,14 +217,15 @@ class AbortControl(wiring.Component):
         # What was started in the last cycle before the flush shows as busy in its first one.
         with m.Elif(~self.busy):
             m.d.sync += [self.flush.eq(0), self.tell.eq(1)]
-        # A later epoch than one's own: it is the one that all will come to.
-        with m.If(called.valid):
-            m.d.comb += self.aborted.eq(~self.flush)
+        # A later epoch than one's own: it is the one that all will come to. Meanwhile this NIC may
+        # have come to it, or to a later one.
+        with m.If(called.valid & (called.epoch > self.epoch)):
+            m.d.comb += begins.eq(~self.flush)
             m.d.sync += [
                 self.epoch.eq(called.epoch),
                 self.cause.eq(called.cause),
                 self.origin.eq(called.rank),
             ]
-        with m.If(self.aborted):
+        with m.If(begins):
             m.d.sync += self.flush.eq(1)
         return m

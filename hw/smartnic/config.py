@@ -158,6 +158,7 @@ class SmartNicConfig(AllReduceConfig):
 # Small in every respect, so that blocks, frames, credits and queues run over all the time.
 _TEST = SmartNicConfig(
     bus_bytes=32,
+    alu_stages=6,
     block_beats=8,
     frame_beats=4,
     compressed_frame_beats=2,

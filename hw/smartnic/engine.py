@@ -33,7 +33,7 @@ JOBS_AHEAD = 2
 
 
 def events_layout() -> data.StructLayout:
-    """Events for the performance counters, a bit for each in this cycle."""
+    """Events for the performance counters, a bit for each: verdicts, others a cycle late."""
     return data.StructLayout(
         {
             "verdict": Verdict,
@@ -71,8 +71,8 @@ class RingEngine(wiring.Component):
     contract : ``In(stream.Signature(Contract, always_ready=True))``
         Of every job to come, for engine 0: sent with its first frame, and compared with the
         previous rank's.
-    done : ``Out(stream.Signature(outcome_layout()))``
-        One beat per job, in order.
+    done : ``Out(stream.Signature(outcome_layout(), always_ready=True))``
+        One beat per job, in order, a cycle after the store has it.
     mem : ``Out(AXI4Signature)``
         Host memory.
     tx : ``Out(stream.Signature(net_layout(config)))``
@@ -98,7 +98,7 @@ class RingEngine(wiring.Component):
     idle : ``Out(1)``
         Nothing is held or under way, and no neighbour is waited for.
     events : ``Out(events_layout())``
-        Events of this cycle.
+        For counters, interrupts and aborts.
     """
 
     job: stream.Interface
@@ -130,7 +130,7 @@ class RingEngine(wiring.Component):
             {
                 "job": In(stream.Signature(job_layout(c))),
                 "contract": In(stream.Signature(Contract, always_ready=True)),
-                "done": Out(stream.Signature(outcome_layout())),
+                "done": Out(stream.Signature(outcome_layout(), always_ready=True)),
                 "mem": Out(c.memory_bus),
                 "tx": Out(stream.Signature(net_layout(c))),
                 "rx": In(stream.Signature(net_layout(c), always_ready=True)),
@@ -194,7 +194,6 @@ class RingEngine(wiring.Component):
         connect(m, gatherer.verdict, store.verdict)
         connect(m, transmit.net, flipped(self.tx))
         connect(m, flipped(self.rx), receive.net)
-        connect(m, store.done, flipped(self.done))
         connect(m, fetch.bus, flipped(self.mem.read))
         connect(m, store.bus, flipped(self.mem.write))
 
@@ -233,11 +232,16 @@ class RingEngine(wiring.Component):
                 receive.idle & transmit.idle & ~fetch.busy & ~store.busy & ~sync.waiting.any()
             ),
             self.events.verdict.eq(receive.verdict),
+            store.done.ready.eq(1),
+        ]
+        m.d.sync += [
+            self.done.valid.eq(store.done.valid),
+            self.done.payload.eq(store.done.payload),
             self.events.sent_frame.eq(transmit.sent_frame),
             self.events.sent_beat.eq(transmit.sent_beat),
             self.events.read_beat.eq(fetch.read),
             self.events.written_beat.eq(store.written),
-            self.events.memory_error.eq(fetch.error | (self.done.valid & self.done.p.write)),
+            self.events.memory_error.eq(fetch.error | (store.done.valid & store.done.p.write)),
             self.events.starved.eq(transmit.starved),
             self.events.host_wait.eq(reducer.host_wait),
             self.events.ring_wait.eq(reducer.ring_wait),
@@ -277,10 +281,9 @@ class RingEngine(wiring.Component):
         m.d.comb += [
             expected.o.ready.eq(both),
             announced.o.ready.eq(both),
-            self.events.disagreed.eq(
-                (both & Cat(*differing).any()) | (announced.i.valid & ~announced.i.ready)
-            ),
         ]
+        found = (both & Cat(*differing).any()) | (announced.i.valid & ~announced.i.ready)
+        m.d.sync += self.events.disagreed.eq(found & ~self.flush)
 
     def _sequence(self, m: Module, name: str, *, gather: bool, clear: Any) -> Any:
         """A sequencer, with a queue for its jobs."""

@@ -190,9 +190,9 @@ class SmartNic(Engine):
             abort.gap.eq(Cat(each.verdict.gap for each in events).any()),
             abort.overflow.eq(Cat(each.verdict.overflow for each in events).any()),
             abort.disagreed.eq(Cat(each.disagreed for each in events).any()),
-            abort.stalled.eq(watchdog.stalled & r.watchdog.value.abort),
             abort.busy.eq(Cat(engine.busy for engine in engines).any()),
         ]
+        m.d.sync += abort.stalled.eq(watchdog.stalled & r.watchdog.value.abort)
         r.show("abort", cause=abort.cause, rank=abort.origin)
 
     def _join_outcomes(

@@ -86,7 +86,7 @@ class ReceiveBuffer(wiring.Component):
         free = Signal(range(depth))
         start = Signal(range(depth))  # of the present frame
         first = Signal(range(depth))
-        after_first = Signal(range(depth))
+        after_first = Signal(range(depth), init=1 % depth)
         wrote = Signal()
         pop = Signal()
         after_free = Signal(range(depth))
@@ -94,7 +94,6 @@ class ReceiveBuffer(wiring.Component):
             self.full.eq(used == depth),
             wrote.eq(self.write & ~self.full),
             pop.eq(self.o.valid & self.o.ready),
-            after_first.eq(Mux(first == depth - 1, 0, first + 1)),
             after_free.eq(Mux(free == depth - 1, 0, free + 1)),
         ]
         m.d.comb += Value.cast(self.o.payload).eq(
@@ -110,7 +109,10 @@ class ReceiveBuffer(wiring.Component):
             pending.eq(pending + wrote),
         ]
         with m.If(pop):
-            m.d.sync += first.eq(after_first)
+            m.d.sync += [
+                first.eq(after_first),
+                after_first.eq(Mux(after_first == depth - 1, 0, after_first + 1)),
+            ]
         with m.If(wrote):
             m.d.sync += free.eq(after_free)
         with m.If(self.commit):
@@ -128,9 +130,9 @@ class Receive(NetworkSide):
     """One AXI4-Stream of frames to two flows.
 
     `net` is always ready: a MAC cannot hold back the wire. A frame is delivered after its last
-    beat, and only if everything about it is right; otherwise nothing of it is. Latency is 4 cycles
-    from the last beat of a frame to its first beat at a flow. Throughput is 1 beat per cycle,
-    headers included.
+    beat, and only if everything about it is right; otherwise nothing of it is. Latency is 5 cycles
+    from the last beat of a frame to its first beat at a flow: one to take it, one to judge it, one
+    for the verdict. Throughput is 1 beat per cycle, headers included.
 
     Parameters
     ----------
@@ -143,7 +145,7 @@ class Receive(NetworkSide):
     epoch : ``In(32)``
         Frames of other epochs are dropped.
     heard : ``Out(Heard)``
-        What came in this cycle, also during a flush.
+        What came, 2 cycles after its last beat, also during a flush.
     contract : ``Out(stream.Signature(Contract, always_ready=True))``
         Of an all-reduce whose first frame has come.
     verdict : ``Out(Verdict)``
@@ -188,7 +190,7 @@ class Receive(NetworkSide):
         sequence = self._judge(m, frame, buffers)
         self._deliver(m, frame, buffers, sequence)
         held = Cat(port.valid for port in (self.reduce, self.gather)).any()
-        m.d.comb += self.idle.eq(~frame.valid & frame.start & ~held)
+        m.d.comb += self.idle.eq(~frame.valid & ~frame.ended & frame.start & ~held)
         with m.If(self.flush):
             m.d.sync += [
                 *(each.eq(0) for each in sequence),
@@ -199,126 +201,145 @@ class Receive(NetworkSide):
 
     def _read_header(self, m: Module, frame: "_Frame") -> None:
         """Decode the header, and keep it for the other beats of the frame."""
-        now = data.View(HeaderLayout, frame.beat.data[: 8 * HEADER_BYTES])
-        kept: Any = Signal(HeaderLayout)
-        kept_foreign = Signal()
-        header = frame.header
-        m.d.comb += header.eq(Mux(frame.start, now.as_value(), kept.as_value()))
-        known = Cat(frame.kind == each.value for each in FrameKind)
-        wrong = [header.version != VERSION, ~known.any()]
-        back = (frame.kind == FrameKind.CREDIT.value) | (frame.kind == FrameKind.RECALL.value)
-        m.d.comb += frame.back.eq(back)
+        now, kept = frame.now, frame.kept
+        m.d.comb += frame.header.eq(Mux(frame.start, now.as_value(), kept.as_value()))
+        kind = now.kind.as_value()
+        wrong = [now.version != VERSION, ~Cat(kind == each.value for each in FrameKind).any()]
         if self._config.ethernet:
+            sources = (now.source != self.preceding, now.source != self.following)
             wrong += [
-                header.ethertype != (ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
-                header.destination != self.here,
-                header.source != Mux(back, self.following, self.preceding),
+                now.ethertype != (ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
+                now.destination != self.here,
+                Mux(_back(kind), sources[1], sources[0]),
             ]
-        m.d.comb += frame.foreign.eq(Mux(frame.start, Cat(*wrong).any(), kept_foreign))
         with m.If(frame.valid & frame.start):
-            m.d.sync += [kept.eq(now), kept_foreign.eq(frame.foreign)]
+            m.d.sync += [kept.eq(now), frame.foreign.eq(Cat(*wrong).any())]
 
     def _measure(self, m: Module, frame: "_Frame") -> None:
         """Measure the frame up to this beat, and note whether a beat of it was odd or flushed."""
-        c = self._config
         odd = Signal()
         cut = Signal()
-        length = Mux(frame.start, 0, frame.beats + 1)
         m.d.comb += [
             frame.odd.eq(~frame.beat.keep.all() | frame.beat.error | (odd & ~frame.start)),
             frame.cut.eq(self.flush | (cut & ~frame.start)),
-            frame.length_bytes.eq(length << exact_log2(c.bus_bytes)),
         ]
         with m.If(frame.valid):
             m.d.sync += [odd.eq(frame.odd), cut.eq(frame.cut)]
             with m.If(frame.start):
-                m.d.sync += frame.beats.eq(0)
-            with m.Elif(frame.beats != c.frame_beats + 1):
-                m.d.sync += frame.beats.eq(frame.beats + 1)
+                m.d.sync += frame.place.eq(1)
+            with m.Elif(frame.place != self._config.frame_beats + 2):
+                m.d.sync += frame.place.eq(frame.place + 1)
 
     def _judge(self, m: Module, frame: "_Frame", buffers: list[ReceiveBuffer]) -> list[Signal]:
-        """Judge the frame with its last beat; update the sequence numbers expected next."""
+        """Judge the frame with its last beat, addresses apart; the verdict is there in the next
+        cycle. Return the sequence numbers expected next."""
         c = self._config
-        header, kind, verdict = frame.header, frame.kind, self.verdict
+        now, kept, kind = frame.now, frame.kept, frame.header.kind.as_value()
+        judged: Any = Signal(Verdict)
+        judging, sound, credited = Signal(), Signal(), Signal()
         sequence = [Signal(SEQUENCE_BITS, name=f"sequence_{f}") for f in range(2)]
-        ahead = Signal(SEQUENCE_BITS)
+        expected, ahead = Signal(SEQUENCE_BITS), Signal(SEQUENCE_BITS)
         overflow = Signal()
         spilled = Signal()
         full = Mux(frame.flow, buffers[1].full, buffers[0].full)
+        # A data frame of one beat has a wrong length: numbers are compared of headers kept.
         m.d.comb += [
-            ahead.eq(header.sequence - Mux(frame.flow, sequence[1], sequence[0])),
+            expected.eq(Mux(frame.flow, sequence[1], sequence[0])),
+            ahead.eq(kept.sequence - expected),
             spilled.eq(~frame.start & (overflow | full)),
         ]
         with m.If(frame.valid):
             m.d.sync += overflow.eq(spilled & ~frame.beat.last)
         whole = frame.valid & frame.beat.last
+        is_data = (kind == FrameKind.REDUCE.value) | (kind == FrameKind.GATHER.value)
+        length_bytes = frame.place << exact_log2(c.bus_bytes)
         wrong_length = (
             frame.odd
-            | (frame.length_bytes != header.payload_bytes)
-            | (frame.is_data & (frame.start | (frame.beats >= c.frame_beats)))
+            | Mux(frame.start, now.payload_bytes != 0, kept.payload_bytes != length_bytes)
+            | (is_data & (frame.start | (frame.place > c.frame_beats)))
         )
-        abort = (kind == FrameKind.ABORT.value) | (kind == FrameKind.RECALL.value)
-        m.d.comb += [
-            self.heard.valid.eq(whole & ~frame.foreign & ~wrong_length),
-            self.heard.back.eq(frame.back),
-            self.heard.abort.eq(abort),
-            self.heard.wanted.eq(header.wanted),
-            self.heard.fresh.eq(header.start),
-            self.heard.epoch.eq(header.epoch),
-            Value.cast(self.heard.cause).eq(header.detail),
-            self.heard.rank.eq(header.rank),
+        stale = Mux(frame.start, now.epoch != self.epoch, kept.epoch != self.epoch)
+        m.d.sync += [
+            frame.ended.eq(whole),
+            judging.eq(whole & ~self.flush),
+            sound.eq(whole & ~wrong_length),
+            judged.eq(0),
+            credited.eq(0),
         ]
         with m.If(whole & ~self.flush):
-            with m.If(frame.foreign):
-                m.d.comb += verdict.foreign.eq(1)
-            with m.Elif(wrong_length):
-                m.d.comb += verdict.length.eq(1)
-            with m.Elif(abort):
-                m.d.comb += verdict.control.eq(1)
-            with m.Elif((header.epoch != self.epoch) | (frame.cut & frame.is_data)):
-                m.d.comb += verdict.stale.eq(1)
+            with m.If(wrong_length):
+                m.d.sync += judged.length.eq(1)
+            with m.Elif(_tells(kind)):
+                m.d.sync += judged.control.eq(1)
+            with m.Elif(stale | (frame.cut & is_data)):
+                m.d.sync += judged.stale.eq(1)
             with m.Elif(kind == FrameKind.CREDIT.value):
-                m.d.comb += verdict.control.eq(1)
-                m.d.sync += [
-                    self.peer_freed[0].eq(header.detail[:COUNT_BITS]),
-                    self.peer_freed[1].eq(header.detail[COUNT_BITS:]),
-                ]
+                m.d.sync += [judged.control.eq(1), credited.eq(1)]
             with m.Elif(ahead[-1]):
-                m.d.comb += verdict.repeated.eq(1)
-            with m.Elif(ahead != 0):
-                m.d.comb += verdict.gap.eq(1)
+                m.d.sync += judged.repeated.eq(1)
+            with m.Elif(kept.sequence != expected):
+                m.d.sync += judged.gap.eq(1)
             with m.Elif(spilled):
-                m.d.comb += verdict.overflow.eq(1)
+                m.d.sync += judged.overflow.eq(1)
             with m.Else():
-                m.d.comb += verdict.accepted.eq(1)
+                m.d.sync += judged.accepted.eq(1)
+
+        # ---- A cycle later it is known whether the addresses are ours.
+        verdict, ours = self.verdict, ~frame.foreign
+        m.d.comb += [
+            *(verdict[name].eq(judged[name] & ours) for name, _ in Verdict.as_shape()),
+            verdict.foreign.eq(judging & frame.foreign),
+            self.heard.valid.eq(sound & ours),
+            self.heard.back.eq(_back(kept.kind.as_value())),
+            self.heard.abort.eq(_tells(kept.kind.as_value())),
+            self.heard.wanted.eq(kept.wanted),
+            self.heard.fresh.eq(kept.start),
+            self.heard.epoch.eq(kept.epoch),
+            Value.cast(self.heard.cause).eq(kept.detail),
+            self.heard.rank.eq(kept.rank),
+        ]
+        with m.If(credited & ours):
+            m.d.sync += [
+                self.peer_freed[0].eq(kept.detail[:COUNT_BITS]),
+                self.peer_freed[1].eq(kept.detail[COUNT_BITS:]),
+            ]
         return sequence
 
     def _deliver(
         self, m: Module, frame: "_Frame", buffers: list[ReceiveBuffer], sequence: list[Signal]
     ) -> None:
-        """Write the payload into the buffer of its flow; commit or drop it with the last beat."""
-        beat, verdict, header = frame.beat, self.verdict, frame.header
+        """Write the payload into the buffer of its flow; commit or drop it with the verdict."""
+        beat, verdict, kept = frame.beat, self.verdict, frame.kept
         contract = self.contract.p
         m.d.comb += [
-            self.contract.valid.eq(verdict.accepted & header.start),
-            contract.elements.eq(header.detail),
-            *(contract[n].eq(header[n]) for n in ("tag", "coding", "last_rank", "rank")),
-            Value.cast(contract.op).eq(header.op),
+            self.contract.valid.eq(verdict.accepted & kept.start),
+            contract.elements.eq(kept.detail),
+            *(contract[n].eq(kept[n]) for n in ("tag", "coding", "last_rank", "rank")),
+            Value.cast(contract.op).eq(kept.op),
         ]
+        payload = frame.valid & ~frame.start & (frame.place <= self._config.frame_beats)
         for f, buffer in enumerate(buffers):
-            mine = frame.valid & frame.is_data & (frame.flow == f)
+            mine = kept.kind.as_value() == (FrameKind.REDUCE, FrameKind.GATHER)[f].value
             m.d.comb += [
                 buffer.beat.data.eq(beat.data),
-                buffer.beat.last.eq(beat.last & header.block_end),
-                buffer.beat.bad.eq(header.poison),
-                buffer.write.eq(
-                    mine & ~frame.start & (frame.beats <= self._config.frame_beats - 1)
-                ),
-                buffer.commit.eq(mine & verdict.accepted),
-                buffer.drop.eq(mine & beat.last & ~verdict.accepted),
+                buffer.beat.last.eq(beat.last & kept.block_end),
+                buffer.beat.bad.eq(kept.poison),
+                buffer.write.eq(payload & mine),
+                buffer.commit.eq(verdict.accepted & mine),
+                buffer.drop.eq(frame.ended & mine & ~verdict.accepted),
             ]
             with m.If(buffer.commit):
                 m.d.sync += sequence[f].eq(sequence[f] + 1)
+
+
+def _back(kind: Value) -> Value:
+    """True for kinds of frames that come from the next node."""
+    return (kind == FrameKind.CREDIT.value) | (kind == FrameKind.RECALL.value)
+
+
+def _tells(kind: Value) -> Value:
+    """True for kinds of frames that tell of an abort."""
+    return (kind == FrameKind.ABORT.value) | (kind == FrameKind.RECALL.value)
 
 
 class _Frame:
@@ -326,17 +347,17 @@ class _Frame:
 
     def __init__(self, c: SmartNicConfig) -> None:
         self.valid = Signal()
-        self.beat: Any = Signal(net_layout(c))
+        beat: Any = Signal(net_layout(c))
+        self.beat = beat
         self.start = Signal(init=1)  # it is the first of its frame
-        header: Any = Signal(HeaderLayout)
-        self.header = header
-        # Compared as numbers: the value may be none of the kinds.
-        self.kind = header.kind.as_value()
-        self.flow = self.kind == FrameKind.GATHER.value
-        self.is_data = (self.kind == FrameKind.REDUCE.value) | self.flow
-        self.foreign = Signal()
-        self.back = Signal()  # from the next node
-        self.beats = Signal(range(c.frame_beats + 2))  # of payload before it, up to one too many
+        self.now = data.View(HeaderLayout, beat.data[: 8 * HEADER_BYTES])  # and has a header
+        # Kinds are compared as numbers: the value may be none of them.
+        kept: Any = Signal(HeaderLayout)
+        self.kept = kept  # of the last frame whose first beat has passed
+        self.header: Any = Signal(HeaderLayout)
+        self.flow = kept.kind.as_value() == FrameKind.GATHER.value
+        self.foreign = Signal()  # the frame of `kept` is
+        self.ended = Signal()  # the last beat of a frame was examined in the cycle before
+        self.place = Signal(range(c.frame_beats + 3))  # in the payload from 1 on, of a later beat
         self.odd = Signal()  # a beat of the frame, up to this one, was incomplete or damaged
         self.cut = Signal()  # an abort here has taken a beat of the frame
-        self.length_bytes = Signal(16)  # of payload, this beat included

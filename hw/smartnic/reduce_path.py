@@ -98,11 +98,13 @@ class ReducePath(wiring.Component):
         # ---- Operands. The ALU never stalls: a beat enters when its sum is sure of a place.
         item = work.o.p
         places = Signal(range(sums.depth + 1), init=sums.depth)
+        has_place = Signal(init=1)
         passed = Signal(range(c.block_beats))
         final = passed + 1 == item.beats
         issue = Signal()
         spoilt = Signal()  # an earlier beat of the block was bad
         bad = Signal()
+        given_back = sums.o.valid & sums.o.ready
         came = self.received.valid & self.received.ready & self.received.p.last
         m.d.comb += [
             verdicts.i.payload.eq(self.received.p.bad),
@@ -110,16 +112,17 @@ class ReducePath(wiring.Component):
             verdicts.o.ready.eq(issue & final & ~item.first),
             bad.eq(spoilt | self.local.p.bad | (~item.first & final & verdicts.o.payload)),
             issue.eq(
-                work.o.valid & self.local.valid & (item.first | decoder.o.valid) & (places != 0)
+                work.o.valid & self.local.valid & (item.first | decoder.o.valid) & has_place
             ),
             self.local.ready.eq(issue),
-            decoder.o.ready.eq(work.o.valid & self.local.valid & ~item.first & (places != 0)),
+            decoder.o.ready.eq(work.o.valid & self.local.valid & ~item.first & has_place),
             work.o.ready.eq(issue & final),
             self.host_wait.eq(work.o.valid & ~self.local.valid),
             self.ring_wait.eq(work.o.valid & self.local.valid & ~item.first & ~decoder.o.valid),
         ]
         m.d.sync += [
-            places.eq(places - issue + (sums.o.valid & sums.o.ready)),
+            places.eq(places - issue + given_back),
+            has_place.eq(given_back | (places != issue)),
             alu.i_valid.eq(issue),
             # Adding the integer zero passes the local block through, bit for bit.
             alu.op.eq(Mux(item.first, ReduceOp.SUM_I32, item.op)),

@@ -77,7 +77,6 @@ class BlockSequencer(wiring.Component):
         index = Signal.like(job.rank)
         first_index = Signal.like(job.rank)
         passed = Signal.like(job.rank)  # blocks of this round done
-        left = Signal(range(-(1 << 34), 1 << 34))
         round_span = Signal(range(256 * c.block_beats + 1))
         block_bits = exact_log2(c.block_beats)
         item = items.i.p
@@ -87,25 +86,15 @@ class BlockSequencer(wiring.Component):
         m.d.comb += [
             nodes.eq(job.last_rank + 1),
             round_span.eq(nodes << block_bits),
-            left.eq(job.beats - offset),
             item.beats.eq(block),
             item.first.eq(passed == 0),
             item.last.eq(passed == job.last_rank),
             item.start.eq((passed == 0) & begins),
-            item.tail.eq((left > 0) & (left <= block)),
-            item.tail_lanes.eq(job.tail_lanes),
-            item.op.eq(job.op),
-            item.compress.eq(job.compress),
+            *(item[name].eq(job[name]) for name in ("tail_lanes", "op", "compress")),
             item.address.eq(vector + (offset << beat_bits)),
         ]
-        with m.If(left <= 0):
-            m.d.comb += item.valid.eq(0)
-        with m.Elif(left < block):
-            m.d.comb += item.valid.eq(left)
-        with m.Else():
-            m.d.comb += item.valid.eq(block)
-
-        # Known in "SELECT": every round has two blocks at least, and a job a cycle before its first.
+        self._clip(m, item, job.beats, offset, block)
+        # Known in "SELECT": a round has two blocks at least, and a job comes two cycles earlier.
         m.d.sync += [
             full.eq(number < job.rounds),
             partial.eq((number == job.rounds) & (job.rest != 0)),
@@ -165,3 +154,14 @@ class BlockSequencer(wiring.Component):
                     with m.If(items.i.ready):
                         m.next = "IDLE"
         return m
+
+    def _clip(self, m: Module, item: Any, beats: Any, offset: Signal, block: Signal) -> None:
+        """Beats of the block at *offset* that the vector has, and whether its last one is there."""
+        left = Signal(range(-(1 << 34), 1 << 34))
+        m.d.comb += [left.eq(beats - offset), item.tail.eq((left > 0) & (left <= block))]
+        with m.If(left <= 0):
+            m.d.comb += item.valid.eq(0)
+        with m.Elif(left < block):
+            m.d.comb += item.valid.eq(left)
+        with m.Else():
+            m.d.comb += item.valid.eq(block)

@@ -104,7 +104,8 @@ class Transmit(NetworkSide):
     `receive_beats` minus what was sent plus what the next node said it has freed. Frames of both
     flows take turns. Credit frames, to the previous node, go before them, abort frames before
     everything. A frame costs its payload and one beat; frames follow each other
-    without a bubble. Outputs depend on registers only.
+    without a bubble: between two choices of a flow are two cycles, of which one finds out whether
+    there is room. Outputs depend on registers only.
 
     Parameters
     ----------
@@ -196,28 +197,21 @@ class Transmit(NetworkSide):
         told = [Signal(COUNT_BITS, name=f"told_{flow}") for flow in range(2)]
         sequence = [Signal(SEQUENCE_BITS, name=f"sequence_{flow}") for flow in range(2)]
         abort_due = Signal(2)
-        credit_due = Signal()
         again = Signal()  # the counts are to be told although they have not changed
-        fits = Signal(2)
-        offered = Signal(2)
+        fits, waits = self._find_room(m, builders, sent)
+        telling = Signal()
+        credit_due = self._find_credits(m, told, telling)
         turn = Signal()  # the flow that went last
         free = Signal()
-        for f, builder in enumerate(builders):
-            after = Signal(COUNT_BITS, name=f"after_{f}")  # beats there if this frame is sent
-            m.d.comb += [
-                after.eq(sent[f] + builder.frame.p.beats - self.peer_freed[f]),
-                offered[f].eq(builder.frame.valid),
-                fits[f].eq(builder.frame.valid & (after <= c.receive_beats)),
-            ]
-        untold = [Signal(COUNT_BITS, name=f"untold_{flow}") for flow in range(2)]
         flow = Signal()
         m.d.comb += [
-            *(untold[f].eq(self.freed[f] - told[f]) for f in range(2)),
-            credit_due.eq(again | Cat(each >= c.credit_beats for each in untold).any()),
             free.eq(~chosen_valid | taken),
             flow.eq(Mux(fits.all(), ~turn, fits[1])),
-            self.starved.eq(free & offered.any() & ~fits.any() & ~credit_due),
-            self.idle.eq(~chosen_valid & ~self.busy & ~offered.any() & ~abort_due.any()),
+            self.starved.eq(free & waits.any() & ~fits.any() & ~credit_due & ~again),
+            self.idle.eq(
+                ~chosen_valid & ~self.busy & ~abort_due.any()
+                & ~Cat(builder.frame.valid for builder in builders).any()
+            ),
         ]
         header = chosen.header
         frames = Array(builder.frame.p for builder in builders)
@@ -231,7 +225,7 @@ class Transmit(NetworkSide):
             m.d.sync += again.eq(1)
         with m.If(free):
             m.d.sync += [
-                chosen_valid.eq(abort_due.any() | credit_due | fits.any()),
+                chosen_valid.eq(abort_due.any() | credit_due | again | fits.any()),
                 chosen.beats.eq(least_beats),
                 chosen.data.eq(0),
                 header.eq(0),
@@ -248,7 +242,8 @@ class Transmit(NetworkSide):
             with m.If(abort_due.any()):
                 m.d.comb += told_now.eq(Mux(abort_due[0], 0b01, 0b10))
                 self._tell(m, header, back=~abort_due[0], fresh=fresh)
-            with m.Elif(credit_due):
+            with m.Elif(credit_due | again):
+                m.d.comb += telling.eq(1)
                 m.d.sync += [
                     again.eq(0),
                     header.kind.eq(FrameKind.CREDIT),
@@ -286,6 +281,28 @@ class Transmit(NetworkSide):
                 again.eq(0),
                 *(each.eq(0) for each in (*sent, *told, *sequence)),
             ]
+
+    def _find_room(
+        self, m: Module, builders: list[FrameBuilder], sent: list[Signal]
+    ) -> tuple[Signal, Signal]:
+        """Bit by flow, as it was a cycle ago: a frame has room at the next node; one has none."""
+        fits, waits = Signal(2), Signal(2)
+        for f, builder in enumerate(builders):
+            after = Signal(COUNT_BITS, name=f"after_{f}")  # beats there if this frame is sent
+            room = after <= self._config.receive_beats
+            stays = builder.frame.valid & ~builder.frame.ready & ~self.flush
+            m.d.comb += after.eq(sent[f] + builder.frame.p.beats - self.peer_freed[f])
+            m.d.sync += [fits[f].eq(stays & room), waits[f].eq(stays & ~room)]
+        return fits, waits
+
+    def _find_credits(self, m: Module, told: list[Signal], telling: Signal) -> Signal:
+        """High if, a cycle ago, there was enough to tell the previous node and it was not told."""
+        due = Signal(name="credit_due")
+        untold = [Signal(COUNT_BITS, name=f"untold_{flow}") for flow in range(2)]
+        enough = Cat(each >= self._config.credit_beats for each in untold).any()
+        m.d.comb += [untold[f].eq(self.freed[f] - told[f]) for f in range(2)]
+        m.d.sync += due.eq(enough & ~telling & ~self.flush)
+        return due
 
     def _tell(self, m: Module, header: Any, *, back: Any, fresh: Signal) -> None:
         """Make the header of an abort frame, to the next node or *back* to the previous one."""
@@ -333,7 +350,7 @@ class Transmit(NetworkSide):
                 out.i.valid.eq(chosen_valid & ~self.flush),
                 out.i.p.data.eq(chosen.header.as_value()),
                 out.i.p.last.eq(chosen.beats == 0),
-                taken.eq(chosen_valid & ready),
+                taken.eq(out.i.valid & ready),
             ]
             with m.If(taken):
                 m.d.sync += [

@@ -1,22 +1,27 @@
 """Compression at the edge of the datapath, block by block, or none."""
 
+from math import gcd
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
 
 from hw.bfp.codec import Compressor, Decompressor
+from hw.bfp.gearbox import run_layout
 from hw.bfp.layouts import beat_layout
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import send_layout, wire_layout
 
-__all__ = ["DECODER_STAGES", "WireDecoder", "WireEncoder", "shape_layout", "sum_layout"]
+__all__ = [
+    "DECODER_STAGES", "ENCODER_STAGES", "WireDecoder", "WireEncoder", "shape_layout", "sum_layout",
+]
 
 BLOCKS_INSIDE = 4
-DECODER_STAGES = 3
+ENCODER_STAGES, DECODER_STAGES = 5, 3
 
 
 def shape_layout(c: SmartNicConfig) -> data.StructLayout:
@@ -44,9 +49,10 @@ class WireEncoder(wiring.Component):
     """Blocks of binary32 words to the wire; each goes to one of two exits.
 
     Throughput is 1 beat of `i` per cycle, also between blocks of both kinds. Latency is 1 cycle for
-    a block that is not compressed, else one more than that of `hw.bfp.codec.Compressor`. A
-    compressed block starts with a fresh beat and is padded with zeros. ``i.ready`` depends on
-    registers and on the kind of the beat offered, not on the exits' ``ready`` within the cycle.
+    a block that is not compressed, else one more than that of `hw.bfp.codec.Compressor` with
+    `ENCODER_STAGES`. A compressed block starts with a fresh beat and is padded with zeros.
+    ``i.ready`` depends on registers and on the kind of the beat offered, not on the exits'
+    ``ready`` within the cycle.
 
     Parameters
     ----------
@@ -90,7 +96,9 @@ class WireEncoder(wiring.Component):
         start = Signal(init=1)
         paths_ready = [plain.i.ready]
         if c.codec_format is not None:
-            compressor = Compressor(c.codec_format, lanes=c.lanes, bus_bits=8 * c.bus_bytes)
+            compressor = Compressor(
+                c.codec_format, lanes=c.lanes, bus_bits=8 * c.bus_bytes, stages=ENCODER_STAGES
+            )
             m.submodules.compressor = compressor
             paths_ready.append(compressor.i.ready)
         compress = Signal()
@@ -155,8 +163,9 @@ class WireDecoder(wiring.Component):
     """Blocks from the wire to binary32 words.
 
     Throughput is 1 beat of `o` per cycle where the wire brings as much, also between blocks of both
-    kinds. Latency is 1 cycle for a block that is not compressed, else one more than that of
-    `hw.bfp.codec.Decompressor` with `DECODER_STAGES`. ``i.ready`` is a function of registers.
+    kinds. Latency is 1 cycle for a block that is not compressed, else two more than that of
+    `hw.bfp.codec.Decompressor` with `DECODER_STAGES`. ``i.ready`` is a function of registers; `o`
+    comes from registers.
 
     Parameters
     ----------
@@ -190,67 +199,71 @@ class WireDecoder(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        m.submodules.plain = plain = SkidBuffer(wire_layout(c))
         m.submodules.coming = coming = StreamFIFO(shape_layout(c), BLOCKS_INSIDE, memory=False)
         m.submodules.leaving = leaving = StreamFIFO(1, BLOCKS_INSIDE, memory=False)
+        m.submodules.words = words = SkidBuffer(8 * c.bus_bytes)
+        connect(m, words.o, flipped(self.o))
 
-        # ---- Entrance. What is known of a block is kept for both ends of the way.
+        # ---- What is known of a block is kept for both ends of the way. One that is not compressed
+        # passes once all before it have left.
         compress = coming.o.p.compress
-        entered = self.i.valid & self.i.ready & self.i.p.last
+        plain = leaving.o.valid & ~leaving.o.payload
+        last = Signal()  # beat of a block at `words`
         m.d.comb += [
             coming.i.payload.eq(self.shape.payload),
             coming.i.valid.eq(self.shape.valid & leaving.i.ready),
             leaving.i.payload.eq(self.shape.p.compress),
             leaving.i.valid.eq(self.shape.valid & coming.i.ready),
             self.shape.ready.eq(coming.i.ready & leaving.i.ready),
-            plain.i.payload.eq(self.i.payload),
-            plain.i.valid.eq(self.i.valid & coming.o.valid & ~compress),
-            self.i.ready.eq(coming.o.valid & plain.i.ready),
-            coming.o.ready.eq(entered),
+            coming.o.ready.eq(self.i.valid & self.i.ready & self.i.p.last),
+            leaving.o.ready.eq(words.i.valid & words.i.ready & last),
+            self.i.ready.eq(coming.o.valid & ~compress & plain & words.i.ready),
+            words.i.payload.eq(self.i.p.data),
+            words.i.valid.eq(self.i.valid & coming.o.valid & ~compress & plain),
+            last.eq(self.i.p.last),
         ]
-
-        # ---- Exit.
-        valid, last = plain.o.valid, plain.o.p.last
+        if c.codec_format is None:
+            return m
+        decompressor = Decompressor(
+            c.codec_format, lanes=c.lanes, bus_bits=8 * c.bus_bytes, stages=DECODER_STAGES,
+            counted=True,
+        )
+        m.submodules.decompressor = decompressor
+        unit, unpacked = decompressor.unit, decompressor.o
+        m.submodules.packed = packed = SkidBuffer(run_layout(8 * c.bus_bytes, unit))
+        connect(m, packed.o, decompressor.i)
         m.d.comb += [
-            plain.o.ready.eq(leaving.o.valid & ~leaving.o.payload & self.o.ready),
-            self.o.payload.eq(plain.o.p.data),
+            packed.i.valid.eq(self.i.valid & coming.o.valid & compress),
+            packed.i.p.data.eq(self.i.p.data),
+            packed.i.p.last.eq(self.i.p.last),
+            packed.i.p.units.eq(
+                Mux(
+                    self.i.p.last,
+                    _units_of_last_beat(c, coming.o.p.beats, unit),
+                    8 * c.bus_bytes // unit,
+                )
+            ),
+            unpacked.ready.eq(leaving.o.valid & leaving.o.payload & words.i.ready),
         ]
-        if c.codec_format is not None:
-            decompressor = Decompressor(
-                c.codec_format, lanes=c.lanes, bus_bits=8 * c.bus_bytes, stages=DECODER_STAGES
-            )
-            m.submodules.decompressor = decompressor
-            m.submodules.packed = skid = SkidBuffer(beat_layout(8 * c.bus_bytes))
-            connect(m, skid.o, decompressor.i)
-            packed, words = skid.i, decompressor.o
+        with m.If(compress):
+            m.d.comb += self.i.ready.eq(coming.o.valid & packed.i.ready)
+        with m.If(leaving.o.payload):
             m.d.comb += [
-                packed.valid.eq(self.i.valid & coming.o.valid & compress),
-                packed.p.data.eq(self.i.p.data),
-                packed.p.last.eq(self.i.p.last),
-                packed.p.keep.eq(
-                    Mux(self.i.p.last, _bytes_in_last_beat(m, c, coming.o.p.beats), -1)
-                ),
-                self.i.ready.eq(coming.o.valid & Mux(compress, packed.ready, plain.i.ready)),
-                words.ready.eq(leaving.o.valid & leaving.o.payload & self.o.ready),
+                words.i.payload.eq(unpacked.p.data),
+                words.i.valid.eq(leaving.o.valid & unpacked.valid),
+                last.eq(unpacked.p.last),
             ]
-            valid = Mux(leaving.o.payload, words.valid, valid)
-            last = Mux(leaving.o.payload, words.p.last, last)
-            with m.If(leaving.o.payload):
-                m.d.comb += self.o.payload.eq(words.p.data)
-        m.d.comb += [
-            self.o.valid.eq(leaving.o.valid & valid),
-            leaving.o.ready.eq(valid & last & self.o.ready),
-        ]
         return m
 
 
-def _bytes_in_last_beat(m: Module, c: SmartNicConfig, beats: Signal) -> Any:
-    """Strobe of the bytes that hold a bit of the block, when it is packed densely."""
+def _units_of_last_beat(c: SmartNicConfig, beats: Signal, unit: int) -> Value:
+    """Units in the last beat of a densely packed block: it has the bytes that hold a bit."""
     fmt: Any = c.codec_format
-    granules = beats >> (c.granule - 1).bit_length()
+    wire = 8 * c.bus_bytes
     granule_bits = c.granule * c.lanes // fmt.elements * fmt.block_bits
-    last_bits = Signal(range(8 * c.bus_bytes))
-    # Of the product only these bits are wanted: a few sums are shorter than a multiplier.
-    ones = [place for place in range(len(last_bits)) if granule_bits >> place & 1]
-    m.d.comb += last_bits.eq(sum(granules[: len(last_bits) - n] << n for n in ones))
-    return Cat((last_bits == 0) | (last_bits > 8 * byte) for byte in range(c.bus_bytes))
+    # Lengths repeat after so many granules, a power of two; all of them are listed.
+    period = wire // gcd(granule_bits, wire)
+    bits = [granules * granule_bits % wire or wire for granules in range(period)]
+    units = Array(Const(8 * -(-each // 8) // unit, range(wire // unit + 1)) for each in bits)
+    granules = (beats >> (c.granule - 1).bit_length())[: exact_log2(period)]
+    return Value.cast(units[granules])

@@ -7,17 +7,17 @@ from sim.cycles.smartnic.state import (
     LEAVING,
     ORDER,
     PACKED,
-    PLAIN,
     PLAIN_OUT,
     RESULTS,
     SUM,
     TX,
     UNPACK,
+    WORDS,
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, LAST, beats_of
 from sim.native.mark import compiled
 
-__all__ = ["collect", "decode", "decoded", "encode"]
+__all__ = ["collect", "decode", "encode"]
 
 
 @compiled
@@ -183,42 +183,35 @@ def collect(c, e, x, flow, now, last, compress):
 
 
 @compiled
-def decoded(c, e, x, flow, now):
-    """True if a decoder offers a beat."""
-    if not there(e, x, LEAVING + flow, now):
-        return False
-    if front(e, x, LEAVING + flow) & COMPRESS:
-        held = e.decoder[flow].held
-        return held[held.shape[0] - 1] != 0
-    return there(e, x, PLAIN + flow, now)
-
-
-@compiled
 def decode(c, e, x, flow, now, o_ready, offered, last):
     """Simulate a cycle of a decoder; True if it takes the beat that may be *offered*."""
-    taken = o_ready and decoded(c, e, x, flow, now)
-    unpacked = False
-    if there(e, x, LEAVING + flow, now):
-        if front(e, x, LEAVING + flow) & COMPRESS:
-            unpacked = o_ready
-            held = e.decoder[flow].held
-            ends = held[held.shape[0] - 1]
-        else:
-            ends = front(e, x, PLAIN + flow)
-            if taken:
-                pop(e, x, PLAIN + flow, now)
-        if taken and ends & LAST:
-            pop(e, x, LEAVING + flow, now)
-    known = there(e, x, COMING + flow, now)
-    shape = front(e, x, COMING + flow) if known else 0
-    _decompress(c, e, x, flow, now, unpacked)
-    queue = UNPACK if shape & COMPRESS else PLAIN
-    if not (offered and known and room(e, x, queue + flow, now)):
+    if o_ready and there(e, x, WORDS + flow, now):
+        pop(e, x, WORDS + flow, now)
+    free = room(e, x, WORDS + flow, now)
+    leaving = there(e, x, LEAVING + flow, now)
+    packed = leaving and (front(e, x, LEAVING + flow) & COMPRESS) != 0
+    if packed and free:
+        held = e.decoder[flow].held
+        word = held[held.shape[0] - 1]
+        if word:
+            push(e, x, WORDS + flow, now, 0)
+            if word & LAST:
+                pop(e, x, LEAVING + flow, now)
+    _decompress(c, e, x, flow, now, packed and free)
+    if not offered or not there(e, x, COMING + flow, now):
         return False
-    value = LAST if last else 0
+    shape = front(e, x, COMING + flow)
     if shape & COMPRESS:
-        value = _units(c, beats_of(shape) if last else 0) << 1 | (1 if last else 0)
-    push(e, x, queue + flow, now, value)
+        if not room(e, x, UNPACK + flow, now):
+            return False
+        units = _units(c, beats_of(shape) if last else 0)
+        push(e, x, UNPACK + flow, now, units << 1 | (1 if last else 0))
+    else:
+        if packed or not leaving or not free:
+            return False
+        push(e, x, WORDS + flow, now, 0)
+        if last:
+            pop(e, x, LEAVING + flow, now)
     if last:
         pop(e, x, COMING + flow, now)
     return True

@@ -58,6 +58,10 @@ def fetch(c, e, x, now):
 @inlined
 def store(c, e, x, now):
     """Addresses of blocks to write, their beats, and the end of an all-reduce."""
+    if e.ended:
+        e.ended = 0
+        e.parts += 1
+        e.moved = now
     idle = ask_write(c, e, x, now)
     if there(e, x, ITEMS + 1, now) and room(e, x, MARKS, now):
         item = front(e, x, ITEMS + 1)
@@ -83,7 +87,7 @@ def store(c, e, x, now):
             pop(e, x, VERDICTS, now)
         pop(e, x, MARKS, now)
         if mark & END:
-            e.parts += 1
+            e.ended = 1  # told in the next cycle
 
 
 @inlined

@@ -20,8 +20,9 @@ from sim.native.mark import compiled
 
 __all__ = ["OUTSIDE", "TRACED", "deliver", "receive", "transmit"]
 
+_NOTHING, _CREDITS = -1, 2  # choices beside the two flows
 OUTSIDE, TRACED = 1, 2  # values of `watched`: a link leads outside, or is traced
-_EXAMINATION = 2  # cycles from a frame's last beat under examination to its first at a flow
+_EXAMINATION = 3  # cycles from a frame's last beat under examination to its first at a flow
 
 
 @compiled
@@ -46,38 +47,63 @@ def transmit(c, e, x, now):
                     pop(e, x, queue, now)
                 e.left -= 1
                 push(e, x, OUT, now, e.payload | (TAIL if e.left == 0 else 0))
+    choice = _NOTHING
     if taken or not e.chosen:
-        _choose(c, e, x, now)
+        choice = _choose(c, e, x, now)
+    _look_ahead(c, e, x, now, choice)
     return token
+
+
+@compiled
+def _freed(e, flow, now):
+    """Beats taken from a receive buffer; those of this cycle count in the next one."""
+    return e.head[RX + flow] - int(e.popped[RX + flow] == now)
+
+
+@compiled
+def _look_ahead(c, e, x, now, choice):
+    """Find out for the next cycle what may be chosen in it, beside the *choice* of this one."""
+    for f in range(2):
+        fits = False
+        if choice != f and there(e, x, FRAMES + f, now):
+            beats = front(e, x, FRAMES + f) >> 1
+            fits = e.sent[f] + beats - e.peer_freed[f] <= c.receive_beats
+        if fits != (e.fits[f] != 0):
+            e.fits[f] = int(fits)
+            e.moved = now
+    due = choice != _CREDITS and (
+        _freed(e, 0, now) - e.told[0] >= c.credit_beats
+        or _freed(e, 1, now) - e.told[1] >= c.credit_beats
+    )
+    if due != (e.credit_due != 0):
+        e.credit_due = int(due)
+        e.moved = now
 
 
 @compiled
 def _choose(c, e, x, now):
     """Choose the next frame: a credit frame first, else of the flows in turn, if the next node has
-    room."""
+    room. Returns the flow, `_CREDITS` or `_NOTHING`."""
     e.chosen = 0
-    # Beats freed in this cycle count in the next one.
-    reduced = e.head[RX] - int(e.popped[RX] == now)
-    gathered = e.head[RX + 1] - int(e.popped[RX + 1] == now)
-    if reduced - e.told[0] >= c.credit_beats or gathered - e.told[1] >= c.credit_beats:
+    if e.credit_due:
+        reduced, gathered = _freed(e, 0, now), _freed(e, 1, now)
         e.told[0], e.told[1] = reduced, gathered
         e.chosen = credit_word(c.control_beats, reduced, gathered)
         e.chosen_beats = c.control_beats
         e.moved = now
-        return
-    flow = -1
-    for f in range(2):
-        if there(e, x, FRAMES + f, now):
-            beats = front(e, x, FRAMES + f) >> 1
-            if e.sent[f] + beats - e.peer_freed[f] <= c.receive_beats:
-                flow = f if flow < 0 else 1 - e.turn
-    if flow < 0:
-        return
+        return _CREDITS
+    if e.fits[0] and e.fits[1]:
+        flow = 1 - e.turn
+    elif e.fits[0] or e.fits[1]:
+        flow = 0 if e.fits[0] else 1
+    else:
+        return _NOTHING
     frame = pop(e, x, FRAMES + flow, now)
     e.turn = flow
     e.chosen_beats = frame >> 1
     e.sent[flow] += frame >> 1
     e.chosen = frame_word(flow + 1, frame >> 1, frame & 1)
+    return flow
 
 
 @compiled
@@ -125,6 +151,12 @@ def deliver(s, u, now, token):
 @compiled
 def receive(e, x, now):
     """Take beats from the switch's exit, where frames of both neighbours take turns."""
+    if e.credited >= 0:
+        for flow in range(2):
+            told = freed_of(e.credited, flow)
+            e.peer_freed[flow] += (told - e.peer_freed[flow]) & COUNT_MASK
+        e.credited = -1
+        e.moved = now
     if e.examined >= 0:
         _examine(e, x, now)
         e.examined = -1
@@ -146,9 +178,7 @@ def _examine(e, x, now):
         return
     kind = kind_of(token)
     if kind == CREDIT:
-        for flow in range(2):
-            told = freed_of(token, flow)
-            e.peer_freed[flow] += (told - e.peer_freed[flow]) & COUNT_MASK
+        e.credited = token
         return
     beats = payload_of(token)
     for k in range(beats):

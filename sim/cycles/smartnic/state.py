@@ -9,7 +9,7 @@ from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.engine import JOBS_AHEAD
 from hw.smartnic.fetch import BLOCKS_AHEAD
 from hw.smartnic.store import BLOCKS_OPEN
-from hw.smartnic.wire_codec import BLOCKS_INSIDE, DECODER_STAGES
+from hw.smartnic.wire_codec import BLOCKS_INSIDE, DECODER_STAGES, ENCODER_STAGES
 from sim.cycles.host import OPERATION
 from sim.cycles.port import CHANNELS, PORT, PORT_QUEUES, port_queues
 from sim.cycles.queues import NEVER, fifo, lay_out, queue_fields
@@ -26,7 +26,7 @@ PATH = 14  # +2: datapaths, told of items
 WORK = 16  # +2
 COMING = 18  # +2: decoders' entrances
 LEAVING = 20  # +2: and exits
-PLAIN = 22  # +2: blocks that are not compressed, in the decoders
+WORDS = 22  # +2: from the decoders
 FETCH_BLOCKS, INPUT, SUM, ORDER, PLAIN_OUT, RESULTS = range(24, 30)
 TX = 30  # +2: beats
 FRAMES = 32  # +2
@@ -39,7 +39,6 @@ UNPACK = 43  # +2: decoders' gearboxes
 PACKED = 45  # from the encoder's gearbox
 QUEUES = 46
 
-_ENCODER_STAGES = 4
 
 _SETTINGS = np.dtype(
     integers(
@@ -80,22 +79,22 @@ _DECODER = np.dtype([*integers("part"), ("held", np.int64, (DECODER_STAGES,)), (
 _ENGINE = np.dtype(
     integers(
         *PORT,
-        "parts", "job_taken",
+        "parts", "ended", "job_taken",
         "fetched", "stored", "summed",
         # Encoder.
         "inside", "part",
         # Transmitter.
-        "chosen", "chosen_beats", "left", "payload", "carried", "turn",
-        # The switch's exit, and the beat under examination.
-        "source", "examined",
+        "chosen", "chosen_beats", "left", "payload", "carried", "turn", "credit_due",
+        # The switch's exit, the beat under examination, and a credit frame behind it.
+        "source", "examined", "credited",
     )
     + arrays(
         2,
-        "collected", "sent", "told", "peer_freed", "link_free", "peer", "watched",
+        "collected", "sent", "told", "fits", "peer_freed", "link_free", "peer", "watched",
         "beats", "frames", "stalled", "first", "last",
     )
     + queue_fields(QUEUES)
-    + [("encoding", np.int64, (_ENCODER_STAGES,)), ("gear", _GEAR)]
+    + [("encoding", np.int64, (ENCODER_STAGES,)), ("gear", _GEAR)]
     + [("decoder", _DECODER, (2,)), ("sequencer", _SEQUENCER, (2,))]
     + [("memory_key", np.uint64, (CHANNELS,)), ("link_key", np.uint64, (2,))]
 )
@@ -163,5 +162,6 @@ def allocate(
     )
     s.node["accept_at"] = s.node["op_at"] = s.node["plan_at"] = NEVER
     s.node["plan"] = -1
-    s.engine["source"] = s.engine["examined"] = s.engine["first"] = s.engine["last"] = -1
+    for name in "source", "examined", "credited", "first", "last":
+        s.engine[name] = -1
     return s
