@@ -25,6 +25,8 @@ class RoundRobinArbiter(wiring.Component):
     ----------
     n : int
         Number of requesters, at least 1.
+    late : bool
+        Whether a grant is used cycles later, if at all: ``served`` stands for ``advance`` then.
 
     Members
     -------
@@ -32,30 +34,44 @@ class RoundRobinArbiter(wiring.Component):
         Who wants to be granted.
     grant : ``Out(n)``
         Who is.
-    advance : ``In(1)``
+    advance : ``In(1)``, not with *late*
         Whether the grant is used in this cycle.
+    served : ``In(n)``, only with *late*
+        One-hot or zero: this requester is the last in the order from the next cycle on.
     """
 
     requests: Signal
     grant: Signal
     advance: Signal
+    served: Signal
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, *, late: bool = False) -> None:
         self._n = require_int("RoundRobinArbiter n", n)
-        super().__init__({"requests": In(self._n), "grant": Out(self._n), "advance": In(1)})
+        self._late = late
+        super().__init__(
+            {
+                "requests": In(self._n),
+                "grant": Out(self._n),
+                **({"served": In(self._n)} if late else {"advance": In(1)}),
+            }
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         preferred = Signal(self._n)  # the requesters after the one granted last
-        candidates = Signal(self._n)
-        m.d.comb += [
-            candidates.eq(
-                Mux((self.requests & preferred).any(), self.requests & preferred, self.requests)
-            ),
-            self.grant.eq(candidates & -candidates),  # the lowest bit that is set
-        ]
-        with m.If(self.advance & self.requests.any()):
-            m.d.sync += preferred.eq(~(self.grant ^ (self.grant - 1)))
+        # Each against every other one, which is preferred, or else of a lower number: no carry, and
+        # no search that comes first. The preferred ones are those from some number on.
+        requests = self.requests
+        for i in range(self._n):
+            before = [
+                requests[j] & ((preferred[j] | ~preferred[i]) if j < i
+                               else (preferred[j] & ~preferred[i]))
+                for j in range(self._n) if j != i
+            ]
+            m.d.comb += self.grant[i].eq(requests[i] & ~Cat(before).any())
+        served = self.served if self._late else self.grant
+        with m.If(served.any() if self._late else self.advance & requests.any()):
+            m.d.sync += preferred.eq(Cat(served[:i].any() for i in range(self._n)))
         return m
 
 

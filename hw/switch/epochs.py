@@ -34,7 +34,8 @@ class EpochTracker(wiring.Component):
     switch has answered. Its notice goes no further; the answer is the epoch that it is to begin:
     that of its region, or the next one if it was a member of this one itself.
 
-    A notice is judged 2 cycles after its turn has come, one in 2 cycles, ports in turn.
+    A notice is judged 3 cycles after its turn has come, one in 3 cycles, ports in turn: its epoch
+    is compared in the cycle before.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class EpochTracker(wiring.Component):
     holds : ``In(regions)``
         Regions of which something is held.
     held : ``Out(regions)``
-        The same, or it was so a short time ago.
+        The same a cycle later, and for a short time after.
     purging : ``Out(regions)``
         Discard what is held, take nothing.
     current : ``Out(ports).array(regions)``
@@ -101,12 +102,12 @@ class EpochTracker(wiring.Component):
         m.submodules.turns = turns = RoundRobinArbiter(c.ports)
         question: Any = Signal(question_layout(c))
         asking = Signal(c.ports)
-        judging = Signal()
+        comparing, judging = Signal(), Signal()
         m.d.comb += [
-            turns.requests.eq(Mux(judging, 0, self.asks)),
+            turns.requests.eq(Mux(comparing | judging, 0, self.asks)),
             turns.advance.eq(turns.requests.any()),
         ]
-        m.d.sync += judging.eq(turns.requests.any())
+        m.d.sync += [comparing.eq(turns.requests.any()), judging.eq(comparing)]
         with m.If(turns.requests.any()):
             m.d.sync += asking.eq(turns.grant)
             for k in range(c.ports):
@@ -125,11 +126,13 @@ class EpochTracker(wiring.Component):
         m.d.comb += [
             present.eq(Array(epochs)[question.row]),
             known.eq((Array(told)[question.row] & asking).any()),
+            waits.eq(~joins & (self.purging.bit_select(question.row, 1) | later)),
+            self.answer.eq(Mux(question.epoch > latest, question.epoch, latest)),
+        ]
+        m.d.sync += [
             later.eq(question.epoch > present),
             same.eq(question.epoch == present),
             latest.eq(present + known),
-            waits.eq(~joins & (self.purging.bit_select(question.row, 1) | later)),
-            self.answer.eq(Mux(question.epoch > latest, question.epoch, latest)),
         ]
         m.d.comb += [
             self.postponed.eq(Mux(judging & waits, asking, 0)),
@@ -152,7 +155,9 @@ class EpochTracker(wiring.Component):
                 m.d.sync += taken[k].eq(0)
             self._purge(m, k, adopts[k] | self.purge[k])
             m.d.comb += self.current[k].eq(Mux(self.purging[k], 0, taken[k]))
-        m.d.comb += self.idle.eq(~judging & ~self.asks.any() & ~self.purging.any())
+        m.d.comb += self.idle.eq(
+            ~comparing & ~judging & ~self.asks.any() & ~self.purging.any()
+        )
         return m
 
     def _purge(self, m: Module, row: int, begins: Value) -> None:
@@ -160,11 +165,13 @@ class EpochTracker(wiring.Component):
         time, and neither shows it in between."""
         stretch = self._config.packet_flits + 8
         since = Signal(range(stretch + 1), name=f"since_{row}")
-        with m.If(begins | self.holds[row]):
+        holds = Signal(name=f"holds_{row}")
+        m.d.sync += holds.eq(self.holds[row])
+        with m.If(begins | holds):
             m.d.sync += since.eq(stretch)
         with m.Elif(since != 0):
             m.d.sync += since.eq(since - 1)
-        m.d.comb += self.held[row].eq(self.holds[row] | (since != 0))
+        m.d.comb += self.held[row].eq(holds | (since != 0))
         with m.If(begins):
             m.d.sync += self.purging[row].eq(1)
         with m.Elif(~self.held[row]):

@@ -5,7 +5,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,13 +18,17 @@ from hw.switch.recount import Recount
 
 __all__ = ["OutputPort", "count_anew", "to_wire"]
 
+_READ_CYCLES = 2
+"""Cycles from the one after a grant to a flit at the column."""
+
 
 class OutputPort(wiring.Component):
     """Takes packets of several senders one after the other, each with a credit of its class.
 
-    A grant answers in the same cycle. The sender's flits come two cycles later, one per cycle, to a
-    column of the crossbar, and leave that a cycle later. The next packet is granted so that its
-    flits follow without a gap.
+    A sender finds an output `available` in one cycle and requests it in the next, if it is `open`
+    then. A grant answers in the same cycle. The sender's flits come three cycles later, one per
+    cycle, to a column of the crossbar, and leave that a cycle later. The next packet is granted so
+    that its flits follow without a gap.
 
     Parameters
     ----------
@@ -40,13 +44,20 @@ class OutputPort(wiring.Component):
         Flits of packets with less data.
     recounts : bool
         Whether credits can be counted anew, see `hw.switch.recount`.
+    held : int
+        Senders, the first ones, whose requests may be held back.
 
     Members
     -------
     available : ``Out(classes)``
-        No packet is under way, and there is a credit of the class.
+        There is a credit of the class, and no packet is under way in the next cycle, unless one is
+        taken in this. Depends on registers only.
+    open : ``Out(classes)``
+        There is a credit of the class, and no packet is under way. Likewise.
     request : ``In(senders)``
-        Who has a packet, only of an available class.
+        Who has a packet, only of an open class.
+    hold_back : ``In(1)``, only with *held*
+        Requests of those that may be held back do not count. May come late in the cycle.
     traffic : ``In(range(classes)).array(senders)``
         Of which class.
     length : ``In(length_shape(short)).array(senders)``
@@ -60,13 +71,15 @@ class OutputPort(wiring.Component):
     credit : ``In(classes)``
         Room for a packet has become free.
     busy : ``Out(1)``
-        Nothing is available, since a packet is under way.
+        Nothing is open, since a packet is under way.
+    occupied : ``Out(1)``
+        Nothing is available, since one is.
     credited : ``Out(classes)``
         There is a credit of the class.
     empty : ``Out(1)``
         No packet is under way.
     hold : ``In(1)``, only with *recounts*
-        Nothing is available.
+        Nothing is available or open.
     forget : ``In(1)``, only with *recounts*
         Credits become none, and those that come do not count.
     home : ``Out(1)``, only with *recounts*
@@ -74,7 +87,9 @@ class OutputPort(wiring.Component):
     """
 
     available: Signal
+    open: Signal
     request: Signal
+    hold_back: Signal
     traffic: Any
     length: Any
     grant: Signal
@@ -84,6 +99,7 @@ class OutputPort(wiring.Component):
     last: Signal
     credit: Signal
     busy: Signal
+    occupied: Signal
     credited: Signal
     empty: Signal
     hold: Signal
@@ -92,7 +108,7 @@ class OutputPort(wiring.Component):
 
     def __init__(
         self, *, senders: int, classes: int, credits: int, flits: int, short: Sequence[int] = (),
-        recounts: bool = False,
+        recounts: bool = False, held: int = 0,
     ) -> None:
         self._senders = require_int("OutputPort senders", senders)
         self._classes = require_int("OutputPort classes", classes)
@@ -100,74 +116,106 @@ class OutputPort(wiring.Component):
         self._flits = require_int("OutputPort flits", flits, minimum=2)
         self._short = tuple(short)
         self._recounts = recounts
+        self._held = require_int("OutputPort held", held, minimum=0, maximum=senders)
         super().__init__(
             {
                 **({"hold": In(1), "forget": In(1), "home": Out(1)} if recounts else {}),
                 "available": Out(classes),
+                "open": Out(classes),
                 "request": In(senders),
+                **({"hold_back": In(1)} if held else {}),
                 "traffic": In(range(max(2, classes))).array(senders),
                 "length": In(length_shape(self._short)).array(senders),
                 "grant": Out(senders),
                 **dict.fromkeys(("listens", "valid", "first", "last"), Out(1)),
                 "credit": In(classes),
                 "busy": Out(1),
+                "occupied": Out(1),
                 "credited": Out(classes),
                 "empty": Out(1),
             }
         )
 
+    def admits(self, traffic: Value) -> Value:
+        """High if a packet of this class may be taken."""
+        return Cat(self.open[k] & (traffic == k) for k in range(self._classes)).any()
+
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.turns = turns = RoundRobinArbiter(self._senders)
         left = Signal(range(self._flits))
-        m.d.comb += [
-            turns.requests.eq(self.request),
-            turns.advance.eq(1),
-            self.grant.eq(turns.grant),
-        ]
-
-        def of_granted(members: Any) -> Value:
-            """The member of the sender whose packet is taken."""
-            return reduce(or_, (Mux(turns.grant[k], members[k], 0) for k in range(self._senders)))
-
-        m.d.comb += self.busy.eq(left != 0)
+        m.submodules.turns = turns = RoundRobinArbiter(self._senders, late=True)
+        m.d.comb += [turns.requests.eq(self.request), turns.served.eq(self.grant)]
         taken = self.request.any()
-        reads, starts, begins, ends = (Signal() for _ in range(4))  # flits are read at the sender
-        with m.If(taken):
-            m.d.sync += [
-                left.eq(rest_of(of_granted(self.length), self._flits, self._short)), reads.eq(1),
+        if not self._held:
+            m.d.comb += self.grant.eq(turns.grant)
+        elif self._held == self._senders:
+            m.d.comb += self.grant.eq(Mux(self.hold_back, 0, turns.grant))
+            taken = taken & ~self.hold_back
+        else:
+            # Both choices are made before it is known who may take part.
+            m.submodules.others = others = RoundRobinArbiter(self._senders, late=True)
+            rest = self.request[self._held :]
+            m.d.comb += [
+                others.requests.eq(Cat(Const(0, self._held), rest)),
+                others.served.eq(self.grant),
+                self.grant.eq(Mux(self.hold_back, others.grant, turns.grant)),
             ]
-        with m.Elif(left != 0):
-            m.d.sync += left.eq(left - 1)
-        with m.Else():
-            m.d.sync += reads.eq(0)
-        m.d.sync += [
-            starts.eq(taken),
-            self.listens.eq(reads), begins.eq(starts), ends.eq(reads & (left == 0)),
-            self.valid.eq(self.listens), self.first.eq(begins), self.last.eq(ends),
-        ]
+            taken = Mux(self.hold_back, rest.any(), taken)
 
-        which = of_granted(self.traffic)
+        def of_granted(values: Sequence[Value]) -> Value:
+            """The value of the sender whose packet is taken; 0 if none is."""
+            return reduce(or_, (Mux(self.grant[k], each, 0) for k, each in enumerate(values)))
+
+        follow = [
+            rest_of(self.length[k], self._flits, self._short) for k in range(self._senders)
+        ]
+        # What depends on grants comes last; much of the crossbar begins at these registers.
+        m.d.sync += [
+            left.eq(of_granted(follow) | Mux(taken | (left == 0), 0, left - 1)),
+            self.busy.eq(of_granted([each != 0 for each in follow]) | (~taken & (left > 1))),
+            self.occupied.eq(of_granted([each > 1 for each in follow]) | (~taken & (left > 2))),
+        ]
+        reads, starts = Signal(), Signal()
+        with m.If(taken | ~self.busy):
+            m.d.sync += reads.eq(taken)
+        m.d.sync += starts.eq(taken)
+        # The flit that is read now: whether there is one, the first, the last.
+        flit = Cat(reads, starts, reads & ~self.busy)
+        sent = [Signal.like(flit, name=f"flit_{k}") for k in range(_READ_CYCLES)]
+        for before, after in zip((flit, *sent), sent):
+            m.d.sync += after.eq(before)
+        m.d.comb += self.listens.eq(sent[-1][0])
+        m.d.sync += Cat(self.valid, self.first, self.last).eq(sent[-1])
+
         counts = []
         for number in range(self._classes):
             count = Signal(range(self._credits + 1), init=self._credits, name=f"credits_{number}")
-            paid = taken & (which == number)
+            paid = of_granted([self.traffic[k] == number for k in range(self._senders)])
+            # Grants come late: they are counted a cycle later, and only choose what is `credited`.
+            came, spent = Signal(name=f"came_{number}"), Signal(name=f"spent_{number}")
+            now = Signal.like(count, name=f"now_{number}")
             # A credit too many, after damage on a link, is not counted.
-            extra = (count == self._credits) & ~paid
-            m.d.sync += count.eq(count - paid + (self.credit[number] & ~extra))
-            available = (left == 0) & (count != 0)
+            kept = Mux(came & (count != self._credits), count + 1, count)
+            credited = Signal(init=1, name=f"credited_{number}")  # there are some
+            m.d.comb += now.eq(Mux(spent, Mux(came, count, count - 1), kept))
+            m.d.sync += [
+                came.eq(self.credit[number]), spent.eq(paid), count.eq(now),
+                credited.eq(self.credit[number] | Mux(paid, now > 1, now != 0)),
+            ]
+            allowed: Value = credited
             if self._recounts:
                 with m.If(self.forget):
-                    m.d.sync += count.eq(0)
-                available = available & ~self.hold
+                    m.d.sync += [each.eq(0) for each in (came, spent, count, credited)]
+                allowed = credited & ~self.hold
             m.d.comb += [
-                self.available[number].eq(available),
-                self.credited[number].eq(count != 0),
+                self.available[number].eq(allowed & ~self.occupied),
+                self.open[number].eq(allowed & ~self.busy),
+                self.credited[number].eq(credited),
             ]
-            counts.append(count)
+            counts.append(now)
         if self._recounts:
-            m.d.comb += self.home.eq(Cat(count == self._credits for count in counts).all())
-        m.d.comb += self.empty.eq(~(reads | self.listens | self.valid))
+            m.d.comb += self.home.eq(Cat(now == self._credits for now in counts).all())
+        m.d.comb += self.empty.eq(~Cat(reads, *(each[0] for each in sent), self.valid).any())
         return m
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
@@ -17,8 +17,9 @@ class PacketQueue(wiring.Component):
     """FIFO for flits, or beats, in which room for whole packets is reserved before they are
     written.
 
-    Latency is that of a `StreamFIFO` of ``packets * flits`` flits. ``i`` never stalls, since its
-    writer has reserved room. A packet may be read while it is being written.
+    ``o.valid`` and ``o.payload`` are registers. Latency is a cycle more than that of a `StreamFIFO`
+    of ``packets * flits`` flits. ``i`` never stalls, since its writer has reserved room. A packet
+    may be read while it is being written.
 
     Parameters
     ----------
@@ -65,12 +66,20 @@ class PacketQueue(wiring.Component):
             }
         )
 
+    @property
+    def latency(self) -> int:
+        """Cycles from the acceptance of a flit by an empty queue to its presence at ``o``."""
+        return StreamFIFO(self._layout, self._packets * self._flits).latency + 1
+
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.flits = flits = StreamFIFO(
             self._layout, self._packets * self._flits
         )
-        connect(m, flits.o, flipped(self.o))
+        moves = Signal()
+        m.d.comb += [moves.eq(~self.o.valid | self.o.ready), flits.o.ready.eq(moves)]
+        with m.If(moves):
+            m.d.sync += [self.o.valid.eq(flits.o.valid), self.o.payload.eq(flits.o.payload)]
         left = self.o.valid & self.o.ready & self.o.p.last
         taken = Signal(range(self._packets + 1))
         m.d.sync += taken.eq(taken + self.reserve - left)

@@ -119,9 +119,10 @@ class PortColumns(wiring.Component):
         # From whom: a number, since that selects with fewer LUTs than a bit for each.
         giver = Signal(range(max(2, len(flits))), name=f"{name}_giver")
         giver_now = Signal.like(giver, name=f"{name}_giver_now")
-        with m.If(granted.any()):
-            m.d.sync += giver.eq(index_of(granted))
-        m.d.sync += giver_now.eq(giver)
+        given = Signal.like(granted, name=f"{name}_given")
+        m.d.sync += [given.eq(granted), giver_now.eq(giver)]
+        with m.If(given.any()):
+            m.d.sync += giver.eq(index_of(given))
         parts = []
         for first in range(0, len(flits), _SELECTED):
             heard = Signal(FLIT_BITS, name=f"{name}_heard_{first}")

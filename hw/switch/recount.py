@@ -55,7 +55,7 @@ class Recount(wiring.Component):
     quiet : ``In(1)``
         No packet is on its way to the wire.
     hold : ``Out(1)``
-        No packet may be begun.
+        No packet may be begun. A register.
     forget : ``Out(1)``
         Credits of the sender are 0, and those that come do not count.
     header : ``Out(HEADER)``, valid : ``Out(1)``
@@ -94,32 +94,35 @@ class Recount(wiring.Component):
         number, theirs = Signal.like(asked.nonce), Signal.like(asked.nonce)
         waits = Signal(range(self._retry + 1))
         since = Signal(range(self._guard + 1))
+        over = Signal(init=1)  # that is 0
         said = Signal()  # the answer was sent
-        due = asked.mute & ~said & (since == 0)
-        settled = Signal()  # nothing was begun in the cycle before, when `hold` was seen
+        due = asked.mute & ~said & over
+        held = Signal()
+        settled = Signal()  # nothing is begun, nor was in the cycle before
         asking, answering = Signal(), Signal()
         m.d.comb += [
-            self.hold.eq(self.forget | asks | due),
             asking.eq(asks & self.quiet & settled),
             answering.eq(due & self.quiet & settled & ~asks),
             self.valid.eq(asking | answering),
-            asked.regrant.eq(said & (since == 0)),
+            asked.regrant.eq(said & over),
             self.header.offload.eq(1),
             self.header.kind.eq(Mux(asking, Kind.COUNT, Kind.COUNTED)),
             self.header.tag.eq(Mux(asking, number, theirs)),
             self.header.poison.eq(asking & both),
             self.counting.eq(self.forget | asked.mute),
         ]
-        m.d.sync += settled.eq(self.hold)
-        with m.If(asked.mute & (since != 0)):
-            m.d.sync += since.eq(since - 1)
+        m.d.sync += [self.hold.eq(self.forget | asks | due), held.eq(self.hold)]
+        m.d.comb += settled.eq(self.hold & held)
+        with m.If(asked.mute & ~over):
+            m.d.sync += [since.eq(since - 1), over.eq(since == 1)]
         with m.If(answering):
-            m.d.sync += [said.eq(1), since.eq(self._guard)]
+            m.d.sync += [said.eq(1), since.eq(self._guard), over.eq(0)]
         with m.If(asked.regrant):
             m.d.sync += [said.eq(0), asked.mute.eq(0)]
         with m.If(asked.count):
             m.d.sync += [
-                asked.mute.eq(1), said.eq(0), since.eq(self._guard), theirs.eq(asked.nonce),
+                asked.mute.eq(1), said.eq(0), since.eq(self._guard), over.eq(0),
+                theirs.eq(asked.nonce),
             ]
         with m.If(asking):
             m.d.sync += [asks.eq(0), self.forget.eq(1), waits.eq(self._retry)]

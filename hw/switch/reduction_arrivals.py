@@ -44,8 +44,9 @@ def offer(
     entry is overdue, its region is purged, or a load waits for it.
 
     Such a packet goes between two others, so that no entry is evicted while an operand of it is in
-    flight. The input has the next turn, so that entries which age faster than packets pass cannot
-    keep it waiting. Entries that match are looked for in the same cycle.
+    flight, and when it was known a cycle before that the entry is overdue or purged. The input has
+    the next turn, so that entries which age faster than packets pass cannot keep it waiting.
+    Entries that match are looked for in the same cycle.
 
     Parameters
     ----------
@@ -66,10 +67,13 @@ def offer(
     begin = Signal()
     stands = Signal()
     turn = Signal()
-    overdue, leaving = Signal(len(table.valid)), Signal(len(table.valid))
+    overdue, leaving, due = (
+        Signal(len(table.valid), name=name) for name in ("overdue", "leaving", "due")
+    )
+    m.d.sync += due.eq(table.overdue() | table.of_regions(purging))
     m.d.comb += [
         arriving.eq(i.payload),
-        overdue.eq(table.overdue() | table.of_regions(purging)),
+        overdue.eq(due & table.valid),
         leaving.eq(Mux(overdue.any(), overdue & -overdue, Mux(waits, table.oldest_sum(), 0))),
         between.eq(~within & (rest == 0)),
         begin.eq(between & leaving.any() & ~turn),

@@ -77,7 +77,8 @@ class ReductionPort(wiring.Component):
         Links that results and loads go to, by region.
     timeout : ``In(timeout_bits)``
         Cycles of a period, see `ReductionUnit`; 0 for never.
-    available, stopped, request, channel, length, grant, hold, offers, busy, sent, sends
+    available, stopped, request, channel, length, grant, hold, offers, busy, granted, took, sent,
+    sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
         ``flit.data`` and ``valid``.
     events : ``Out(len(EVENTS))``
@@ -122,6 +123,8 @@ class ReductionPort(wiring.Component):
     hold: Signal
     offers: Signal
     busy: Signal
+    granted: Signal
+    took: Signal
     sent: Signal
     sends: Signal
     events: Signal
@@ -163,6 +166,8 @@ class ReductionPort(wiring.Component):
                 "hold": In(1),
                 "offers": Out(1),
                 "busy": Out(1),
+                "granted": Out(1),
+                "took": Out(1),
                 "sent": Out(FLIT_BITS),
                 "sends": Out(1),
                 "events": Out(len(EVENTS)),
@@ -208,6 +213,8 @@ class ReductionPort(wiring.Component):
         notice, notices_empty = self._take_notices(m)
         moved = self._fill(m, unit.request, partial, result, notice, buffer)
         inside = self._count(m, unit, moved)
+        dropped = Signal()
+        m.d.sync += dropped.eq(moved.dropped)
         for k in range(CLASSES):
             m.d.comb += [
                 buffer.available[k].eq(self.available[k]),
@@ -221,14 +228,16 @@ class ReductionPort(wiring.Component):
             buffer.hold.eq(self.hold),
             self.offers.eq(buffer.offers),
             self.busy.eq(buffer.busy),
+            self.granted.eq(buffer.granted),
+            self.took.eq(buffer.took),
             self.sent.eq(buffer.flit.data),
             self.sends.eq(buffer.valid),
             self.events.eq(Cat(getattr(unit, name) for name in EVENTS)),
             self.taken.eq(unit.taken),
             self.holds.eq(inside | unit.holds | buffer.holds),
-            self.discarded.eq(Cat(buffer.discarded, moved.dropped)),
+            self.discarded.eq(Cat(buffer.discarded, dropped)),
             self.idle.eq(operands.empty & loads_empty & notices_empty & unit.idle & buffer.empty
-                         & none),
+                         & none & ~moved.valid),
         ]
         return m
 
@@ -324,10 +333,14 @@ class ReductionPort(wiring.Component):
         counts = []
         for k in range(c.regions):
             count = Signal(range(8 * c.queue_packets + 16), name=f"inside_{k}")
-            m.d.sync += count.eq(
-                count + sum(event & (region == k) for event, region in comes)
-                - sum(event & (region == k) for event, region in goes)
-            )
+            come, gone = Signal(len(comes)), Signal(len(goes))
+            m.d.sync += [  # counted a cycle later: what is inside is so for longer
+                *(
+                    bits.eq(Cat(event & (region == k) for event, region in events))
+                    for bits, events in ((come, comes), (gone, goes))
+                ),
+                count.eq(count + sum(come) - sum(gone)),
+            ]
             counts.append(count != 0)
         return Cat(counts)
 
@@ -360,26 +373,52 @@ class ReductionPort(wiring.Component):
         readies = [loads.ready, partial.ready, result.ready, notice.leaves]
         within = Signal()
         owner, chosen = Signal(len(classes)), Signal(len(classes))
-        begins, valid = Signal(), Signal(name="filling")
+        valid = Signal(name="choosing")
         store = buffer.store
         # What is discarded needs no room.
         gone = [self.purging.bit_select(header_of(each).region, 1) for each in shown[:-1]]
+        gone.append(Const(0))
+        moved = _Flit(len(classes), c.ports)
+        # Room is less by a packet that is just being stored.
+        ends = moved.valid & moved.flit.last
+        free = [
+            store.room[number] & ~(
+                ends & ~buffer.roomy[number]
+                & Cat(moved.chosen[k] for k, each in enumerate(classes) if each == number).any()
+            )
+            for number in classes
+        ]
         m.d.comb += [
             turns.requests.eq(
-                Cat(
-                    offer & (store.room[number] | waste)
-                    for offer, number, waste in zip(offers, classes, [*gone, Const(0)])
-                )
+                Cat(offer & (room | waste) for offer, room, waste in zip(offers, free, gone))
             ),
-            turns.advance.eq(begins),
+            turns.advance.eq(valid & ~within),
             chosen.eq(Mux(within, owner, turns.grant)),
             *(each.eq(chosen[k]) for k, each in enumerate(readies)),
-        ]
-        flit: Any = Signal(FLIT)
-        m.d.comb += [
             valid.eq((chosen & Cat(offers)).any()),
-            Value.cast(flit).eq(select(index_of(chosen), [Value.cast(each) for each in shown])),
         ]
+        chosen_flit: Any = Signal(FLIT)
+        m.d.comb += Value.cast(chosen_flit).eq(
+            select(index_of(chosen), [Value.cast(each) for each in shown])
+        )
+        m.d.sync += [
+            moved.valid.eq(valid),
+            Value.cast(moved.flit).eq(chosen_flit),
+            moved.chosen.eq(chosen),
+            moved.wasted.eq((Cat(gone) & chosen).any()),
+            moved.back.eq(Mux(chosen[CLASSES], notice.back, load.back)),
+        ]
+        with m.If(valid):
+            m.d.sync += [within.eq(~chosen_flit.last), owner.eq(chosen)]
+        return self._store(m, moved, classes, buffer)
+
+    def _store(
+        self, m: Module, moved: "_Flit", classes: list[int], buffer: SendBuffer
+    ) -> "_Moved":
+        """Store a flit that was chosen in the cycle before, with the outputs that its packet is
+        for."""
+        c = self._config
+        store, flit, chosen = buffer.store, moved.flit, moved.chosen
         for k, number in enumerate(classes):
             with m.If(chosen[k]):
                 m.d.comb += store.channel.eq(number)
@@ -387,25 +426,25 @@ class ReductionPort(wiring.Component):
         header = header_of(flit)
         members = Array(self.targets)[header.region]
         others = members & ~here
-        request_ways = others | Mux(load.back, here, 0)
-        notice_ways = Mux(notice.back, here, others)
+        back = Mux(moved.back, here, 0)
         ways = (
-            Mux(chosen[Traffic.REQUEST.value], request_ways, 0)
+            Mux(chosen[Traffic.REQUEST.value], others | back, 0)
             | Mux(chosen[Traffic.PARTIAL.value], here, 0)
             | Mux(chosen[Traffic.RESULT.value], members, 0)
-            | Mux(chosen[CLASSES], notice_ways, 0)
+            | Mux(chosen[CLASSES], Mux(moved.back, here, others), 0)
         )
         meant, row = Signal(c.ports), Signal(HEADER["region"].width)
-        wasted, wastes = Signal(), Signal()
+        begins, wasted, wastes = Signal(), Signal(), Signal()
         leads = Signal(c.ports)
         region = Signal.like(row)
+        purged = self.purging.bit_select(header.region, 1) & ~chosen[CLASSES]
         m.d.comb += [
-            begins.eq(valid & flit.first),
+            begins.eq(moved.valid & flit.first),
             # A packet that nobody is to get, since tables have changed, is none.
-            wastes.eq(Mux(flit.first, (Cat(gone) & chosen[:CLASSES]).any() | ~leads.any(), wasted)),
+            wastes.eq(Mux(flit.first, moved.wasted | purged | ~leads.any(), wasted)),
             leads.eq(Mux(flit.first, ways & ~self.closed, meant)),
             region.eq(Mux(flit.first, header.region, row)),
-            store.valid.eq(valid & ~wastes),
+            store.valid.eq(moved.valid & ~wastes),
             store.data.eq(flit.data),
             store.first.eq(flit.first),
             store.commit.eq(flit.last),
@@ -414,14 +453,22 @@ class ReductionPort(wiring.Component):
             # A purge discards no notice: an answer that a switch owes comes but once.
             store.lasting.eq(chosen[CLASSES]),
         ]
-        with m.If(valid):
-            m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
         with m.If(begins):
             m.d.sync += [meant.eq(leads), wasted.eq(wastes), row.eq(header.region)]
-        return _Moved(
-            ended=valid & flit.last & ~chosen[CLASSES], region=region,
-            dropped=valid & flit.last & wastes & ~chosen[CLASSES],
-        )
+        ended = moved.valid & flit.last & ~chosen[CLASSES]
+        return _Moved(valid=moved.valid, ended=ended, region=region, dropped=ended & wastes)
+
+
+class _Flit:
+    """A flit that moves to the buffer: from which of the queues, a bit each; ``wasted``: its
+    packet, of which it is the header, had no need of room; ``back``: it goes back by its link."""
+
+    def __init__(self, queues: int, ports: int) -> None:
+        self.valid = Signal(name="moved_valid")
+        self.flit: Any = Signal(FLIT, name="moved_flit")
+        self.chosen = Signal(queues, name="moved_chosen")
+        self.wasted = Signal(name="moved_wasted")
+        self.back = Signal(name="moved_back")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,8 +483,10 @@ class _Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class _Moved:
-    """A packet of a region has left the queues; whether it was discarded."""
+    """A flit has left the queues; the last one of a packet of a region; whether this was
+    discarded."""
 
+    valid: Value
     ended: Value
     region: Value
     dropped: Value

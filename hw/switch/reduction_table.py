@@ -78,10 +78,14 @@ class ReductionTable:
 
     def of_regions(self, regions: Value) -> Value:
         """Entries of *regions*, a bit for each."""
-        return Cat(
-            valid & regions.bit_select(meta.region, 1)
-            for valid, meta in zip(self.valid, self._meta)
-        )
+        return self.valid & self._of_regions(regions)
+
+    def is_of(self, where: Value, regions: Value) -> Value:
+        """High if the entry at *where*, one-hot, is of one of *regions*."""
+        return (where & self._of_regions(regions)).any()
+
+    def _of_regions(self, regions: Value) -> Value:
+        return Cat(regions.bit_select(meta.region, 1) for meta in self._meta)
 
     def regions(self, count: int) -> Value:
         """Regions that have entries, a bit for each of *count*."""

@@ -6,7 +6,6 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.fifo import StreamFIFO
 from hw.common.params import require, require_choice, require_int
 from hw.common.sram import SRAMBank
 from hw.fp.adder import MAX_STAGES
@@ -56,8 +55,8 @@ class ReductionUnit(wiring.Component):
     A packet is a header and ``payload_flits * 4 / lanes`` beats of `lanes` words. Throughput is one
     beat per cycle, also for packets of one entry back to back: an entry's row is written before the
     next packet can read it, or handed on as it is written. A packet of fewer beats than the adders
-    have stages takes ``alu_stages + 1`` cycles. The header of a packet that leaves is offered ``4 +
-    alu_stages`` cycles after that of the packet that caused it was accepted (5 from queues of 64
+    have stages takes ``alu_stages + 1`` cycles. The header of a packet that leaves is offered ``5 +
+    alu_stages`` cycles after that of the packet that caused it was accepted (6 from queues of 64
     beats on), its beats as those of that packet arrive. A time-out takes the time of a packet, a
     load none: it takes its entry between two packets, and is offered 2 cycles after it was accepted
     or later. All outputs depend on registers only.
@@ -213,8 +212,7 @@ class ReductionUnit(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from the acceptance of a header to the offer of the header that it causes."""
-        queue = StreamFIFO(self._beat, self._packets * (self._beats + 1))
-        return 3 + self._stages + queue.latency
+        return 3 + self._stages + self._queue().latency
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -241,10 +239,8 @@ class ReductionUnit(wiring.Component):
             m, self.load, self.request, table, between=between, waits=waits, purging=purging
         )
         self._report_loads(m, loads)
-        looked = look_up(m, offered, table, go=go)
-        verdict = judge(
-            m, looked, table, multicast_partials=self.multicast_partials, purging=purging
-        )
+        looked = look_up(m, offered, table, go=go, purging=purging)
+        verdict = judge(m, looked, table, multicast_partials=self.multicast_partials)
         self._move(m, looked, verdict, go, partials, results)
         self._report_packets(m, looked, verdict, go)
         header = carry_out(

@@ -12,6 +12,7 @@ from amaranth.utils import exact_log2
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
+from hw.common.select import index_of
 from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
 from hw.switch.formats import length_shape, rest_of
@@ -45,6 +46,20 @@ class _Entry:
         return Cat(self.length, self.slot, *self.age, *self._kills)
 
 
+class _Choice:
+    """A packet of a buffer, and outputs for it: channel and place in its line, one-hot each."""
+
+    def __init__(self, buffer: "SendBuffer", name: str) -> None:
+        self.valid = Signal(name=f"{name}_valid")
+        self.outputs = Signal.like(buffer.request, name=f"{name}_outputs")
+        self.channel = Signal(buffer.channels, name=f"{name}_channel")
+        self.place = Signal(buffer.packets, name=f"{name}_place")
+
+    def of(self, values: Sequence[Sequence[Value]]) -> Value:
+        """The value of the packet, of those of all lines."""
+        return _one_of(self.channel, [_one_of(self.place, line) for line in values])
+
+
 class SendBuffer(wiring.Component):
     """Holds packets of several channels and sends each to all outputs that it is for.
 
@@ -59,11 +74,14 @@ class SendBuffer(wiring.Component):
     *stopped*.
 
     With *kills* packets can be discarded. While there are such that are killed, or of which all
-    outputs are closed, nothing is asked for; when what is being read has been read to its end, one
-    leaves in every cycle, in whatever order.
+    outputs are closed, nothing new is asked for; when what was asked for before has been granted or
+    not, and read to its end, one leaves in every cycle, in whatever order.
 
-    Latency from ``commit`` to a request is 2 cycles, from a grant to the first flit 2; then flits
-    come in successive cycles, one packet after the other without a gap. ``freed`` follows the last
+    Requests are registers: a packet is chosen in one cycle, asks in the next, and if it is granted
+    the buffer changes in the third. So latency from ``commit`` to a request is 3 cycles, from a
+    grant to the first flit 3; then flits come in successive cycles, one packet after the other
+    without a gap. A header alone is followed at once by a packet of another channel, which is
+    chosen while it asks; a channel has a packet in 3 cycles at most. ``freed`` follows the last
     flit's read by a cycle.
 
     Parameters
@@ -97,9 +115,9 @@ class SendBuffer(wiring.Component):
     store : ``In(StoreSignature(channels, outputs, rows, unicast))``
         Packets to hold; *rows* only with *kills*. ``targets`` must not be empty at ``commit``.
     available : ``In(outputs).array(channels)``
-        Which outputs could take a packet of the channel now.
+        Which outputs could take a packet of the channel in the next cycle.
     request : ``Out(outputs)``
-        Available outputs that are asked for, all for one channel.
+        Those of them that are asked for, in the next cycle, all for one channel.
     channel : ``Out(range(channels))``
         This channel.
     length : ``Out(length_shape(short))``
@@ -107,13 +125,19 @@ class SendBuffer(wiring.Component):
     grant : ``In(outputs)``
         Those of them that take the packet.
     hold : ``In(1)``
-        Nothing is asked for in this cycle.
+        Nothing is asked for in the next cycle.
     offers : ``Out(1)``
         Something is, or would be without `hold`.
     busy : ``Out(1)``
-        Nothing can be, since a packet is being read.
+        Nothing can be, since a packet is being read, or is to be.
+    granted : ``Out(1)``
+        A packet is granted.
+    took : ``Out(1)``
+        A packet with data was granted in the cycle before: what asks now is not to be granted.
     flit : ``Out(FLIT)``, valid : ``Out(1)``
         What is sent.
+    roomy : ``Out(channels)``
+        Channels that have room for two packets.
     freed : ``Out(channels)``
         Room for a packet has become free.
     stopped : ``In(outputs).array(channels)``, only if some are *passing*
@@ -141,9 +165,12 @@ class SendBuffer(wiring.Component):
     hold: Signal
     offers: Signal
     busy: Signal
+    granted: Signal
+    took: Signal
     flit: Any
     valid: Signal
     freed: Signal
+    roomy: Signal
     empty: Signal
     age: Signal
     stopped: Any
@@ -158,9 +185,9 @@ class SendBuffer(wiring.Component):
         most_passed: int = MOST_PASSED, ages: int = 0, rows: int = 1, kills: bool = False,
         unicast: bool = False,
     ) -> None:
-        self._channels = require_int("SendBuffer channels", channels)
+        self.channels = require_int("SendBuffer channels", channels)
         self._outputs = require_int("SendBuffer outputs", outputs)
-        self._packets = require_int("SendBuffer packets", packets)
+        self.packets = require_int("SendBuffer packets", packets)
         self._flits = require_int("SendBuffer flits", flits, minimum=2)
         self._short = tuple(
             require_int("SendBuffer short", each, minimum=2, maximum=flits) for each in short
@@ -189,9 +216,12 @@ class SendBuffer(wiring.Component):
                 "hold": In(1),
                 "offers": Out(1),
                 "busy": Out(1),
+                "granted": Out(1),
+                "took": Out(1),
                 "flit": Out(FLIT),
                 "valid": Out(1),
                 "freed": Out(channels),
+                "roomy": Out(channels),
                 "empty": Out(1),
                 **({"age": Out(self._ages)} if self._ages else {}),
                 **({"stopped": In(outputs).array(channels)} if self._passing else {}),
@@ -201,38 +231,48 @@ class SendBuffer(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        slots = self._channels * self._packets
+        slots = self.slots = self.channels * self.packets
         m.submodules.rows = rows = SRAMBank(depth=slots * self._flits, width=FLIT_BITS)
-        m.submodules.turns = turns = RoundRobinArbiter(self._channels)
+        m.submodules.turns = turns = RoundRobinArbiter(self.channels, late=True)
         gone = Signal(range(max(2, slots)))  # the slot that becomes free
         entry, comes = self._write(m, rows, gone)
         lines = [
-            [self._entry(f"{k}_{i}") for i in range(self._packets)] for k in range(self._channels)
+            [self._entry(f"{k}_{i}") for i in range(self.packets)] for k in range(self.channels)
         ]
         reading = Signal()
         dead = self._judge(m, lines)
-        discards: Value = Const(0)  # nothing is asked for
+        asked, taken = _Choice(self, "asked"), _Choice(self, "taken")  # that were granted
+        discards: Value = Const(0)  # nothing new is asked for
+        clears: Value = Const(0)  # a packet leaves that is discarded
         if self._rows:
-            discards = Signal()
-            m.d.comb += discards.eq(Cat(dead).any())
-        offers, length, finishing, slot, row = [], [], [], [], []
+            discards, clears, settled = Signal(), Signal(), Signal()
+            m.d.sync += settled.eq(discards)  # what asks, did so before
+            m.d.comb += [
+                discards.eq(Cat(dead).any()),
+                clears.eq(discards & settled & ~taken.valid & ~reading),
+            ]
+        offers, choices, finishing, slot, row = [], [], [], [], []
         for k, line in enumerate(lines):
             passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
+            late = Signal(name=f"late_{k}")  # so often as it may be
             asking = line[:1]
             waits: Value = Const(0)
             if k in self._passing:
                 asking = line
                 moves = ~self._none_but(line[0], self.stopped[k])
-                waits = (passed == self._most_passed) & moves
-            chosen, offer = self._offer(m, asking, waits, self.available[k], str(k))
+                waits = late & moves
+            choice, offer = self._offer(m, asking, waits, self.available[k], str(k))
             offers.append(offer)
-            served = Signal(self._outputs, name=f"served_{k}")
-            m.d.comb += served.eq(Mux(turns.grant[k], self.grant, 0))
+            choices.append(choice)
+            chosen, served = taken.place[: len(asking)], Signal(self._outputs, name=f"served_{k}")
+            m.d.comb += served.eq(Mux(taken.channel[k], taken.outputs, 0))
             done = Signal(name=f"finishing_{k}")
             if k in self._passing:
                 with m.If(served.any()):
-                    late = passed == self._most_passed
-                    m.d.sync += passed.eq(Mux(chosen[0], 0, Mux(late, passed, passed + 1)))
+                    m.d.sync += [
+                        passed.eq(Mux(chosen[0], 0, Mux(late, passed, passed + 1))),
+                        late.eq(~chosen[0] & (late | (passed == self._most_passed - 1))),
+                    ]
             left: Value = Const(0)
             if not self._unicast:
                 left = _one_of(chosen, [each.rest for each in asking]) & ~served
@@ -242,10 +282,9 @@ class SendBuffer(wiring.Component):
                 leaves = Signal(len(line), name=f"leaves_{k}")
                 goes = Signal(name=f"goes_{k}")
                 m.d.comb += [
-                    leaves.eq(Mux(discards, dead[k], chosen)),
-                    goes.eq(Mux(discards, dead[k].any() & ~reading, done)),
+                    leaves.eq(Mux(taken.valid, chosen, dead[k])),
+                    goes.eq(done | (dead[k].any() & clears)),
                 ]
-            length.append(_one_of(chosen, [each.length for each in asking]))
             slot.append(_one_of(leaves, [each.slot for each in line[: len(leaves)]]))
             if self._rows:
                 which = [Mux(each.lasting, 0, 1 << each.row)[: self._rows] for each in line]
@@ -254,34 +293,60 @@ class SendBuffer(wiring.Component):
             self._advance(m, line, chosen, served, leaves, goes, entry, comes[k], str(k))
             if self._ages and k == 0:
                 m.d.comb += self.age.eq(line[0].age[0])
+        # Lines in which a packet may be leaving: of what is being granted now, if that is a header
+        # alone, as nothing else is read behind packets with data; of what was granted before.
+        changing = Mux(self.length == 1, asked.channel, 0) | Mux(taken.valid, taken.channel, 0)
         m.d.comb += [
-            turns.requests.eq(Cat(each.any() for each in offers)),
-            turns.advance.eq(self.grant.any()),
-            self.channel.eq(_one_of(turns.grant, list(range(self._channels)))),
-            self.length.eq(_one_of(turns.grant, length)),
+            turns.requests.eq(Cat(each.any() for each in offers) & ~changing),
+            turns.served.eq(Mux(self.granted, asked.channel, 0)),
+            self.offers.eq(turns.requests.any() & ~self.busy & ~discards),
         ]
-        whose: Value = turns.grant
+        self._ask(m, asked, taken, turns.grant, offers, choices, lines, discards)
+        whose: Value = taken.channel
         row_of: Value = Const(0)
         if self._rows:
-            whose = Mux(discards, Cat(each.any() for each in dead), turns.grant)
-            m.d.sync += self.discarded.eq(discards & ~reading)
+            whose = Mux(taken.valid, taken.channel, Cat(each.any() for each in dead))
+            m.d.sync += self.discarded.eq(clears)
             row_of = Signal(self._rows)
             m.d.comb += row_of.eq(_one_of(whose, row))
         slot_of = Signal.like(gone)
         m.d.comb += slot_of.eq(_one_of(whose, slot))
+        self._taken = taken.valid
         self._send(m, rows, reading, finishing, slot_of, row_of, gone)
-        m.d.comb += [
-            self.offers.eq(turns.requests.any() & ~self.busy & ~discards),
-            self.request.eq(
-                Mux(self.busy | self.hold | discards, 0, _one_of(turns.grant, offers))
-            ),
-        ]
         return m
+
+    def _ask(
+        self, m: Module, asked: "_Choice", taken: "_Choice", turn: Value, offers: list[Signal],
+        choices: list[Signal], lines: list[list[_Entry]], discards: Value,
+    ) -> None:
+        """Ask a cycle later, as *asked*, for what the channel whose turn it is offers; *taken*,
+        another cycle later, is what was granted of it."""
+        # Of a packet that asks, which stays in its place until it is taken.
+        self._length, self._taken_slot = Signal.like(self.length), Signal(range(max(2, self.slots)))
+        stops = self.busy | self.hold | discards
+        m.d.sync += [
+            asked.outputs.eq(Mux(stops, 0, _one_of(turn, offers))),
+            asked.channel.eq(Mux(stops, 0, turn)),
+            asked.place.eq(_one_of(turn, choices)),
+            taken.valid.eq(self.granted),
+            self.took.eq(self.granted & (self.length != 1)),
+            taken.outputs.eq(self.grant),
+            taken.channel.eq(asked.channel),
+            taken.place.eq(asked.place),
+            self._length.eq(self.length),
+            self._taken_slot.eq(asked.of([[each.slot for each in line] for line in lines])),
+        ]
+        m.d.comb += [
+            self.granted.eq(self.grant.any()),
+            self.request.eq(Mux(self.took, 0, asked.outputs)),
+            self.channel.eq(index_of(asked.channel)),
+            self.length.eq(asked.of([[each.length for each in line] for line in lines])),
+        ]
 
     def _judge(self, m: Module, lines: list[list[_Entry]]) -> list[Value]:
         """The packet that is discarded, by channel: the first of those that are to be."""
         if not self._rows:
-            return [Const(0, self._packets) for _ in lines]
+            return [Const(0, self.packets) for _ in lines]
         found: Value = Const(0)
         first: list[Value] = []
         for k, line in enumerate(lines):
@@ -309,13 +374,13 @@ class SendBuffer(wiring.Component):
         store = self.store
         comes = store.valid & store.commit & ~store.lasting
         for number in range(self._rows):
-            held = Signal(range(self._channels * self._packets + 1), name=f"held_{number}")
+            held = Signal(range(self.channels * self.packets + 1), name=f"held_{number}")
             enters = comes & (store.row == number)
             m.d.sync += held.eq(held + enters - gone[number])
             m.d.comb += self.holds[number].eq(held != 0)
 
     def _entry(self, name: str) -> _Entry:
-        slots = self._channels * self._packets
+        slots = self.channels * self.packets
         lengths = length_shape(self._short)
         outputs = range(self._outputs) if self._unicast else self._outputs
         return _Entry(outputs, lengths, slots, self._ages, self._rows, name)
@@ -324,37 +389,41 @@ class SendBuffer(wiring.Component):
         """Store flits in a free slot of their channel. Returns a packet that was committed in the
         cycle before, and of which channel one was."""
         store = self.store
-        slots = self._channels * self._packets
+        slots = self.channels * self.packets
         used, freed, taken = Signal(slots), Signal(slots), Signal(slots)
         index = Signal(range(self._flits))
         place = Signal.like(index)
         free, begun, slot = (Signal(range(max(2, slots)), name=name)
                              for name in ("free", "begun", "slot"))
         with m.Switch(store.channel):
-            for k in range(self._channels):
+            for k in range(self.channels):
                 with m.Case(k):
-                    for number in reversed(range(k * self._packets, (k + 1) * self._packets)):
+                    for number in reversed(range(k * self.packets, (k + 1) * self.packets)):
                         with m.If(~used[number]):
                             m.d.comb += free.eq(number)
         commit = store.valid & store.commit
         m.d.comb += [
             place.eq(Mux(store.first, 0, index)),
             slot.eq(Mux(store.first, free, begun)),
-            rows.w_en.eq(store.valid),
-            rows.w_data.eq(store.data),
-            rows.w_addr.eq(self._row(slot) + place),
             taken.eq(commit << slot),
             freed.eq(self.freed.any() << gone),
             self.empty.eq(~used.any()),
         ]
-        m.d.sync += used.eq((used | taken) & ~freed)
+        # Written a cycle later, which is early enough.
+        written_slot, written_place = Signal.like(slot), Signal.like(place)
+        m.d.sync += [
+            used.eq((used | taken) & ~freed),
+            rows.w_en.eq(store.valid), rows.w_data.eq(store.data),
+            written_slot.eq(slot), written_place.eq(place),
+        ]
+        m.d.comb += rows.w_addr.eq(self._row(written_slot) + written_place)
         with m.If(store.valid):
             m.d.sync += [index.eq(place + 1), begun.eq(slot)]
         entry = self._entry("new")
         length: Value = store.first
         for code, flits in enumerate(self._short, 2):
             length = Mux(place == flits - 1, code, length)
-        comes = Signal(self._channels)
+        comes = Signal(self.channels)
         m.d.sync += [
             comes.eq(commit << store.channel),
             entry.there.eq(1),
@@ -372,9 +441,13 @@ class SendBuffer(wiring.Component):
             m.d.sync += entry.age[0].eq(age)
             with m.If(store.valid):
                 m.d.sync += begun_age.eq(age)
-        for k in range(self._channels):
-            own = used[k * self._packets : (k + 1) * self._packets]
-            m.d.comb += store.room[k].eq(~own.all())
+        for k in range(self.channels):
+            own = used[k * self.packets : (k + 1) * self.packets]
+            others = [Cat(own[:j], own[j + 1 :]) for j in range(len(own))]
+            m.d.comb += [
+                store.room[k].eq(~own.all()),
+                self.roomy[k].eq(Cat(~each.all() for each in others).all()),
+            ]
         return entry, comes
 
     def _row(self, slot: Value) -> Value:
@@ -444,17 +517,20 @@ class SendBuffer(wiring.Component):
         self, m: Module, rows: SRAMBank, reading: Signal, finishing: Sequence[Value], slot: Value,
         row_of: Value, gone: Signal,
     ) -> None:
-        """Read the packet in *slot*, of row *row_of*, when it is granted."""
+        """Read the packet that was granted, of row *row_of*; *slot*: of that, or of one that is
+        discarded."""
         left = Signal(range(self._flits))
         row = Signal(range(rows.depth))
         first = Signal()
-        ends = Signal(self._channels)  # the channel whose packet leaves the buffer with this one
+        ends = Signal(self.channels)  # the channel whose packet leaves the buffer with this one
         place = Signal.like(gone)
-        with m.If(self.grant.any()):
+        taken = self._taken
+        with m.If(taken):
             m.d.sync += [
-                reading.eq(1), left.eq(rest_of(self.length, self._flits, self._short)),
+                reading.eq(1), left.eq(rest_of(self._length, self._flits, self._short)),
                 first.eq(1),
-                row.eq(self._row(slot)), ends.eq(Cat(finishing)), place.eq(slot),
+                row.eq(self._row(self._taken_slot)), ends.eq(Cat(finishing)),
+                place.eq(self._taken_slot),
             ]
         with m.Elif(left == 0):
             m.d.sync += reading.eq(0)
@@ -462,7 +538,8 @@ class SendBuffer(wiring.Component):
             m.d.sync += [left.eq(left - 1), row.eq(row + 1), first.eq(0)]
         last = reading & (left == 0)
         m.d.comb += [
-            self.busy.eq(left != 0),
+            # What is chosen now is read 3 cycles later.
+            self.busy.eq(self.took | (left > 2)),
             rows.r_en.eq(reading),
             rows.r_addr.eq(row),
             self.flit.data.eq(rows.r_data),
@@ -470,10 +547,10 @@ class SendBuffer(wiring.Component):
         freed: Value = Mux(last, ends, 0)
         leaves: Value = place
         if self._rows:  # what is discarded does so while nothing is read
-            freed = Mux(reading, freed, Mux(self.grant.any(), 0, Cat(finishing)))
+            freed = Mux(reading, freed, Mux(taken, 0, Cat(finishing)))
             leaves = Mux(reading, place, slot)
             ended, row_gone = Signal(self._rows), Signal(self._rows)
-            with m.If(self.grant.any()):
+            with m.If(taken):
                 m.d.sync += ended.eq(row_of)
             m.d.sync += row_gone.eq(Mux(freed.any(), Mux(reading, ended, row_of), 0))
             self._count(m, row_gone)
@@ -486,6 +563,6 @@ class SendBuffer(wiring.Component):
         ]
 
 
-def _one_of(which: Value, values: list[Any]) -> Value:
+def _one_of(which: Value, values: Sequence[Any]) -> Value:
     """The value selected by the one-hot *which*; 0 if no bit is set."""
     return reduce(or_, (Mux(which[k], value, 0) for k, value in enumerate(values)))

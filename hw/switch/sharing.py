@@ -15,7 +15,8 @@ __all__ = ["Sharing"]
 class Sharing(wiring.Component):
     """Lets one of several users transfer at a time, in turn.
 
-    `hold` depends on the other inputs of the same cycle but `begins`.
+    `hold` depends on the other inputs of the same cycle but `begins`, which may come a cycle later,
+    if users are then busy from the next cycle on.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class Sharing(wiring.Component):
     busy : ``In(users)``
         Users that are transferring (low in the last cycle).
     begins : ``In(users)``
-        Users that begin; none that is held.
+        Users that begin; none that was held when it offered.
     hold : ``Out(users)``
         Users that must not begin.
     """
@@ -47,8 +48,8 @@ class Sharing(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.turns = turns = RoundRobinArbiter(self._users)
-        m.d.comb += [turns.requests.eq(self.offers), turns.advance.eq(self.begins.any())]
+        m.submodules.turns = turns = RoundRobinArbiter(self._users, late=True)
+        m.d.comb += [turns.requests.eq(self.offers), turns.served.eq(self.begins)]
         for k in range(self._users):
             others = (1 << self._users) - 1 ^ 1 << k
             m.d.comb += self.hold[k].eq(((self.busy | turns.grant) & others).any())

@@ -36,7 +36,7 @@ class StopDetector(wiring.Component):
     credit : ``In(classes)``
         The output has credits of the class.
     stopped : ``Out(classes)``
-        It has stopped. Depends on registers only.
+        It has stopped. A register.
     opens : ``Out(classes)``
         Stopped, or with credits again for less than *pause*: nothing is sent. Likewise.
     """
@@ -66,7 +66,8 @@ class StopDetector(wiring.Component):
         for k in range(self._classes):
             # Cycles without a credit; when it has stopped, those with one.
             count = Signal(range(2 * self._patience), name=f"count_{k}")
-            stopped = count[exact_log2(self._patience)]
+            high = exact_log2(self._patience)
+            stopped = count[high]
             paused: Any = count[:low]
             with m.If(stopped):
                 with m.If(~self.credit[k]):
@@ -79,8 +80,6 @@ class StopDetector(wiring.Component):
                 m.d.sync += count.eq(count + 1)
                 with m.If(self.credit[k]):
                     m.d.sync += count.eq(0)
-            m.d.comb += [
-                self.stopped[k].eq(stopped & (paused == 0)),
-                self.opens[k].eq(stopped),
-            ]
+            m.d.sync += self.stopped[k].eq(~self.credit[k] & (stopped | count[:high].all()))
+            m.d.comb += self.opens[k].eq(stopped)
         return m

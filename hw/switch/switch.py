@@ -1,5 +1,6 @@
 """The switch: links, crossbar, reduction units, registers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -80,7 +81,7 @@ class Switch(wiring.Component):
     status: Any
     taken: Any
 
-    latency = 9
+    latency = 11
     """Cycles from the last flit of a packet at ``rx`` to its first at ``tx``."""
 
     def __init__(self, config: SwitchConfig) -> None:
@@ -121,9 +122,10 @@ class Switch(wiring.Component):
                                       rows=c.regions, kills=True))
             units.append(ReductionPort(c, port=p))
             links.append(OutputPort(senders=c.speedup * c.ports, classes=CLASSES, credits=c.credits,
-                                    flits=c.packet_flits, short=c.short, recounts=True))
+                                    flits=c.packet_flits, short=c.short, recounts=True,
+                                    held=c.ports))
             ways.append(OutputPort(senders=c.ports, classes=1, credits=c.queue_packets,
-                                   flits=c.packet_flits, short=c.short))
+                                   flits=c.packet_flits, short=c.short, held=c.ports))
             for each in (loads, notices):
                 each.append(OutputPort(senders=1, classes=1, credits=c.queue_packets,
                                        flits=c.packet_flits))
@@ -304,16 +306,21 @@ class Switch(wiring.Component):
         older = self._compare(m, buffers) if self._config.age_bits else []
         shared: list[Value] = []  # columns that are not free for units
         for p, (link, way) in enumerate(zip(links, ways)):
-            asks = [each.request(p) for each in senders]
-            to_unit = [buffer.request[n + p] for buffer in buffers]
+            asks = [each.request(p) & link.admits(each.channel) for each in senders]
+            to_unit = [
+                senders[k].asks(buffer, n + p) & way.open[0] for k, buffer in enumerate(buffers)
+            ]
             if older:
                 asks = self._oldest_first(m, p, buffers, older, asks, link)
             reads, comes = self._from_column(m, p, link)
-            shared.append(link.busy & reads)
-            hold = self._share_column(m, p, link, way, Cat(asks[:n]), Cat(to_unit), shared[p])
+            shared.append(link.occupied & reads)
+            hold = self._share_column(
+                m, p, link, way, Cat(asks[:n]), Cat(to_unit), link.busy & reads
+            )
             m.d.comb += [
-                link.request.eq(Cat(Cat(asks[:n]) & ~hold[0].replicate(n), *asks[n:])),
-                way.request.eq(Cat(to_unit) & ~hold[1].replicate(n)),
+                link.request.eq(Cat(asks)),
+                way.request.eq(Cat(to_unit)),
+                Cat(link.hold_back, way.hold_back).eq(hold),
             ]
             for k, sender in enumerate(senders):
                 m.d.comb += [
@@ -332,11 +339,11 @@ class Switch(wiring.Component):
                 ]
             self._join(m, p, senders, units[p], link, way, recounts[p], comes)
         for p, (buffer, load) in enumerate(zip(buffers, loads)):
-            m.d.comb += load.request.eq(buffer.request[2 * n])
+            m.d.comb += load.request.eq(senders[p].asks(buffer, 2 * n) & load.open[0])
             granted[buffer] += [*(way.grant[p] for way in ways), load.grant]
             self._lead(m, load, buffer, units[p].load, units[p].load_valid)
         for p, (kept, notice) in enumerate(zip(results, notices)):
-            m.d.comb += notice.request.eq(kept.request[n])
+            m.d.comb += notice.request.eq(senders[p - n].asks(kept, n) & notice.open[0])
             granted[kept].append(notice.grant)
             self._lead(m, notice, kept, units[p].notice, units[p].notice_valid)
         for part, grants in granted.items():
@@ -348,10 +355,12 @@ class Switch(wiring.Component):
         time when it is read, one for the time when it comes."""
         if self._config.speedup == 1:
             return Const(1), Const(1)
-        reads, comes = Signal(name=f"own_reads_{port}"), Signal(name=f"own_comes_{port}")
+        reads, read, comes = (
+            Signal(name=f"own_{name}_{port}") for name in ("reads", "read", "comes")
+        )
         with m.If(link.grant.any()):
             m.d.sync += reads.eq(link.grant[: self._config.ports].any())
-        m.d.sync += comes.eq(reads)
+        m.d.sync += [read.eq(reads), comes.eq(read)]
         return reads, comes
 
     def _share_column(
@@ -446,6 +455,7 @@ class Switch(wiring.Component):
     def _share_input(m: Module, number: int, parts: "list[_Part]") -> "_Sender":
         """An input of the crossbar of one buffer, or of several that share it."""
         sources = [each.source for each in parts]
+        may_ask = Signal(len(parts), name=f"may_ask_{number}")
         if len(parts) == 1:
             m.d.comb += sources[0].hold.eq(0)
         else:
@@ -453,10 +463,11 @@ class Switch(wiring.Component):
             m.d.comb += [
                 sharing.offers.eq(Cat(each.offers for each in sources)),
                 sharing.busy.eq(Cat(each.busy for each in sources)),
-                sharing.begins.eq(Cat(each.grant.any() for each in sources)),
+                sharing.begins.eq(Cat(each.granted for each in sources)),
                 *(each.hold.eq(sharing.hold[k]) for k, each in enumerate(sources)),
             ]
-        return _Sender(parts)
+            m.d.sync += may_ask.eq(~sharing.hold)
+        return _Sender(parts, may_ask)
 
     def _offer(
         self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
@@ -487,7 +498,7 @@ class Switch(wiring.Component):
                 for way, busy, end in zip(ways, shared, way_ends)
             )),
             units_stopped.eq(Cat(end.stopped for end in way_ends)),
-            taken.eq(Cat(way.busy for way in ways)),  # columns, by units
+            taken.eq(Cat(way.occupied for way in ways)),  # columns, by units
         ]
         for number in range(CLASSES):
             free = Signal(n, name=f"free_{number}")
@@ -550,20 +561,20 @@ class Switch(wiring.Component):
             registers.count(getattr(registers, f"dropped_{name}"), of_links.counts[k])
         dropped = Signal()
         m.d.sync += dropped.eq(Cat(lost).any())
-        m.submodules.rest = rest = IdleDetector(IDLE_CYCLES)
+        m.submodules.rest = rest = IdleDetector(IDLE_CYCLES, parts=n + 2)
         m.d.comb += [
             rest.quiet.eq(
                 Cat(
-                    *(each.idle for each in (*ingress, *units)),
-                    *(each.empty for each in (*kept, *outputs)),
-                    ~Cat(each.counting for each in recounts).any(),
-                    tracker.idle,
-                    ~Cat(each.tx.valid for each in self.link).any(),
-                ).all()
+                    *(each.idle for each in units),
+                    Cat(each.idle for each in ingress).all()
+                    & ~Cat(each.tx.valid for each in self.link).any(),
+                    Cat(each.empty for each in (*kept, *outputs)).all() & tracker.idle
+                    & ~Cat(each.counting for each in recounts).any(),
+                )
             ),
             self.idle.eq(rest.idle),
         ]
-        registers.show("status", idle=self.idle)
+        registers.show("status", idle=rest.was_idle)
         links = {"link": show_links(m, registers, self.status,
                                     shown=registers.port_status)} if self._config.retry else {}
         m.d.comb += self.irq.eq(registers.interrupt_by(dropped=dropped, **links))
@@ -583,18 +594,23 @@ class _Sender:
     """An input of the crossbar: of one buffer, or of several of which one asks and sends at a
     time."""
 
-    def __init__(self, parts: list[_Part]) -> None:
+    def __init__(self, parts: list[_Part], may_ask: Value) -> None:
         self.parts = parts
-        asking = [each.source.request.any() for each in parts]
         self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
-        self.channel = _of([each.channel for each in parts], asking)
-        self.length = _of([each.source.length for each in parts], asking)
+        self.channel = _of([each.channel for each in parts], may_ask)
+        self.length = _of([each.source.length for each in parts], may_ask)
 
     def request(self, link: int) -> Value:
-        return Cat(each.source.request[link] for each in self.parts).any()
+        return Cat(self.asks(each.source, link) for each in self.parts).any()
+
+    def asks(self, source: Any, output: int) -> Value:
+        """High if a part asks for an output, and no other one has taken the input since that was
+        chosen."""
+        others = Cat(each.source.took for each in self.parts if each.source is not source)
+        return source.request[output] & ~others.any()
 
 
-def _of(values: list[Any], which: list[Value]) -> Value:
+def _of(values: list[Any], which: Iterable[Value]) -> Value:
     """The value selected by the one-hot *which*; 0 if no bit is set, or the only one there is."""
     if len(values) == 1:
         return Value.cast(values[0])

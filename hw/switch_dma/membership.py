@@ -208,7 +208,8 @@ class Membership(wiring.Component):
         self, m: Module, name: str, hears: Value, changes: Value, follows: Value, caller: Value,
         here: list[Signal],
     ) -> Value:
-        """Count the endpoints heard in this epoch. Returns a bit per link: all others were."""
+        """Count the endpoints heard in this epoch. Returns a bit per link: all others were. It is
+        known a cycle later; when an epoch ends the region is flushed, so that nobody looks then."""
         c = self._config
         every = []
         for k, by in enumerate(here):
@@ -223,7 +224,9 @@ class Membership(wiring.Component):
                 known.eq(Mux(changes, 0, known) | (news << caller)),
                 count.eq(Mux(changes, 0, count) + news),
             ]
-            every.append(count + 1 == self.node.members)
+            all_others = Signal(name=f"{name}_all_{k}")
+            m.d.sync += all_others.eq(count + 1 == self.node.members)
+            every.append(all_others)
             if name == "settled" and k == 0:
                 m.d.comb += self._first.eq(news)
         return Cat(every)

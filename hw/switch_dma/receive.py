@@ -1,5 +1,6 @@
 """Receives packets of a link, whole, and sorts them by class."""
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -40,7 +41,8 @@ class Receive(wiring.Component):
 
     A packet is stored as its flits arrive, and handed on when the last of them is there, unless one
     more follows it at once; what is damaged is dropped whole. Nothing ever stalls at the link; the
-    sender has a credit for each packet. Latency from the last flit to the first at `o` is 9 cycles.
+    sender has a credit for each packet. Latency from the last flit to the first at `o` is 12
+    cycles.
 
     Notices go by a way of their own, on which they wait for nothing but each other. Of a region
     that is not *open* nothing else is taken; and what is held when it is closed is never handed on,
@@ -120,16 +122,16 @@ class Receive(wiring.Component):
             lost.append(self._hand_on(m, queue.o, self.o[k], comes, str(k)))
             m.d.comb += buffer.available[k].eq(queue.room << k)
         m.d.sync += self.stale.eq(Cat(lost).any())
-        listens = [Signal(CLASSES, name=f"listens_{k}") for k in range(2)]
+        listens = [Signal(CLASSES, name=f"listens_{k}") for k in range(3)]
         m.d.comb += [buffer.grant.eq(buffer.request), buffer.hold.eq(0)]
-        # Flits come two cycles after the grant; a packet of another queue may follow at once.
+        # Flits come three cycles after the grant; a packet of another queue may follow at once.
         with m.If(buffer.request.any()):
             m.d.sync += listens[0].eq(buffer.request)
-        m.d.sync += listens[1].eq(listens[0])
+        m.d.sync += [after.eq(before) for before, after in pairwise(listens)]
         for k, queue in enumerate(queues):
             m.d.comb += [
                 queue.reserve.eq(buffer.request[k]),
-                queue.i.valid.eq(buffer.valid & listens[1][k]),
+                queue.i.valid.eq(buffer.valid & listens[-1][k]),
                 queue.i.payload.eq(buffer.flit),
             ]
         due = give_credits(

@@ -118,7 +118,7 @@ class Transmit(wiring.Component):
         for number in range(CLASSES):
             m.d.comb += buffer.available[number].eq(output.available[number])
         m.d.comb += [
-            output.request.eq(buffer.request),
+            output.request.eq(Mux(output.admits(buffer.channel), buffer.request, 0)),
             output.traffic[0].eq(buffer.channel),
             output.length[0].eq(buffer.length),
             buffer.grant.eq(output.grant),

@@ -9,11 +9,13 @@ from sim.cycles.switch.words import ORDINARY, after, first_of, kind_of
 from sim.native.mark import compiled
 
 __all__ = [
-    "ask", "enter", "give", "has", "length", "move_up", "offer", "send", "serve", "stopped", "take",
+    "ask", "asked", "choose", "enter", "give", "has", "length", "move_up", "offer", "send", "serve",
+    "stopped", "take",
 ]
 
 _DATA = 4  # the bit of a kind
 _MOST_PASSED = MOST_PASSED
+_CHANGES = 2  # cycles from a grant to a buffer that has changed
 _STOPPED, _REOPENING = STOPPED_CYCLES, REOPENING_CYCLES
 
 
@@ -80,18 +82,52 @@ def enter(s, b, committed, word, low, high, targets):
 
 
 @compiled
+def asked(s, b, now):
+    """Outputs that a buffer requests in this cycle, as it chose in the one before; none if one was
+    granted meanwhile."""
+    u = s.buffer[b]
+    u.pending = -1
+    if u.busy > now:
+        return 0
+    u.channel, u.place = u.chosen_channel, u.chosen
+    if u.request and kind_of(_header(s, u, b, u.channel, u.place)) & _DATA == 0:
+        u.pending = u.channel
+    return u.request
+
+
+@compiled
+def _header(s, u, b, k, place):
+    """The header of a packet of a class."""
+    return s.held[b, k, u.first[k] + place & s.held.shape[2] - 1].header
+
+
+@compiled
+def _may_leave(u, k, now):
+    """True if a packet of a class may be leaving: one that is a header alone asks now, or one was
+    granted in the cycle before. Behind packets with data nothing else is read."""
+    return u.pending == k or u.changed[k] > now
+
+
+@compiled
+def choose(s, b, k, wanted):
+    """Request outputs for a packet of class *k* in the next cycle."""
+    u = s.buffer[b]
+    u.request, u.chosen_channel = wanted, k
+
+
+@compiled
 def ask(s, b, now, first, second, third, late_second, late_third):
-    """The class for which a buffer requests outputs, of those available to each; -1 for none.
-    *late_...*: outputs that have stopped."""
+    """The class for which a buffer is to request outputs, of those that are available to each; -1
+    for none. *late_...*: outputs that have stopped."""
     u = s.buffer[b]
     if u.busy > now:
         return -1
     wanted = 0
-    if u.rest[0] & first:
+    if u.rest[0] & first and not _may_leave(u, 0, now):
         wanted |= 1
-    if _limit(s, u, b, 1, late_second) & second:
+    if _limit(s, u, b, 1, late_second) & second and not _may_leave(u, 1, now):
         wanted |= 2
-    if _limit(s, u, b, 2, late_third) & third:
+    if _limit(s, u, b, 2, late_third) & third and not _may_leave(u, 2, now):
         wanted |= 4
     return first_of(wanted, u.turn)
 
@@ -121,8 +157,8 @@ def _end(s, u, k):
 
 @compiled
 def offer(s, b, k, free, late):
-    """The free outputs that a class requests: those of the oldest packet that is next for any of
-    them; it may pass older ones."""
+    """The free outputs that a class is to request: those of the oldest packet that is next for any
+    of them; it may pass older ones."""
     u = s.buffer[b]
     older = 0
     end = _end(s, u, k)
@@ -143,11 +179,13 @@ def serve(s, b, k, granted, now):
     """Outputs take the packet that requested them; it leaves when all of its outputs have."""
     u = s.buffer[b]
     mask = s.held.shape[2] - 1
-    place = u.first[k] + u.chosen
+    place = u.first[k] + u.place
     flits = length(s, s.held[b, k, place & mask].header)
     u.turn = after(k)
-    u.busy = now + flits
-    u.passed[k] = u.passed[k] + 1 if u.chosen else 0
+    if flits > 1:
+        u.busy = now + max(flits - 1, _CHANGES)
+    u.changed[k] = now + _CHANGES
+    u.passed[k] = u.passed[k] + 1 if u.place else 0
     s.held[b, k, place & mask].targets &= ~granted
     if s.held[b, k, place & mask].targets == 0:
         while place > u.first[k]:  # those before close up
@@ -155,7 +193,7 @@ def serve(s, b, k, granted, now):
             place -= 1
         u.first[k] += 1
         if u.sender:
-            note(s, CREDIT, u.sender - 1, now + flits, k, 0, 0, 0, 0)
+            note(s, CREDIT, u.sender - 1, now + flits + 1, k, 0, 0, 0, 0)
         else:
             give(s, u.pool + k, now + flits + u.refund)
     u.rest[k] = 0
@@ -182,7 +220,7 @@ def move_up(s, b, now):
 def send(s, o, b, k, now):
     """Output *o* takes the packet that requested it. Returns its slot in the buffer."""
     out = s.output[o]
-    slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
+    slot = s.buffer[b].first[k] + s.buffer[b].place & s.held.shape[2] - 1
     word = s.held[b, k, slot].header
     flits = length(s, word)
     pool = out.pool + (k if out.classes > 1 else 0)

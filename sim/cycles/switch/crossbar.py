@@ -1,7 +1,18 @@
 """A switch: requests and grants of its ports in a cycle (`switch.py`, `ingress.py`)."""
 
 from hw.switch.packet import MOST_YOUNGER
-from sim.cycles.switch.buffers import ask, enter, has, move_up, offer, send, serve, stopped
+from sim.cycles.switch.buffers import (
+    ask,
+    asked,
+    choose,
+    enter,
+    has,
+    move_up,
+    offer,
+    send,
+    serve,
+    stopped,
+)
 from sim.cycles.switch.notes import PACKET, note
 from sim.cycles.switch.transit import from_table, waited
 from sim.cycles.switch.unit import BACK, FIRST, unit
@@ -38,6 +49,7 @@ def switch(s, w, now):
     n = c.ports
     from_links = (1 << n) - 1
     _request(s, w, now)
+    _choose(s, w, now)
     for output in range(3 * n):
         requests = s.requests[output]
         if requests == 0:
@@ -102,13 +114,64 @@ def switch(s, w, now):
 
 @compiled
 def _request(s, w, now):
-    """Find the outputs that are free and have credits, and enter requests for them."""
+    """Enter requests of packets that were chosen in the cycle before, for outputs that are free and
+    have credits now."""
+    c = s.c[0]
+    n = c.ports
+    for sender in range(2 * n):
+        if sender < n:
+            b = w * n + sender
+            wanted = asked(s, b, now)
+        else:
+            # Both ask at once never; neither does if one of them was granted an output.
+            b, other = c.unit_buffer + w * n + sender - n, c.result_buffer + w * n + sender - n
+            wanted, wanted_by_other = asked(s, b, now), asked(s, other, now)
+            if s.buffer[b].busy > now or s.buffer[other].busy > now:
+                continue
+            if wanted_by_other:
+                wanted, b = wanted_by_other, other
+        if wanted == 0:
+            continue
+        k = s.buffer[b].channel
+        s.asking[sender], s.asked[sender] = b, k
+        output = 0
+        while wanted >> output:
+            if wanted >> output & 1 and _open(s, w, sender, output, k, now):
+                s.requests[2 * n + sender if output == 2 * n else output] |= 1 << sender
+            output += 1
+
+
+@compiled
+def _open(s, w, sender, output, k, now):
+    """True if an output can take a packet of class *k* now, and its column too."""
+    n = s.c[0].ports
+    if output < n:
+        way = s.output[s.c[0].way + w * n + output]
+        out = s.output[w * n + output]
+        beside = sender >= n or way.open_at <= now
+        pool = out.pool + k
+    elif output < 2 * n:
+        link = s.output[w * n + output - n]
+        out = s.output[s.c[0].way + w * n + output - n]
+        beside = link.open_at <= now or not link.own
+        pool = out.pool
+    else:
+        out = s.output[s.c[0].load_way + w * n + sender]
+        beside = True
+        pool = out.pool
+    return beside and out.open_at <= now and has(s, pool, now)
+
+
+@compiled
+def _choose(s, w, now):
+    """Find the outputs that are free in the next cycle and have credits, and let buffers choose
+    packets for them."""
     n = s.c[0].ports
     first = second = third = ways = late_second = late_third = late_ways = 0
     by_units = 0  # columns in use by units
     for p in range(n):
         out = s.output[w * n + p]
-        if out.open_at <= now and out.peer >= 0:
+        if out.open_at <= now + 1 and out.peer >= 0:
             if has(s, out.pool, now):
                 first |= 1 << p
             if has(s, out.pool + 1, now):
@@ -120,9 +183,9 @@ def _request(s, w, now):
         if stopped(s, out.pool + 2, now):
             late_third |= 1 << p
         way = s.output[s.c[0].way + w * n + p]
-        if way.open_at > now:
+        if way.open_at > now + 1:
             by_units |= 1 << p
-        elif (out.open_at <= now or not out.own) and has(s, way.pool, now):
+        elif (out.open_at <= now + 1 or not out.own) and has(s, way.pool, now):
             ways |= 1 << n + p
         if stopped(s, way.pool, now):
             late_ways |= 1 << n + p
@@ -133,13 +196,16 @@ def _request(s, w, now):
         if sender < n:
             b = w * n + sender
             load = s.output[s.c[0].load_way + w * n + sender]
-            if load.open_at <= now and has(s, load.pool, now):
+            choose(s, b, 0, 0)
+            if load.open_at <= now + 1 and has(s, load.pool, now):
                 loads |= 1 << 2 * n
             own_first, own_second = first & ~by_units, second & ~by_units
             k = ask(s, b, now, own_first | loads, own_second | to_units, 0, late_inputs, 0)
         else:
             p = w * n + sender - n
             own, other = s.c[0].unit_buffer + p, s.c[0].result_buffer + p
+            choose(s, own, 0, 0)
+            choose(s, other, 0, 0)
             if s.buffer[own].busy > now or s.buffer[other].busy > now:
                 continue
             b, k = own, ask(s, own, now, first, second, third, late_second, late_third)
@@ -149,7 +215,6 @@ def _request(s, w, now):
                     b, k = other, results
         if k < 0:
             continue
-        s.asking[sender], s.asked[sender] = b, k
         free, late = first | loads, 0
         if k == 1:
             free, late = second | to_units, late_inputs if sender < n else late_second
@@ -157,15 +222,7 @@ def _request(s, w, now):
             free, late = third, late_third
         if sender < n:
             free &= ~by_units
-        wanted = offer(s, b, k, free, late)
-        if wanted >> 2 * n & 1:
-            s.requests[2 * n + sender] = 1 << sender
-            wanted ^= 1 << 2 * n
-        output = 0
-        while wanted >> output:
-            if wanted >> output & 1:
-                s.requests[output] |= 1 << sender
-            output += 1
+        choose(s, b, k, offer(s, b, k, free, late))
 
 
 @compiled

@@ -2,7 +2,19 @@
 
 from sim.cycles.port import memory
 from sim.cycles.queues import NEVER, front, pop, push, room, there
-from sim.cycles.switch.buffers import ask, enter, give, has, move_up, offer, send, serve, take
+from sim.cycles.switch.buffers import (
+    ask,
+    asked,
+    choose,
+    enter,
+    give,
+    has,
+    move_up,
+    offer,
+    send,
+    serve,
+    take,
+)
 from sim.cycles.switch.crossbar import TAKEN_AT_ONCE, arrive
 from sim.cycles.switch.loads import walk
 from sim.cycles.switch.memory import (
@@ -53,8 +65,8 @@ __all__ = ["begin", "done", "lane", "transmit"]
 
 _WRITES = 64  # results that are being stored
 _COMMANDS = 2  # results of which the write has not begun
-_RECEIVED = 3  # cycles from a grant in the receiver to a header at the home store or results
-_GIVEN = 2  # cycles from the choice of a sum to the header of its result
+_RECEIVED = 5  # cycles from a grant in the receiver to a header at the home store or results
+_GIVEN = 3  # cycles from the choice of a sum to the header of its result
 _PUSHES, _FINISHED, _LOADS, _ANSWERS, _OTHERS = 0, 1, 3, 4, 5  # sources of packets to send
 _CLASS = (0, 2, 2, 0, 1)  # of each source but the last; the third, notices, is not modelled
 
@@ -450,14 +462,21 @@ def transmit(s, n, now):
     """Simulate the output of the link."""
     b, o = s.c[0].send_buffer + n, s.c[0].lane_output + n
     out = s.output[o]
-    if out.open_at <= now:
-        k = ask(s, b, now, 1 if has(s, out.pool, now) else 0,
-                1 if has(s, out.pool + 1, now) else 0, 1 if has(s, out.pool + 2, now) else 0, 0, 0)
-        if k >= 0:
-            slot = send(s, o, b, k, now)
-            from_link(s, s.held[b, k, slot].header, s.held[b, k, slot].at, now)
-            arrive(s, o, b, k, slot, now)
-            serve(s, b, k, 1, now)
+    requests, k = asked(s, b, now), s.buffer[b].channel
+    if out.open_at > now or not has(s, out.pool + k, now):
+        requests = 0
+    chosen = -1
+    if out.open_at <= now + 1:
+        chosen = ask(
+            s, b, now, 1 if has(s, out.pool, now) else 0,
+            1 if has(s, out.pool + 1, now) else 0, 1 if has(s, out.pool + 2, now) else 0, 0, 0,
+        )
+    choose(s, b, max(chosen, 0), 1 if chosen >= 0 else 0)
+    if requests:
+        slot = send(s, o, b, k, now)
+        from_link(s, s.held[b, k, slot].header, s.held[b, k, slot].at, now)
+        arrive(s, o, b, k, slot, now)
+        serve(s, b, k, 1, now)
     move_up(s, b, now)
 
 
@@ -469,10 +488,14 @@ def _receive(s, e, n, now):
     loads = 1 if has(s, pools + LOADS, now) else 0
     partials = 2 if has(s, pools + PARTIALS, now) else 0
     results = 4 if has(s, pools + RESULTS, now) else 0
-    k = ask(s, b, now, TAKEN_AT_ONCE | loads, TAKEN_AT_ONCE | partials, results, 0, 0)
-    if k >= 0:
-        granted = offer(s, b, k, TAKEN_AT_ONCE | loads | partials | results, 0)
-        slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
+    granted, k = asked(s, b, now), s.buffer[b].channel
+    chosen = ask(s, b, now, TAKEN_AT_ONCE | loads, TAKEN_AT_ONCE | partials, results, 0, 0)
+    wanted = 0
+    if chosen >= 0:
+        wanted = offer(s, b, chosen, TAKEN_AT_ONCE | loads | partials | results, 0)
+    choose(s, b, max(chosen, 0), wanted)
+    if granted:
+        slot = s.buffer[b].first[k] + s.buffer[b].place & s.held.shape[2] - 1
         packet = s.held[b, k, slot]
         word = packet.header
         waited(s, word, packet.at, now)

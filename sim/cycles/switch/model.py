@@ -34,8 +34,8 @@ MODES = ("push", "pull", "whole")
 """Modes of reduction; ``whole``: pull for which own operands travel, too."""
 
 _MOST_ENDPOINTS = 128
-_TO_SWITCH, _TO_LANE = 6, 5  # cycles from the grant of a flit to its place at the other end
-_LEFT, _RETURNED = 2, 5  # from the last flit's grant: room in the buffer; a credit at its sender
+_TO_SWITCH, _TO_LANE = 7, 6  # cycles from the grant of a flit to its place at the other end
+_LEFT, _RETURNED = 3, 6  # from the last flit's grant: room in the buffer; a credit at its sender
 _RECEIVED = 2  # packets between the receiver and what follows
 _LATE = 1  # cycles by which the model's memory acts later than the RTL's
 _NOTICES = 2  # among the sources of what a lane sends

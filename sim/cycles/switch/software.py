@@ -4,7 +4,7 @@ A message is a number of packets on every link. With *fence*, data are followed 
 sender may send only when all data were acknowledged; without, the data bring their flag.
 """
 
-from sim.cycles.switch.buffers import ask, enter, has, move_up, serve, take
+from sim.cycles.switch.buffers import ask, asked, choose, enter, has, move_up, serve, take
 from sim.cycles.switch.crossbar import TAKEN_AT_ONCE
 from sim.cycles.switch.lane import transmit
 from sim.cycles.switch.words import ALONE, MESSAGE, count_of, header, number_of
@@ -90,7 +90,10 @@ def _receive(s, endpoint, n, now):
     """Packets are taken as they come."""
     c = s.c[0]
     b = c.receive_buffer + n
-    if ask(s, b, now, 0, TAKEN_AT_ONCE | 2, 0, 0, 0) >= 0:
+    granted = asked(s, b, now)
+    wanted = 1 if ask(s, b, now, 0, TAKEN_AT_ONCE | 2, 0, 0, 0) >= 0 else 0
+    choose(s, b, _CLASS, wanted)
+    if granted:
         u = s.buffer[b]
         word = s.held[b, _CLASS, u.first[_CLASS] & s.held.shape[2] - 1].header
         serve(s, b, _CLASS, TAKEN_AT_ONCE | 2, now)

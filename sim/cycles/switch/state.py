@@ -109,12 +109,19 @@ _POOL = np.dtype(integers("level", "first", "free", "watched", "emptied", "opens
 have been empty for long, the cycle from which some are taken again."""
 
 _BUFFER = np.dtype(
-    integers("busy", "turn", "pool", "refund", "chosen", "sender")
-    + arrays(CLASSES, "rest", "first", "seen", "free", "passed")
+    integers(
+        "busy", "turn", "pool", "refund", "request", "chosen_channel", "chosen", "channel", "place",
+        "pending", "sender",
+    )
+    + arrays(CLASSES, "rest", "first", "seen", "free", "passed", "changed")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
-may request, and that were entered. ``chosen``: packets of the class that are older than the
-requesting one; ``passed``: times in a row that the oldest was passed. A packet that leaves returns
+may request, and that were entered. ``busy``: the cycle from which one is chosen again; what was
+is in ``request``, the outputs, ``chosen_channel``, its class, and ``chosen``, how many packets of
+the class are older; a cycle later ``channel`` and ``place`` are those of what requests outputs, and
+``pending`` is its class if it is a header alone, else -1. ``changed``: the cycle from which packets
+of the class are chosen again.
+``passed``: times in a row that the oldest was passed. A packet that leaves returns
 one to a pool: room, or a credit. ``sender``: one more than the output that sends to the buffer, if
 that is elsewhere."""
 
@@ -132,7 +139,7 @@ shares with the unit; ``column_turn``: 1 if the unit goes first."""
 _UNIT = np.dtype(
     integers(
         "accept_at", "pending", "accepted", "stands", "yields", "found", "turn_at",
-        "valid", "late", "aged",  # bits of entries
+        "valid", "late", "aged", "due",  # bits of entries
         "first", "free",  # operands
         "load_first", "load_free", "load_held", "load_counted", "load_at",
         "fill_at", "turn",
@@ -340,9 +347,9 @@ def allocate(
     c["switches"], c["ports"], c["entries"] = switches, switch.ports, held.entries
     c["flits"], c["payload"] = switch.packet_flits, switch.payload_flits
     c["homes"], c["age_bits"] = switch.homes, switch.age_bits
-    queue = fifo(switch.queue_packets * switch.packet_flits)[1]
-    c["operand_latency"], c["sum_latency"] = 3 + queue, 1 + switch.alu_stages + queue
-    c["load_latency"] = 3 + fifo(switch.queue_packets)[1]
+    queue = fifo(switch.queue_packets * switch.packet_flits)[1] + 1  # `PacketQueue`
+    c["operand_latency"], c["sum_latency"] = 4 + queue, 1 + switch.alu_stages + queue
+    c["load_latency"] = 4 + fifo(switch.queue_packets)[1]
     c["links"], c["waves"], c["blocks_under_way"] = dma.links, dma.waves, held.window
     c["multicast"], c["sums"] = switch.multicast_partials, dma.sums
     c["burst_beats"] = min(dma.max_burst, BOUNDARY_BYTES // FLIT_BYTES)

@@ -17,7 +17,7 @@ COLUMNS = TAKEN, TRAVEL, HELD, SENT, QUEUED = range(5)
 """Packets taken; cycles in flight; cycles of these in buffers of switches, their units, and
 receivers; packets of endpoints; cycles before their output took them."""
 
-READY = 2  # cycles from the last flit's store to a request
+READY = 3  # cycles from the last flit's store to a request
 
 
 @compiled

@@ -23,6 +23,7 @@ from sim.native.mark import compiled
 __all__ = ["BACK", "FIRST", "unit"]
 
 FIRST, BACK = 1, 2  # of a load: this is its first switch; it goes back to its requester, too
+_STORED = 1  # cycles from a flit that leaves a queue to its store
 _WAITS, _GOES = 1, 2  # a load that is held: for an entry, or for room on the way out
 
 
@@ -33,12 +34,14 @@ def unit(s, w, p, now):
     number = w * c.ports + p
     u = s.unit[number]
     between = u.pending == 0 and now >= u.accept_at
+    due = u.due & u.valid
+    u.due = u.valid & u.late  # from the next cycle on
     full = u.valid == (1 << c.entries) - 1
     waits = False
     if u.load_held == _WAITS:
         waits = full and s.load[number, u.load_first & s.load.shape[1] - 1].marks & FIRST != 0
     if between:
-        _accept(s, u, number, now, waits)
+        _accept(s, u, number, now, due, waits)
     if s.timeout[w] > 0 and u.valid and (now - s.period_at[w]) % s.timeout[w] == s.timeout[w] - 1:
         u.late = u.aged & u.valid
         u.aged = u.valid
@@ -51,10 +54,10 @@ def unit(s, w, p, now):
 
 
 @compiled
-def _accept(s, u, number, now, waits):
+def _accept(s, u, number, now, due, waits):
     """Take a header into the pipeline, or a placeholder for an entry to be evicted: an overdue one,
     or a pushed sum for whose place a load waits."""
-    leaving = first_of(u.valid & u.late, 0)
+    leaving = first_of(due, 0)
     u.yields = 1 if leaving < 0 else 0
     if leaving < 0 and waits:
         oldest = _oldest(s, number)
@@ -251,7 +254,7 @@ def _fill(s, u, w, p, number, now):
     targets = 1 << p
     if k == 2:
         targets = s.targets[w, region_of(word)]
-    enter(s, b, now + c.flits - 1, word, packet.low, packet.high, targets)
+    enter(s, b, now + c.flits - 1 + _STORED, word, packet.low, packet.high, targets)
     give(s, s.c[0].unit_pool + 3 * number + k, now + c.flits)
     u.fill_at = now + c.flits
 
@@ -266,7 +269,7 @@ def _request(s, u, w, p, number, now):
     if load.marks & BACK:
         targets |= 1 << p
     take(s, s.buffer[b].pool)
-    enter(s, b, now, word, 0, 0, targets)
+    enter(s, b, now + _STORED, word, 0, 0, targets)
     u.load_first += 1
     u.load_held = 0
     u.fill_at = now + 1

@@ -42,7 +42,7 @@ __all__ = ["SwitchExchange"]
 # The model does everything a cycle later than RTL, so paths from it to the wire are a cycle shorter
 # than those in hardware, and paths from the wire to it a cycle longer.
 _LATE = 1
-_HEADER = 4 - _LATE  # from the grant of a packet to its header on the wire
+_HEADER = 5 - _LATE  # from the grant of a packet to its header on the wire
 _CREDIT = 3 - _LATE  # from the cycle in which a packet has left a buffer to the credit on the wire
 _USED = 2 + _LATE  # from the arrival of a credit to the cycle in which it can be used
 _BITS = 64  # in a word

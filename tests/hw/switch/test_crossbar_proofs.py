@@ -35,7 +35,7 @@ class ReplicationHarness(wiring.Component):
         self.buffer = buffer
         self.kills, self.unicast = kills, unicast
         self.outputs = outputs
-        self.patience = (FLITS + 1) * packets + 4
+        self.patience = (FLITS + 2) * packets + 6
         super().__init__({"valid": In(1), "mark": In(1), "alone": In(1), "targets": In(outputs),
                           "available": In(outputs), "grant": In(outputs), "kill": In(1),
                           "lasting": In(1), "bad": Out(1),
@@ -74,12 +74,15 @@ class ReplicationHarness(wiring.Component):
             with m.If(~inside):
                 m.d.sync += [marked.eq(marks), marked_later.eq(marks_later)]
 
-        reads, hears = Signal(self.outputs), Signal(self.outputs)
+        reads, sends, hears = (Signal(self.outputs) for _ in range(3))
         second = Signal()
         with m.If(buffer.grant.any()):
             m.d.sync += reads.eq(buffer.grant)
-        announced, short = Signal(), Signal()
-        m.d.sync += [hears.eq(reads), announced.eq(buffer.length), short.eq(announced)]
+        announced, read, short = Signal(), Signal(), Signal()
+        m.d.sync += [
+            sends.eq(reads), hears.eq(sends), announced.eq(buffer.length), read.eq(announced),
+            short.eq(read),
+        ]
         starts = buffer.valid & buffer.flit.first
         alone = buffer.flit.data[2]
         with m.If(buffer.valid):
@@ -229,7 +232,7 @@ def test_a_planted_bug_of_what_is_killed_is_refuted(planted, tmp_path):
 
 
 def test_so_it_does_for_three_packets_in_the_first_cycles(tmp_path):
-    assert holds(replication(packets=3), tmp_path, twins=True, cycles=CYCLES)
+    assert holds(replication(packets=3), tmp_path, twins=True, cycles=CYCLES + 6)
 
 
 @pytest.mark.parametrize(
@@ -262,8 +265,7 @@ class CreditHarness(wiring.Component):
             m.d.comb += [
                 output.traffic[k].eq(self.traffic[k]),
                 allowed[k].eq(
-                    self.request[k] & Mux(self.traffic[k], output.available[1],
-                                          output.available[0])
+                    self.request[k] & Mux(self.traffic[k], output.open[1], output.open[0])
                 ),
             ]
         m.d.comb += output.request.eq(allowed)

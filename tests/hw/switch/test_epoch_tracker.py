@@ -62,6 +62,7 @@ def test_notices_are_judged_and_regions_purged_as_the_page_says(seed):
     async def run(ctx):
         judged = None  # port and question of which the verdict is due
         holding = [0] * CONFIG.regions
+        held = [False] * CONFIG.regions  # in the cycle before
         for _ in range(6000):
             for port in range(CONFIG.ports):
                 if questions[port] is None and rng.random() < 0.05:
@@ -86,7 +87,7 @@ def test_notices_are_judged_and_regions_purged_as_the_page_says(seed):
                         for name in ("passed", "postponed", "answered")}
             for k, region in enumerate(regions):
                 assert ctx.get(tracker.purging[k]) == region.purging
-                assert ctx.get(tracker.held[k]) == region.held(holds[k])
+                assert ctx.get(tracker.held[k]) == region.held(held[k])
                 current = set() if region.purging else region.taken
                 assert ctx.get(tracker.current[k]) == sum(1 << port for port in current)
             if judged is None:
@@ -107,10 +108,11 @@ def test_notices_are_judged_and_regions_purged_as_the_page_says(seed):
                 begins[row] = begins[row] or adopts
                 questions[port] = None if verdict != "postponed" else questions[port]
             for k, region in enumerate(regions):
-                seen["held again"] += region.purging and holds[k] and 0 < region.quiet < STRETCH
+                seen["held again"] += region.purging and held[k] and 0 < region.quiet < STRETCH
                 if purge[k]:
                     region.taken = set()
-                region.step(begins[k], holds[k])
+                region.step(begins[k], held[k])
+            held = holds
             await ctx.tick()
             judged = next_judged(ctx, judged)
 

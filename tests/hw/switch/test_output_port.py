@@ -27,15 +27,17 @@ def test_credits_are_counted_forgotten_and_held_back(seed):
             ctx.set(port.hold, hold)
             ctx.set(port.forget, forget)
             ctx.set(port.credit, sum(bit << number for number, bit in enumerate(credit)))
-            available = [left == 0 and count > 0 and not hold for count in counts]
+            free = [left == 0 and count > 0 and not hold for count in counts]
+            soon = [left <= 1 and count > 0 and not hold for count in counts]
             for name, wanted in (
-                ("available", available), ("credited", [count > 0 for count in counts]),
+                ("open", free), ("available", soon), ("credited", [count > 0 for count in counts]),
             ):
                 found = ctx.get(getattr(port, name))
                 assert found == sum(bit << number for number, bit in enumerate(wanted)), name
             assert ctx.get(port.home) == all(count == CREDITS for count in counts)
             assert ctx.get(port.busy) == (left > 0)
-            choices = [number for number, free in enumerate(available) if free]
+            assert ctx.get(port.occupied) == (left > 1)
+            choices = [number for number, can in enumerate(free) if can]
             taken = rng.choice(choices) if choices and rng.random() < 0.5 else None
             sender = rng.randrange(SENDERS)
             ctx.set(port.request, 0 if taken is None else 1 << sender)
@@ -56,3 +58,33 @@ def test_credits_are_counted_forgotten_and_held_back(seed):
     simulator.add_testbench(run)
     simulator.run()
     assert min(seen.values()) > 10, seen
+
+
+@pytest.mark.parametrize("held", [1, 2, 3])
+def test_senders_that_are_held_back_are_passed_in_the_turns_of_the_others(held):
+    rng = Random(held)
+    port = OutputPort(senders=3, classes=1, credits=CREDITS, flits=2, held=held)
+    seen = {"held back": 0, "goes": 0}
+
+    async def run(ctx):
+        last = -1  # the sender that had its turn last
+        for _ in range(2000):
+            ctx.set(port.credit, rng.random() < 0.6)
+            requests = {k for k in range(3) if rng.random() < 0.5} if ctx.get(port.open) else set()
+            back = rng.random() < 0.4
+            ctx.set(port.request, sum(1 << k for k in requests))
+            ctx.set(port.hold_back, back)
+            may = {k for k in requests if not back or k >= held}
+            turn = min((k for k in may if k > last), default=min(may, default=None))
+            assert ctx.get(port.grant) == (0 if turn is None else 1 << turn)
+            last = last if turn is None else turn
+            seen["held back"] += len(requests) > len(may)
+            seen["goes"] += turn is not None
+            await ctx.tick()
+            assert ctx.get(port.busy) == (turn is not None)
+
+    simulator = Simulator(port)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(run)
+    simulator.run()
+    assert min(seen.values()) > 100, seen

@@ -30,7 +30,7 @@ def test_a_packet_for_a_free_link_passes_one_whose_column_a_unit_has():
     """
     passed = []
     for late in range(1 + TEST.payload_flits):
-        system = single(replace(TEST, buffer_packets=8), latency=1)
+        system = single(replace(TEST, buffer_packets=8, queue_packets=3), latency=1)
         operands, sums = system.endpoints[0], system.endpoints[2]
         zeros = np.zeros(WORDS, np.int32)
         for row in range(TEST.homes):

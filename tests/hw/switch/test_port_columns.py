@@ -21,7 +21,7 @@ BODY = (1 << FLIT_BITS) - 1 & ~(((1 << HEADER["checksum"].width) - 1) << HEADER[
 class Schedule:
     """Packets of a port at random: by cycle who is granted, and whose flit comes to whom.
 
-    A grant is for a flit two cycles later. The column that both outputs share has one packet at a
+    A grant is for a flit three cycles later. The column that both outputs share has one packet at a
     time, and so has the link.
     """
 
@@ -38,7 +38,7 @@ class Schedule:
                 flits = rng.choice([1, 1, 2, 5])
                 self.grants[cycle, output] = sender
                 for k in range(flits):
-                    self.comes[cycle + 2 + k, output] = sender, k == 0
+                    self.comes[cycle + 3 + k, output] = sender, k == 0
                 free.update(dict.fromkeys(uses, cycle + flits))
 
 

@@ -66,7 +66,7 @@ def test_a_link_that_is_taken_out_of_service_waits_for_nothing(quiet):
         assert ctx.get(end.hold) and ctx.get(end.forget) == ctx.get(end.counting) == quiet
         ctx.set(end.cancel, 1)
         ctx.set(end.quiet, 1)
-        await ctx.tick()
+        await ctx.tick().repeat(2)
         for _ in range(3 * RETRY):
             assert not any(map(ctx.get, (end.hold, end.forget, end.counting, end.valid)))
             await ctx.tick()

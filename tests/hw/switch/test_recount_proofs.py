@@ -14,6 +14,8 @@ MOST = 2
 GUARD, RETRY = 4, 18
 LATE_PACKETS, LATE_CREDITS = (4, 1), (1, 4)
 """Cycles that packets and credits of a link take: either may be late."""
+LATER_CREDITS = (1, 6)
+"""An answer has to wait for `Recount.hold`, too."""
 
 
 class LinkHarness(wiring.Component):
@@ -121,7 +123,7 @@ def test_credits_counted_anew_are_those_for_which_there_is_room(latencies, tmp_p
 
 
 def test_a_guard_that_is_too_short_is_refuted(tmp_path):
-    harness = link(RIGHT, Recount(guard=1, retry=RETRY), LATE_CREDITS)
+    harness = link(RIGHT, Recount(guard=1, retry=RETRY), LATER_CREDITS)
     assert not holds(harness, tmp_path, cycles=34, timeout=200)
 
 

@@ -126,11 +126,11 @@ def test_latency_of_packets_that_meet_no_others_is_that_of_two_links_and_a_switc
                     elements=1, around=around, given=200_000)
     found = model.ordinary()
 
-    # Nine flits, 6 and 5 cycles beyond the links, and granted 2 cycles after they are stored.
-    assert found.travel == pytest.approx(2 * (9 + latency + 2) + 6 + 5, abs=1)
+    # Nine flits, 7 and 6 cycles beyond the links, and granted 3 cycles after they are stored.
+    assert found.travel == pytest.approx(2 * (9 + latency + 3) + 7 + 6, abs=1)
     assert found.held == pytest.approx(0, abs=1)
     # Stored for nine cycles before, and then asked for.
-    assert found.queued == pytest.approx(8 + 2, abs=1)
+    assert found.queued == pytest.approx(8 + 3, abs=1)
 
 
 @pytest.mark.parametrize("kind", ["store", "message"])

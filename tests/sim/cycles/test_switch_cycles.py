@@ -104,8 +104,8 @@ def multicast():
     """Six members at three leaves whose memories hardly answer, and tables of one entry."""
     switch, dma = (replace(each, multicast_partials=True) for each in smallest(SWITCH, DMA))
     switch = replace(switch, ports=8, trace=False)
-    reads = np.random.default_rng(13).integers(1, 120, 6).tolist()
-    around = SwitchSettings(stalls=0.97, seed=13, timeout_cycles=12, read_latency_cycles=reads)
+    reads = np.random.default_rng(6).integers(1, 120, 6).tolist()
+    around = SwitchSettings(stalls=0.97, seed=6, timeout_cycles=12, read_latency_cycles=reads)
     made = SwitchModel(switch, dma, Fabric.two_levels(6, leaf=3), around,
                        [AllReduceJob(elements=32 * 100)])
     made.run()
@@ -441,15 +441,15 @@ def test_transits_of_packets_that_meet_no_others(mode, latency):
     star.run()
     transits = star.transits()
 
-    # Stored as a whole (9 flits behind 6 cycles and the link), granted 2 cycles later, and at the
-    # table after 4.
+    # Stored as a whole (9 flits behind 7 cycles and the link), granted 3 cycles later, and at the
+    # table after 6.
     push, result = transits[Kind.PUSH], transits[Kind.RESULT]
-    assert push.travel >= 9 + 6 + latency + 2 + 4 and push.held == push.travel - 21 - latency
+    assert push.travel >= 9 + 7 + latency + 3 + 6 and push.held == push.travel - 25 - latency
     assert push.packets == (6 if mode == "push" else 3)
     assert result.packets == (6 if mode == "push" else 5) and result.held == result.queued == 0
     if mode != "push":
         load = transits[Kind.LOAD]
         assert load.packets == (2 if mode == "pull" else 3)
-        # Two links, the way to the table (4), the table (2), and buffers (2 each).
-        assert load.travel == 2 * (1 + latency) + 6 + 5 + 4 + 2 + 3 * 2
+        # Two links, the way to the table (5), the table (3), and buffers (3 each).
+        assert load.travel == 2 * (1 + latency) + 7 + 6 + 5 + 3 + 3 * 3
         assert load.held == 0

@@ -85,8 +85,8 @@ def test_every_value_arrives():
     assert system.dma.links == 2 and system.dma.credits == system.switch.buffer_packets
     assert (settings.nodes, settings.latency_cycles, settings.read_latency_cycles) == (8, 10, 20)
     assert (settings.memory_stalls, settings.seed) == (0.1, 5)
-    # 50 cycles in a switch, 17 of which are its own.
-    assert ring.config.router_cycles == 50 - 9 - 8
+    # 50 cycles in a switch, 19 of which are its own.
+    assert ring.config.router_cycles == 50 - 9 - 10
     assert ring.config.fabric == Fabric.spines(8, leaf=4, cables=2, ports=8, planes=2)
 
 
@@ -105,7 +105,7 @@ def test_values_that_are_not_those_of_presets():
     assert (dma.credits, dma.buffer_packets) == (5, system.switch.credits) != (5, 5)
     assert (settings.latency_cycles, settings.write_latency_cycles) == (7, 3)
     assert settings.read_latency_cycles == 13
-    assert ring.config.router_cycles == 32 - 5 - 8
+    assert ring.config.router_cycles == 32 - 5 - 10
 
 
 @pytest.mark.parametrize("stated, period", [("", 4000), ("timeout_bits = 9", 511)])

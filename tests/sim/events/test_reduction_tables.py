@@ -77,7 +77,7 @@ def test_pushes_between_leaves_wait_behind_others_at_both_levels(leaves, age_bit
     short, long = both("push", 128, **more), both("push", 256, **more)
     events_s, cycles_s = (after.time_s - before.time_s for before, after in zip(short, long))
     assert long[1].metrics["evicted"] == 0
-    assert events_s == pytest.approx(cycles_s, rel=0.08)
+    assert events_s == pytest.approx(cycles_s, rel=0.09)
     assert 128 * KIB / cycles_s < 0.99 * 25e9 * 8 / 9
 
 

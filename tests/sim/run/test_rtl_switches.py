@@ -267,7 +267,7 @@ def test_what_rtl_switches_do_not_do_is_refused_in_one_line(fabric, tables, mess
 def test_cycles_of_a_router_that_rtl_does_not_have():
     fabric = two_levels()
     fabric["dimension"][0]["router_latency_s"] = 1e-6
-    wanted = r"router_latency_s: at level 'rtl', must be at most 1\.088e-08, "
+    wanted = r"router_latency_s: at level 'rtl', must be at most 1\.216e-08, "
     with pytest.raises(ConfigError, match=wanted):
         run(described("rtl", fabric))
 
