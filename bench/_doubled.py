@@ -62,7 +62,7 @@ def doublings(run: Run) -> dict[str, dict[str, Any]]:
         found["memory"]["memory.bandwidth_bytes_per_s"] = 2 * memory.bandwidth_bytes_per_s
     for key in ("read_latency_s", "write_latency_s"):
         if value := getattr(memory, key):
-            found["endpoint"][f"memory.{key}"] = value / 2
+            found["memory"][f"memory.{key}"] = value / 2
     bounds = run.record.admission
     if bounds is not None and bounds.places and engine is None:
         waves = hasattr(description.endpoint, "waves")
@@ -80,6 +80,8 @@ def doublings(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def _of_fields(found: dict[str, dict[str, Any]], owner: Any, path: str) -> None:
+    if not hasattr(owner, "alus") and (lanes := getattr(owner, "lanes", 0)):
+        found["ALUs"][f"{path}.lanes"] = 2 * lanes
     for each in fields(owner):
         value, key = getattr(owner, each.name), f"{path}.{each.name}"
         if each.name in ("bus", "memory_bus") and is_dataclass(value):

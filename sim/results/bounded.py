@@ -13,8 +13,9 @@ are in progress, for a time of 1,
   time in the units that load and store it.
 
 The time is the power mean ``(sum(b[k] ** p) + (turns * c) ** p) ** (1 / p)``, with p = 3, in which
-doubling a unit halves its parts; more places double W. It gets no shorter than the work of any
-other resource. Of the time that training hides, half is taken to stay hidden. Power and
+doubling a unit halves its parts; more places double W. Dimensions whose links would save as much
+are one unit, as most algorithms share their work among them. The run gets no shorter than the work
+of any other resource. Of the time that training hides, half is taken to stay hidden. Power and
 hidden part are fitted (`python -m bench limits_named`), which also compares with runs of systems of
 which each unit was doubled.
 
@@ -23,9 +24,8 @@ are taken from an event simulation of the same description (``RunRecord.estimate
 one. Without, the time that no resource explains is called latency.
 """
 
-import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -45,7 +45,7 @@ HIDDEN = 0.5
 WAITED = 0.05
 """Least time that chunks wait to be admitted, over that in phases, to be held by it."""
 NEAR = 0.97
-"""Links of dimensions whose shares differ by less are told apart by their size."""
+"""Links of dimensions whose shares differ by less are one unit."""
 LEAST, SHOWN = 1e-4, 5e-4
 """Smaller shares are not named, or not in the table."""
 
@@ -70,6 +70,8 @@ _AROUND = {
 """Resources that a chunk needs before or after its phases."""
 _LIMITS = {"context": "FSMs", "partition": "SRAM", "slots": "SRAM"}
 """Words in the limit of chunks in flight -> the unit that it is of; others are of admission."""
+
+_LINKS = "links of dimension"
 
 Parts = Mapping[str, float]
 
@@ -120,10 +122,10 @@ class _Pipeline:
         named = {unit: 0 for parts in (*self.resources, self.way, self.around) for unit in parts}
         return list({**named, **({self.limited_by: 0} if self.limited_by else {})})
 
-    def time(self, doubled: str = "") -> float:
-        """Time with twice of a unit."""
+    def time(self, doubled: Collection[str] = ()) -> float:
+        """Time with twice of units."""
         places = self.places
-        if self.limited_by and doubled == self.limited_by:
+        if self.limited_by in doubled:
             places = min(self.chunks, 2 * places)
         turns = self.chunks / self.places
         if places != self.places:
@@ -132,22 +134,36 @@ class _Pipeline:
         work = [_halved(parts, doubled) for parts in self.resources]
         return float(sum(each**POWER for each in (*work, way)) ** (1 / POWER))
 
-    def saved(self, doubled: str) -> float:
-        """Part of the time that twice of a unit saves."""
+    def saved(self, *doubled: str) -> float:
+        """Part of the time that twice of a unit, or of several, saves."""
         if not (now := self.time()):
             return 0.0
-        links = doubled.startswith("links")
+        links = doubled[0].startswith(_LINKS)
         # Several dimensions that are busy all the time share the work of some of the chunks.
         rest = [
             _halved(parts, doubled) for parts in self.resources
-            if not (links and next(iter(parts)).startswith("links"))
+            if not (links and next(iter(parts)).startswith(_LINKS))
         ]
         most = max(0.0, 1 - max(rest, default=0.0))
         return max(0.0, min(1 - self.time(doubled) / now, most))
 
 
-def _halved(parts: Parts, doubled: str) -> float:
-    return sum(part / 2 if unit == doubled else part for unit, part in parts.items())
+    def all_saved(self) -> dict[str, float]:
+        """The same for all units, and for dimensions whose links are alike as one."""
+        found = {unit: self.saved(unit) for unit in self.units}
+        links = {unit: share for unit, share in found.items() if unit.startswith(_LINKS)}
+        most = max(links.values(), default=0.0)
+        alike = [unit for unit, share in links.items() if share >= NEAR * most]
+        if len(alike) < 2 or most < LEAST:
+            return found
+        numbers = sorted(int(unit.rpartition(" ")[2]) for unit in alike)
+        name = f"links of dimensions {', '.join(map(str, numbers))}"
+        rest = {unit: share for unit, share in found.items() if unit not in alike}
+        return {**rest, name: self.saved(*alike)}
+
+
+def _halved(parts: Parts, doubled: Collection[str]) -> float:
+    return sum(part / 2 if unit in doubled else part for unit, part in parts.items())
 
 
 def bounded(run: Breakdown) -> Bounded:
@@ -163,8 +179,8 @@ def bounded(run: Breakdown) -> Bounded:
         pipeline = _pipeline(record, busy_fs)
         limit = pipeline.limit
         hidden = max(0.0, busy_fs / record.end_fs - exposed)
-        for unit in pipeline.units:
-            shares[unit] = min(exposed, pipeline.saved(unit) * (exposed + HIDDEN * hidden))
+        for unit, share in pipeline.all_saved().items():
+            shares[unit] = min(exposed, share * (exposed + HIDDEN * hidden))
     elif exposed:
         shares["latency"] = exposed / 2  # messages to single nodes, of which no more is recorded
     if compute:
@@ -173,7 +189,8 @@ def bounded(run: Breakdown) -> Bounded:
         shares["late nodes"] = min(exposed, late * exposed)
     if delay:
         shares["delays"] = delay / 2
-    return Bounded(shares=_ordered(shares, record), limit=limit)
+    ordered = sorted(shares, key=lambda unit: (-shares[unit], unit))
+    return Bounded(shares={unit: shares[unit] for unit in ordered}, limit=limit)
 
 
 def bounded_table(run: Breakdown) -> Table:
@@ -192,23 +209,8 @@ def bounded_table(run: Breakdown) -> Table:
     return table
 
 
-def _ordered(shares: Parts, record: RunRecord) -> dict[str, float]:
-    """The largest share first; of links with nearly the same, those of the largest dimension."""
-    links: dict[str, int] = defaultdict(int)
-    for link in record.links:
-        links[_links(link.dimension)] += 1
-    most = max(shares.values(), default=0.0)
-    near = {unit for unit, share in shares.items() if share >= NEAR * most}
-
-    def place(unit: str) -> tuple[bool, int, float, str]:
-        tied = unit in near and near <= links.keys()
-        return tied, links[unit] if tied else 0, shares[unit], unit
-
-    return {unit: shares[unit] for unit in sorted(shares, key=place, reverse=True)}
-
-
 def _links(dimension: int) -> str:
-    return f"links of dimension {dimension}"
+    return f"{_LINKS} {dimension}"
 
 
 def _in_progress(record: RunRecord) -> float:
@@ -234,10 +236,11 @@ def _pipeline(record: RunRecord, busy_fs: float) -> _Pipeline:
     if source.call_phases is None or not in_progress or not source.phases.chunks.sum():
         most = max((sum(parts.values()) for parts in resources), default=0.0)
         return _Pipeline(resources=resources, way={"latency": max(0.0, 1 - most)})
-    if source is not record:
-        known = set(record.unit_names)
-        resources += _of_units(source, in_progress, without=known)
-    return _with_chunks(source, in_progress, resources)
+    if source is record:
+        return _with_chunks(source, in_progress, resources, without=())
+    resources += _of_units(source, in_progress, without=record.unit_names)
+    # The places of an engine are those of its units.
+    return _with_chunks(source, in_progress, resources, without=["admission"])
 
 
 def _resources(record: RunRecord, busy_fs: float) -> list[Parts]:
@@ -250,7 +253,7 @@ def _resources(record: RunRecord, busy_fs: float) -> list[Parts]:
 
 
 def _of_units(
-    record: RunRecord, busy_fs: float, *, without: frozenset[str] | set[str] = frozenset()
+    record: RunRecord, busy_fs: float, *, without: Collection[str] = ()
 ) -> list[Parts]:
     found: list[Parts] = []
     for number, name in enumerate(record.unit_names):
@@ -278,9 +281,10 @@ def _by_message(record: RunRecord, number: int) -> float:
 
 
 def _with_chunks(
-    record: RunRecord, busy_fs: float, resources: list[Parts]
+    record: RunRecord, busy_fs: float, resources: list[Parts], *, without: Collection[str]
 ) -> _Pipeline:
-    """The model with the ways of chunks, which an event simulation records."""
+    """The model with the ways of chunks, which an event simulation records; units in *without* do
+    not bound the chunks in flight."""
     of, rows = record.phases, len(record.graph_of)
     users = np.bincount(record.graph_of, minlength=1 + max(graph for graph, _ in record.calls))
     chunks = float(sum(n * users[graph] for n, (graph, _) in zip(of.chunks, record.calls))) / rows
@@ -314,7 +318,7 @@ def _with_chunks(
     unit = next((unit for word, unit in _LIMITS.items() if word in limit), "admission")
     return _Pipeline(
         resources=resources, way=way, around=around, chunks=chunks, places=places,
-        limited_by=unit if holds else "", limit=re.sub(r"\s+", " ", limit),
+        limited_by=unit if holds and unit not in without else "", limit=limit,
     )
 
 
