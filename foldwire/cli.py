@@ -8,7 +8,8 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from foldwire import checkout
+from foldwire.sizes import SIZE
 from foldwire.version import __version__
 from gen.extras import MissingExtraError
 
@@ -113,6 +115,33 @@ SET = click.option(
     multiple=True,
     help="Change one parameter of the preset; may be repeated. --KEY VALUE is the same.",
 )
+
+
+ENDPOINT = click.option(
+    "--endpoint",
+    metavar="KIND[:LEVEL]",
+    help="In place of the one that is described, with its level: ideal, ace:cycles, smartnic:rtl.",
+)
+CHANGES = click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A key in place of what is described: scheduler.concurrency=16; may be repeated.",
+)
+
+
+def _from_to(first: str, last: str) -> Callable[[Any], Any]:
+    """Options for sizes from *first* to *last*."""
+    options = [
+        click.option("--from", "first", type=SIZE, default=first, show_default=True,
+                     help="Smallest size in bytes, or as 64K, 1M, as nccl-tests counts them."),
+        click.option("--to", "last", type=SIZE, default=last, show_default=True,
+                     help="Largest size."),
+        click.option("--factor", type=click.IntRange(min=2), default=4, show_default=True,
+                     help="From one size to the next."),
+    ]
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 @click.group(
@@ -285,18 +314,8 @@ def _synthesized(
     )
 )
 @click.argument("system", type=click.Path(path_type=Path))
-@click.option(
-    "--endpoint",
-    metavar="KIND[:LEVEL]",
-    help="Endpoint in place of the one in SYSTEM, with its level: ideal, ace:cycles, smartnic:rtl.",
-)
-@click.option(
-    "--set",
-    "changes",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="A key of SYSTEM in place of what it says: scheduler.concurrency=16; may be repeated.",
-)
+@ENDPOINT
+@CHANGES
 @click.option("--passes", type=int, help="The same as --set run.passes=N.")
 @click.option(
     "--fold", type=click.Choice(["auto", "on", "off"]), help="The same as --set run.fold=..."
@@ -428,12 +447,7 @@ def explore(
     "--algorithm", default="auto", show_default=True, help="Or the fastest that the machine has."
 )
 @click.option("--nodes", type=int, help="So many of its ranks.  [default: all]")
-@click.option("--from", "first", type=click.IntRange(min=4), default=1 << 10, show_default=True,
-              help="Smallest size in bytes, as nccl-tests counts them.")
-@click.option("--to", "last", type=click.IntRange(min=4), default=1 << 33, show_default=True,
-              help="Largest size.")
-@click.option("--factor", type=click.IntRange(min=2), default=4, show_default=True,
-              help="From one size to the next.")
+@_from_to("1K", "8G")
 @click.option("--share", type=float, default=1.0, show_default=True,
               help="Of the bandwidth of every link.")
 @click.option("--start", type=float, default=0.0, show_default=True, help="Seconds in every call.")
@@ -473,6 +487,46 @@ def machines(
     else:
         constants = (share, start, after)
         work.run_table(name, collective, algorithm, (first, last, factor), constants, nodes)
+
+
+@cli.command(
+    epilog=_examples(
+        "foldwire bandwidth examples/rails.toml",
+        "foldwire bandwidth system.toml --collective all_gather --from 64K --to 1G",
+        "foldwire bandwidth system.toml --nodes 64 --endpoint ace",
+    )
+)
+@click.argument("system", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--collective", help="By default that of FILE, or all_reduce in place of a job.")
+@click.option("--nodes", type=int, help="So many, by the size of the last dimension.")
+@_from_to("1K", "256M")
+@ENDPOINT
+@CHANGES
+@OUTPUT
+def bandwidth(
+    system: Path,
+    collective: str | None,
+    nodes: int | None,
+    first: int,
+    last: int,
+    factor: int,
+    endpoint: str | None,
+    changes: Sequence[str],
+    output: Path,
+) -> None:
+    """Run a collective of many sizes on the system in FILE; print what nccl-tests would.
+
+    FILE is a description as for foldwire sim. algbw is the size of the vector over the time, busbw
+    what each rank sends for it; both also stand in a CSV file and a figure in OUTPUT.
+    """
+    from foldwire.bandwidth import run_sizes
+    from sim.describe.changes import parse_change
+
+    changed = dict(parse_change(text) for text in changes)
+    run_sizes(
+        system, output, (first, last, factor), collective=collective, nodes=nodes,
+        endpoint=endpoint, changes=changed,
+    )
 
 
 @cli.command(

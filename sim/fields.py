@@ -47,7 +47,8 @@ def nearest(given: object, names: Iterable[str], *, cutoff: float = 0.5) -> str 
 def not_one_of(value: object, allowed: Iterable[str]) -> str:
     """Text for a wrong value: the allowed ones, and the one that was probably meant."""
     names = list(allowed)
-    near = nearest(value, names, cutoff=0.6)
+    begun = [name for name in names if isinstance(value, str) and name.startswith(f"{value}_")]
+    near = begun[0] if begun else nearest(value, names, cutoff=0.6)
     hint = f" (did you mean {near!r}?)" if near else ""
     return f"must be one of {', '.join(names)}, not {value!r}{hint}"
 

@@ -14,9 +14,14 @@ from sim.run import run
 from sim.units import GB
 from sim.workload.graph import CollectiveCall, CollectiveKind
 
-__all__ = ["COLLECTIVES", "Row", "lines_of", "measure", "sizes_from"]
+__all__ = [
+    "COLLECTIVES", "COUNTED_WHOLE", "ELEMENT_BYTES", "Row", "heading", "line_of", "lines_of",
+    "measure", "sizes_from",
+]
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
+COUNTED_WHOLE = ("all_reduce", "broadcast")
+"""Collectives of which nccl-tests counts the elements of the vector; of others those of a rank."""
 ELEMENT_BYTES = 4
 MESSAGES = 4096
 """Messages of a step of a large vector; more would cost time and change nothing."""
@@ -108,8 +113,6 @@ def lines_of(
     """Rows as nccl-tests prints them, with bound and algorithm appended; no time where none is
     known, see `Row`."""
     here = machine(name, nodes)
-    ranks = 1 if collective == "all_reduce" else here.nodes  # others count elements of a rank
-    operation = "sum" if collective == "all_reduce" else "none"
     lines = [
         f"# {name}: {collective} on {here.nodes} ranks, simulated",
         f"# {here.source}",
@@ -120,19 +123,31 @@ def lines_of(
             "# links alone: no start, step or latency is stated, so there are no times, and rates "
             "are those of the links"
         )
-    lines.append(
+    lines.append(heading("algorithm"))
+    return lines + [line_of(row, collective, here.nodes, row.algorithm) for row in rows]
+
+
+def heading(last: str) -> str:
+    """The line above rows; *last* is the name of their last column."""
+    return (
         f"{'# size (B)':>12}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}"
         f"  {'time (us)':>11}  {'algbw':>6}  {'busbw':>6}  {'bound (us)':>11}  {'%':>6}"
-        "  algorithm; bandwidths in GB/s"
+        f"  {last}; bandwidths in GB/s"
     )
-    lines += [
+
+
+def line_of(row: Row, collective: str, ranks: int, last: str) -> str:
+    """A row as nccl-tests prints it, with bound, percent of it, and *last* appended."""
+    if collective in COUNTED_WHOLE:
+        ranks = 1
+    adds = collective in ("all_reduce", "reduce_scatter")
+    return (
         f"{row.size_bytes:12d}  {row.size_bytes // ELEMENT_BYTES // ranks:12d}  {'float':>8s}"
-        f"  {operation:>6s}  {-1:6d}  {_time(row, row.time_s):>11}  {row.algbw / GB:6.2f}"
+        f"  {'sum' if adds else 'none':>6s}  {-1:6d}  {_time(row, row.time_s):>11}"
+        f"  {row.algbw / GB:6.2f}"
         f"  {row.busbw / GB:6.2f}  {_time(row, row.bound_s):>11}  {row.percent:6.1f}"
-        f"  {row.algorithm}"
-        for row in rows
-    ]
-    return lines
+        f"  {last}"
+    )
 
 
 def _time(row: Row, seconds: float) -> str:

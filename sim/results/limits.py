@@ -13,7 +13,7 @@ from sim.results.held import HeldBy, held
 from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 
-__all__ = ["NEAR", "held_note", "limits_table"]
+__all__ = ["NEAR", "bandwidths", "held_note", "limits_table"]
 
 NEAR = 0.9
 """Share of the bound below which the reason is named."""
@@ -149,6 +149,19 @@ def _reached(done: Sequence[_Done]) -> tuple[float, float]:
     else:
         (seconds, _), busy = _together(done), _in_progress(done)
     return (seconds / busy if busy else 1.0), busy
+
+
+def bandwidths(record: RunRecord, job: Job, network: Network) -> dict[str, float]:
+    """Metrics of a run whose collectives are all alike: algorithm and bus bandwidth, of the mean
+    time; nothing of other runs."""
+    done = list(_done(record, job, network))
+    if len({(each.call.kind, each.call.size_bytes, each.call.dimensions) for each in done}) != 1:
+        return {}
+    seen = network if job.shape is None else network.split(job.shape)
+    mean = sum(each.seconds for each in done) / len(done)
+    names = "algbw_bytes_per_s", "busbw_bytes_per_s"
+    found = zip(names, _bandwidths(done[0].call, seen, mean))
+    return {name: float(rate) for name, rate in found if isinstance(rate, float)}
 
 
 def _bandwidths(call: CollectiveCall, network: Network, seconds: float) -> tuple[Cell, Cell]:

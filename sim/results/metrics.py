@@ -34,6 +34,9 @@ METRICS = {
         *(
             Column(limit_metric(kind), f"saved by twice of {kind}", "%", 1) for kind in KINDS
         ),
+        # Of runs whose collectives are all alike: those of nccl-tests, of the mean time.
+        Column("algbw_bytes_per_s", "algbw", "GB/s", 3),
+        Column("busbw_bytes_per_s", "busbw", "GB/s", 3),
         Column("nodes", "NPUs", digits=0),
         Column("folded", digits=0),  # 1 where one NPU was simulated for all
         Column("events", digits=0),

@@ -109,7 +109,7 @@ def save_run(
     network : Network or None
         With it, ``limits`` is among the tables.
     data : mapping or None
-        Further metrics: those of the results that were compared with numpy's.
+        Further metrics: bandwidths, and results that were compared with numpy's.
     provenance : mapping or None
         Level, engine and its configuration, seed; kept with the run.
     origin : Origin or None

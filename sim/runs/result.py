@@ -174,10 +174,17 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """Plain numbers, the same on every machine: those of `sim.results.metrics` that the level
-        knows, and the number of results that were compared with numpy's."""
+        and the job know, and the number of results that were compared with numpy's."""
         from sim.results.metrics import metrics
 
-        return metrics(self.breakdown) | self._compared
+        return metrics(self.breakdown) | self._further
+
+    @property
+    def _further(self) -> dict[str, float]:
+        """Metrics that the record alone does not tell."""
+        from sim.results.limits import bandwidths
+
+        return bandwidths(self.record, self.job, self.network) | self._compared
 
     @property
     def _compared(self) -> dict[str, float]:
@@ -226,7 +233,7 @@ class Run:
             name=name,
             figures=figures,
             network=self.network,
-            data=self._compared,
+            data=self._further,
             provenance=self.provenance,
             origin=self.description.origin,
             command=command,

@@ -27,8 +27,8 @@ from sim.describe.system import read
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
-    "compare", "demo", "examples", "explore", "gen", "machines", "reproduce", "sim", "sweep",
-    "synth", "tb",
+    "bandwidth", "compare", "demo", "examples", "explore", "gen", "machines", "reproduce", "sim",
+    "sweep", "synth", "tb",
 ]
 
 
@@ -76,7 +76,7 @@ def test_every_command_has_help_with_an_example(capsys, command):
     [
         (
             ["snyth"],
-            "unknown command 'snyth' (did you mean 'synth'?); there are: compare, demo, examples",
+            "unknown command 'snyth' (did you mean 'synth'?); there are: bandwidth, compare, demo",
         ),
         (["gen", "acee"], "unknown design 'acee' (did you mean 'ace'?); there are: ace, adder"),
         (

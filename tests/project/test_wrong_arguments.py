@@ -29,6 +29,7 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     ".router_latency_s": ("0", "1.5"),
     ".bandwidth_bytes_per_s": ("1.5",),
     "Dimension.fat_tree.trunk_bandwidth_bytes_per_s": ("1.5",),
+    ".graph": ("None",),
     ".group": ("0",),
     ".interleave": ("0",),
     ".phases": ("0",),

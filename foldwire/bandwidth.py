@@ -1,0 +1,91 @@
+"""``foldwire bandwidth``: a collective on a described system, over sizes."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from foldwire.console import interruptible, say, step
+from gen.extras import has_extra
+from gen.folder import writing
+from gen.table import Column, Table
+from sim.machines.measure import heading, line_of, sizes_from
+from sim.machines.own import SizedRow, SizedCollective, prepare
+
+__all__ = ["run_sizes"]
+
+
+def run_sizes(
+    path: Path,
+    output: Path,
+    sizes: tuple[int, int, int],
+    *,
+    collective: str | None,
+    nodes: int | None,
+    endpoint: str | None,
+    changes: Mapping[str, Any],
+) -> None:
+    """Print a row for each size as it is done, and write them as CSV, those that are done when
+    interrupted, and as a figure; ``sizes``: first, last, factor."""
+    chosen = sizes_from(*sizes)
+    measurement = prepare(
+        path, collective=collective, nodes=nodes, endpoint=endpoint, changes=changes
+    )
+    say(f"# {path.stem}: {measurement.collective} on {_ranks(measurement)}, simulated")
+    say(heading("bound set by"))
+    rows: list[SizedRow] = []
+    different = list(dict.fromkeys(map(measurement.rounded, chosen)))
+    try:
+        for size in different:
+            with step(f"{size} B"):
+                rows.append(interruptible(partial(measurement.measure, size)))
+            say(line_of(rows[-1], measurement.collective, measurement.ranks, rows[-1].set_by))
+    finally:
+        if rows:
+            folder = output / f"{path.stem}-bandwidth"
+            _write(rows, measurement, folder, draw=len(rows) == len(different))
+
+
+def _ranks(measurement: SizedCollective) -> str:
+    if measurement.ranks == measurement.nodes:
+        return f"{measurement.ranks} ranks"
+    return f"groups of {measurement.ranks} of {measurement.nodes} ranks"
+
+
+def _write(
+    rows: Sequence[SizedRow], measurement: SizedCollective, folder: Path, *, draw: bool
+) -> None:
+    """Write ``bandwidth.csv``, as Parquet too, and ``bandwidth.svg``."""
+    table = Table("Bandwidth", [
+        Column("size_bytes", "size", "B"),
+        Column("time_s", "time", "µs", 3),
+        Column("algbw_bytes_per_s", "algbw", "GB/s", 3),
+        Column("busbw_bytes_per_s", "busbw", "GB/s", 3),
+        Column("bound_s", "lower bound", "µs", 3),
+        Column("bound_percent", "of the bound", "%", 1),
+        Column("set_by"),
+    ])
+    for row in rows:
+        table.add(
+            row.size_bytes, row.time_s, row.algbw, row.busbw, row.bound_s, row.percent, row.set_by
+        )
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        written = table.write_beside(folder / "bandwidth")
+    if draw and has_extra("figures"):
+        written.append(folder / "bandwidth.svg")
+        _draw(rows, measurement, written[-1])
+    say("written: " + ", ".join(map(str, written)))
+
+
+def _draw(rows: Sequence[SizedRow], measurement: SizedCollective, path: Path) -> None:
+    # Loading matplotlib takes most of a second.
+    from sim.results.training_figures import lines_figure
+
+    sizes = [row.size_bytes for row in rows]
+    curves = {"algbw": [row.algbw for row in rows], "busbw": [row.busbw for row in rows]}
+    lines_figure(
+        path, {name: (sizes, rates) for name, rates in curves.items()}, x_label="size_bytes",
+        y_label="bandwidth_bytes_per_s",
+        title=f"{measurement.collective} on {_ranks(measurement)}",
+    )
