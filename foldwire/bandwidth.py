@@ -10,7 +10,7 @@ from gen.extras import has_extra
 from gen.folder import writing
 from gen.table import Column, Table
 from sim.machines.measure import heading, line_of, sizes_from
-from sim.machines.own import SizedRow, SizedCollective, prepare
+from sim.machines.own import SizedCollective, SizedRow, prepare
 
 __all__ = ["run_sizes"]
 

@@ -504,15 +504,8 @@ def machines(
 @CHANGES
 @OUTPUT
 def bandwidth(
-    system: Path,
-    collective: str | None,
-    nodes: int | None,
-    first: int,
-    last: int,
-    factor: int,
-    endpoint: str | None,
-    changes: Sequence[str],
-    output: Path,
+    system: Path, collective: str | None, nodes: int | None, first: int, last: int, factor: int,
+    endpoint: str | None, changes: Sequence[str], output: Path,
 ) -> None:
     """Run a collective of many sizes on the system in FILE; print what nccl-tests would.
 

@@ -16,7 +16,7 @@ from sim.machines.measure import COUNTED_WHOLE, ELEMENT_BYTES, Row
 from sim.run import run
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["SizedRow", "SizedCollective", "prepare"]
+__all__ = ["SizedCollective", "SizedRow", "prepare"]
 
 NODES = "--nodes"
 RESULTS = ("algbw_bytes_per_s", "busbw_bytes_per_s")
