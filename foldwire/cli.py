@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from foldwire import checkout
+from foldwire.loading import LOAD
 from foldwire.sizes import SIZE
 from foldwire.version import __version__
 from gen.extras import MissingExtraError
@@ -316,6 +317,7 @@ def _synthesized(
 @click.argument("system", type=click.Path(path_type=Path))
 @ENDPOINT
 @CHANGES
+@LOAD
 @click.option("--passes", type=int, help="The same as --set run.passes=N.")
 @click.option(
     "--fold", type=click.Choice(["auto", "on", "off"]), help="The same as --set run.fold=..."
@@ -492,8 +494,7 @@ def machines(
 @cli.command(
     epilog=_examples(
         "foldwire bandwidth examples/rails.toml",
-        "foldwire bandwidth system.toml --collective all_gather --from 64K --to 1G",
-        "foldwire bandwidth system.toml --nodes 64 --endpoint ace",
+        "foldwire bandwidth system.toml --nodes 64 --collective all_gather --from 64K --to 1G",
     )
 )
 @click.argument("system", metavar="FILE", type=click.Path(path_type=Path))
@@ -502,6 +503,7 @@ def machines(
 @_from_to("1K", "256M")
 @ENDPOINT
 @CHANGES
+@LOAD
 @OUTPUT
 def bandwidth(
     system: Path, collective: str | None, nodes: int | None, first: int, last: int, factor: int,

@@ -1,7 +1,7 @@
 """A program of ACE as one value: code of every FSM, cut of the vectors, order of the additions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import lcm
 from typing import Any
@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
-from hw.ace.isa import MOST_FIRST_RUN
+from hw.ace.isa import MOST_FIRST_RUN, Opcode
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
+from sim.collectives.algorithm import Algorithm
 from sim.collectives.fsm_program import (
     PROGRAM_ENTRY,
     FsmProgram,
+    PhaseStart,
     RingPhase,
     loaded_programs,
     phase_length,
@@ -33,6 +35,7 @@ from sim.collectives.golden import (
 )
 from sim.collectives.partition import Partition
 from sim.collectives.partition_programs import HeldBlocks, PartitionedProgram, partitioned
+from sim.collectives.ring import RING
 from sim.collectives.torus_paths import TorusPaths
 from sim.fields import FieldError
 from sim.network.embedding import RingPlace
@@ -63,6 +66,8 @@ class AceProgram:
         to the next and port 1 to the previous one.
     torus : TorusPaths or None
         Phases, dimension by dimension, in place of rings.
+    algorithm : Algorithm
+        Of rings, for the collectives that it does; others are those of the ring. Not with phases.
     """
 
     config: AceConfig
@@ -71,6 +76,39 @@ class AceProgram:
     bidirectional: bool = True
     rings: tuple[tuple[RingPlace, ...], ...] = ()
     torus: TorusPaths | None = None
+    algorithm: Algorithm = RING
+
+    def __post_init__(self) -> None:
+        if self.algorithm is not RING and (self.torus is not None or self.config.phased):
+            raise FieldError(
+                "algorithm", f"must be ring where programs have phases, not {self.algorithm.name!r}"
+            )
+
+    def algorithm_of(self, collective: CollectiveKind) -> Algorithm:
+        """The algorithm of a collective."""
+        return self.algorithm if self.algorithm.does(collective) else RING
+
+    def check_places(self) -> None:
+        """Refuse programs of an algorithm that differ from place to place in more than the blocks,
+        which are as many places further.
+
+        Raises
+        ------
+        ValueError
+        """
+        if self.algorithm is RING:
+            return
+        for kind in range(self.kinds):
+            for collective in self.loaded(kind):
+                first = self.first(collective, kind=kind)
+                for place in range(1, self.nodes):
+                    code = self._code_of(collective, -1 if kind else 1, place, (0, 1), None)
+                    if code != _moved_on(first, place, self.nodes):
+                        raise ValueError(
+                            f"algorithm {self.algorithm.name} does not do the same at all places: "
+                            f"its {collective.value} differs at place {place}, and cycle models "
+                            "have one program for all; level 'rtl' has one for each"
+                        )
 
     # ---- Ways of the data.
 
@@ -225,7 +263,14 @@ class AceProgram:
             return self._first_partitioned(collective, way).codes[phase]
         if self.torus is not None:
             return self.torus.first(collective, path=way)
-        return _code(collective, -1 if way else 1, 0, self.nodes, (0, 1), None)
+        return self._code_of(collective, -1 if way else 1, 0, (0, 1), None)
+
+    def _code_of(
+        self, collective: CollectiveKind, direction: int, place: int, ports: tuple[int, int],
+        order: tuple[int, ...] | None,
+    ) -> FsmProgram:
+        algorithm = self.algorithm_of(collective)
+        return _code(algorithm, collective, direction, place, self.nodes, ports, order)
 
     def _first_partitioned(self, collective: CollectiveKind, way: int) -> PartitionedProgram:
         if self.torus is not None:
@@ -254,9 +299,9 @@ class AceProgram:
         if self.torus is not None:
             return self.torus.code(collective, path=self.way(fsm), rank=rank)
         order = self.order(fsm)
-        return _code(
-            collective, self.direction(fsm), self.place(fsm, rank), self.nodes,
-            self.ports(fsm, rank), None if order is None else tuple(order),
+        return self._code_of(
+            collective, self.direction(fsm), self.place(fsm, rank), self.ports(fsm, rank),
+            None if order is None else tuple(order),
         )
 
     def words(self, fsm: int, *, rank: int) -> dict[int, int]:
@@ -273,11 +318,17 @@ class AceProgram:
         )
 
     def length(self, collective: CollectiveKind, *, kind: int) -> int:
-        """Instructions of a program for a kind of FSM, of any rank."""
+        """Instructions of a program for a kind of FSM, of the rank that has most."""
         if self.config.phased:
             return len(self.first(collective, kind=kind).instructions)
         if self.torus is not None:
             return self.torus.length(collective, path=kind)
+        if self.algorithm_of(collective) is not RING:
+            codes = (
+                self._code_of(collective, -1 if kind else 1, place, (0, 1), None)
+                for place in range(self.nodes)
+            )
+            return max(len(each.instructions) for each in codes)
         return 1 + phase_length(collective, size=self.nodes, runs=1)
 
     def loaded(
@@ -423,7 +474,8 @@ class AceProgram:
         if self.torus is not None:
             return torus_all_reduce(arrays, cut, self.torus, op=op)
         return ring_all_reduce(
-            arrays, cut, op=op, bidirectional=self.bidirectional, rings=self._orders
+            arrays, cut, op=op, bidirectional=self.bidirectional, rings=self._orders,
+            by=(self.algorithm_of(collective), collective),
         )
 
     def rotated(
@@ -474,8 +526,18 @@ class AceProgram:
         )
 
 
+def _moved_on(program: FsmProgram, places: int, nodes: int) -> FsmProgram:
+    """A program of one phase with blocks that are so many places further round the ring."""
+    return replace(program, instructions=tuple(
+        each if isinstance(each, PhaseStart) or each.op is Opcode.END
+        else replace(each, block=(each.block + places) % nodes)
+        for each in program.instructions
+    ))
+
+
 @lru_cache(maxsize=4096)
 def _code(
+    algorithm: Algorithm,
     collective: CollectiveKind,
     direction: int,
     rank: int,
@@ -486,7 +548,7 @@ def _code(
     to_port, from_port = ports if direction == 1 else ports[::-1]
     return ring_program(
         collective, rank=rank, nodes=nodes, direction=direction, to_port=to_port,
-        from_port=from_port, order=order,
+        from_port=from_port, algorithm=algorithm, order=order,
     )
 
 

@@ -682,11 +682,13 @@ def _compile(algorithm: Algorithm, kind: CollectiveKind, group: Group) -> _Code:
     op, to, peer_step, contributions = (code[..., n] for n in (0, 2, 3, 4))
     firsts = []
     for now in messages(rounds, group):
-        source, target, block = now.source, now.target, now.block
+        # By peer, not by source: so that programs do not depend on where the numbers begin.
+        turn = np.argsort(now.number, kind="stable")
+        source, target, block = now.source[turn], now.target[turn], now.block[turn]
         step = received[target] + (0 if now.alone else places_among_equals(target))
         incoming = operands[source, block]
         _refuse(incoming == 0, source, f"{name}: rank %d sends what it does not have")
-        way = np.array([peers.index(each) for each in now.peers])[now.number]
+        way = np.array([peers.index(each) for each in now.peers])[now.number[turn]]
         by = carried[source, block]
         own = by < 0
         if own.any():

@@ -126,14 +126,16 @@ def addition_order(
 
 def ring_order(block: int, *, nodes: int, direction: int) -> list[int]:
     """Ranks in the order in which a ring adds their contributions to *block*."""
-    order: list[int] = _order(RING, nodes, direction)[block].tolist()
+    kind = CollectiveKind.ALL_REDUCE
+    order: list[int] = _order(RING, kind, nodes, direction)[block].tolist()
     return order
 
 
 @lru_cache(maxsize=16)
-def _order(algorithm: Algorithm, nodes: int, way: int) -> NDArray[np.int64]:
-    group = Group(shape=(nodes,), way=way)
-    return addition_order(algorithm, CollectiveKind.ALL_REDUCE, group)
+def _order(
+    algorithm: Algorithm, kind: CollectiveKind, nodes: int, way: int
+) -> NDArray[np.int64]:
+    return addition_order(algorithm, kind, Group(shape=(nodes,), way=way))
 
 
 def direction_of(chunk: int, *, queues: int, bidirectional: bool, rings: int = 1) -> int:
@@ -148,6 +150,7 @@ def ring_all_reduce(
     op: ReduceOp = ReduceOp.SUM_F32,
     bidirectional: bool = True,
     rings: Sequence[Sequence[int]] = (),
+    by: tuple[Algorithm, CollectiveKind] = (RING, CollectiveKind.ALL_REDUCE),
 ) -> np.ndarray:
     """The vector that every rank holds after an all-reduce, bit for bit.
 
@@ -164,9 +167,11 @@ def ring_all_reduce(
     rings : sequence of sequences of int
         Ranks in the order of each ring; none: one ring, in the order of the ranks. FSM ``f`` runs
         ring ``f % len(rings)``.
+    by : Algorithm and CollectiveKind
+        What decides the order of additions round a ring.
     """
     result = np.empty_like(arrays[0])
-    way, orders = _ways(partition, len(result), bidirectional, rings)
+    way, orders = _ways(partition, len(result), bidirectional, rings, by)
     for track in np.unique(way):
         for owner, ranks in enumerate(orders(track)):
             shard = partition.shard(owner)
@@ -415,7 +420,11 @@ def ring_partials(
 
 
 def _ways(
-    partition: Partition, elements: int, bidirectional: bool, rings: Sequence[Sequence[int]]
+    partition: Partition,
+    elements: int,
+    bidirectional: bool,
+    rings: Sequence[Sequence[int]],
+    by: tuple[Algorithm, CollectiveKind] = (RING, CollectiveKind.ALL_REDUCE),
 ) -> tuple[NDArray[np.int64], Callable[[int], NDArray[np.int64]]]:
     """Track of each element, two tracks to a ring; and the order of additions on a track, blocks
     x ranks."""
@@ -424,7 +433,7 @@ def _ways(
     back = bidirectional & (queue // several % 2 == 1)
 
     def orders(track: int) -> NDArray[np.int64]:
-        places = _order(RING, partition.nodes, -1 if track % 2 else 1)
+        places = _order(*by, partition.nodes, -1 if track % 2 else 1)
         if not rings:
             return places
         ring = np.asarray(rings[track // 2])
@@ -517,7 +526,7 @@ def nic_ring_sums(
     cut = NicPartition(elements=len(arrays[0]), nodes=nodes, config=config)
     table = np.zeros((nodes, cut.padded), arrays[0].dtype)
     table[:, : cut.elements] = arrays
-    order = _order(NIC_RING, nodes, 1)[cut.blocks()].T
+    order = _order(NIC_RING, CollectiveKind.ALL_REDUCE, nodes, 1)[cut.blocks()].T
     leaving = np.zeros_like(table[0])
     for ranks, total in zip(order, _partials(table, order, op, sent)):
         leaving = np.where(ranks == rank, total, leaving)

@@ -50,6 +50,7 @@ _RINGS = (
     "order of dimensions for both halves of a collective"
 )
 _BACK = "all-gathers go the other way round; at `ace` on a torus, by dimension"
+_OWN = "at `ace` on one ring: an algorithm of neighbours by name, registered or built in"
 _FOLD = (
     "`on`: one engine for all, at `ace` on a ring or torus, or refused; `auto` and `off`: all "
     "engines"
@@ -84,6 +85,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "algorithm": {
         "style": Meaning("order of dimensions, or rings", _RINGS, _RINGS),
         "gather_backwards": Meaning("all-gathers go the other way round", _BACK, _BACK),
+        "reductions": Meaning("by dimension", _OWN, _OWN),
         ANY: Meaning("without a preset: the algorithms", _ENGINE, _ENGINE),
     },
     "scheduler": {ANY: Meaning("without a preset: chunks and queues", _ENGINE, _ENGINE)},

@@ -78,6 +78,7 @@ class AceRecord(RingRecord):
     styles = ("hamiltonian",)
     styles_of_tori = BY_DIMENSION
     computes = True
+    takes_algorithms = True
     paces_memory = True
 
     @cached_property

@@ -148,6 +148,8 @@ class EngineRecord(ABC):
     computes : bool
         Its hosts carry out computations at levels ``cycles`` and ``rtl``, and may wait for single
         collectives; those of other engines pass computations over.
+    takes_algorithms : bool
+        Programs of its rings may be of other algorithms.
     """
 
     name: ClassVar[str]
@@ -161,6 +163,7 @@ class EngineRecord(ABC):
     takes_switch: ClassVar[bool] = False
     network_reduces: ClassVar[bool] = False
     computes: ClassVar[bool] = False
+    takes_algorithms: ClassVar[bool] = False
 
     # ---- Hardware.
 

@@ -4,11 +4,14 @@ switches.
 What cannot be run is refused here, in one line that names the limit.
 """
 
+from dataclasses import replace
+
 from sim.describe.build import DescribedSystem
 from sim.describe.levels import refused_at
 from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection
 from sim.engines.engine import EngineGroup, EngineRecord, engine_named
+from sim.engines.own_algorithm import own_algorithm
 from sim.engines.wires import refused, stated_at
 from sim.fields import FoldError
 from sim.limits.bounds import LATENCY
@@ -59,8 +62,12 @@ def engine_group(description: Description, system: DescribedSystem) -> EngineGro
         what = "must be false for an engine whose collectives are single rings, not true"
         raise refused(description, "algorithm", what, "gather_backwards")
     dimensions = description.dimensions
+    algorithm = own_algorithm(description, record, section, system)
     try:
         made = record.described_group(description, section, system)
+        if algorithm is not None:
+            settings = replace(made.settings, algorithm=algorithm)
+            made = replace(made, settings=settings)
     except FoldError as error:
         raise cannot_fold(description, error) from error
     if "rtl" in made.levels and record.kind.driver is None:

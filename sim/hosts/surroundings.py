@@ -8,6 +8,7 @@ import numpy as np
 from gen.arguments import MOST_NUMBER
 from hw.common.axi import MEMORY_ALIGNMENT
 from hw.link.retry_frame import RetryConfig
+from sim.collectives.algorithm import Algorithm
 from sim.fields import FieldError, FoldError, check_integer
 from sim.hosts.wiring import EngineWiring
 
@@ -80,6 +81,8 @@ class Surroundings:
     wiring : EngineWiring or None
         Links, with latency and pace of each, and rings or paths on them (ACE); None: one ring of
         links with *latency_cycles* and *beats_per_cycle*.
+    algorithm : Algorithm or None
+        Own algorithm of rings (ACE), for the collectives that it does; None: that of the ring.
     folded : bool
         One engine, rank 0, stands for all: what it sends to the next rank comes back as from the
         previous one, in each dimension (ACE on one ring, or on a torus by dimension; see
@@ -112,6 +115,7 @@ class Surroundings:
     fsms: int | None = None
     bidirectional: bool = True
     wiring: EngineWiring | None = None
+    algorithm: Algorithm | None = None
     folded: bool = False
     seed: int = 0
 
@@ -149,6 +153,9 @@ class Surroundings:
         if not isinstance(self.bidirectional, bool | np.bool_):
             raise FieldError("bidirectional", f"must be True or False, not {self.bidirectional!r}")
         self._check_wiring()
+        if not isinstance(self.algorithm, Algorithm | None):
+            what = f"must be an Algorithm or None, not {self.algorithm!r}"
+            raise FieldError("algorithm", what)
         check_integer("seed", self.seed, 0, _SEED_END)
         if not isinstance(self.folded, bool | np.bool_):
             raise FieldError("folded", f"must be True or False, not {self.folded!r}")
@@ -175,6 +182,9 @@ class Surroundings:
             if value := getattr(self, name):
                 what = f"must be 0 where one engine stands for all, not {value!r}"
                 raise FoldError(name, f"{what}: it hits each rank in cycles of its own")
+        if self.algorithm is not None:
+            what = f"must be None where one engine stands for all, not {self.algorithm.name!r}"
+            raise FoldError("algorithm", what)
         if self.wiring is not None:
             self.wiring.folded()
 

@@ -13,10 +13,6 @@ from sim.units import MOST_TIME_S
 __all__ = ["Dimension", "DimensionKind"]
 
 
-MOST_MEMBERS, MOST_LANES = 1 << 24, 1 << 12
-"""Most members of a group; most lanes between two of them."""
-
-
 class DimensionKind(Enum):
     """The topology by which the members of a group are joined.
 
@@ -33,6 +29,10 @@ class DimensionKind(Enum):
     FULLY_CONNECTED = "fully_connected"
     FAT_TREE = "fat_tree"
     LINKS = "links"
+
+
+MOST_MEMBERS, MOST_LANES = 1 << 24, 1 << 12
+"""Most members of a group; most lanes between two of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,8 @@ def run_on_engines(
         if section is not None and isinstance(error, FieldError):
             raise description.reader.error(section, error.field, error.what) from error
         what = f"does not run at level {description.level!r}: {error}"
-        raise description.reader.error("workload", "", what) from error
+        place = ("workload", "") if settings.algorithm is None else ("algorithm", "reductions")
+        raise description.reader.error(*place, what) from error
     options: dict[str, Any] = {
         "bucket_cycles": _bucket_cycles(description, system), "start_cycle": start_cycle,
     }
@@ -101,6 +102,8 @@ def run_on_engines(
     record.notes.extend(notes_of_engine(description))
     record.notes.extend(_busiest(record, job))
     record.notes.append(_note(description, group.levels, data) + _of_links(done.counts))
+    if settings.algorithm is not None:
+        record.notes.append(f"programs of algorithm {settings.algorithm.name}")
     signals = {group.nodes[rank]: each for rank, each in done.signals.items()}
     for node, each in signals.items():
         if not each.complete:

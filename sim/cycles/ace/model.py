@@ -13,6 +13,7 @@ from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.collectives.fold import check_alike
 from sim.collectives.fsm_program import PhaseStart
+from sim.collectives.ring import RING
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import DIGIT, AceState, allocate
 from sim.cycles.model import MOST_CYCLES, RingCycles
@@ -103,6 +104,7 @@ def program_of(config: AceConfig, ring: Surroundings) -> AceProgram:
         bidirectional=ring.bidirectional,
         rings=() if ring.wiring is None else ring.wiring.rings,
         torus=None if ring.wiring is None else ring.wiring.torus,
+        algorithm=ring.algorithm or RING,
     )
     if config.phased:
         program.check_ways()
@@ -280,6 +282,7 @@ class EngineModel(RingCycles):
         """Programs of the origin of a ring or torus, see `AceProgram.first`. Those of other places
         differ in the blocks alone, by their coordinates; ``way`` has what makes ranks and ports
         of them."""
+        program.check_places()
         loaded = [
             (kind, each) for kind in range(program.kinds) for each in program.loaded(kind)
         ]

@@ -1,5 +1,7 @@
 """The page on adding a collective does what it says."""
 
+import contextlib
+import io
 import re
 from pathlib import Path
 
@@ -12,23 +14,30 @@ from tests.sim.collectives.test_algorithms import check_on_fsms, vectors_of
 PAGE = Path(__file__).parents[3] / "docs/guide/add-your-collective.md"
 
 
-@pytest.fixture
-def page(monkeypatch, capsys):
-    """The names that the page's code defines, and what it has printed."""
-    monkeypatch.setattr(plans, "ALGORITHMS", dict(plans.ALGORITHMS))
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The names that the page's code defines, what it has printed, and the folder it ran in."""
     names: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        exec(compile(block, PAGE.name, "exec"), names)
-    return names, capsys.readouterr().out
+    printed, folder = io.StringIO(), tmp_path_factory.mktemp("page")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.chdir(folder)
+        patch.setattr(plans, "ALGORITHMS", dict(plans.ALGORITHMS))
+        for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+            exec(compile(block, PAGE.name, "exec"), names)
+    return names, printed.getvalue(), folder
 
 
 def test_the_page_shows_what_its_code_prints(page):
-    names, printed = page
-    (shown,) = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names, printed, _ = page
+    shown, _ = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert printed.endswith(shown)
     assert f"{names['times']['two_way']:.1f} us in place of {names['times']['ring']:.1f} us" in (
         PAGE.read_text()
     )
+
+
+def test_the_page_ends_in_a_waveform(page):
+    assert "fsm_state" in (page[2] / "build/two_way/signals.vcd").read_text()
 
 
 @pytest.mark.parametrize("size", range(2, 10))

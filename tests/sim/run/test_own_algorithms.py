@@ -1,0 +1,191 @@
+"""Own algorithms in the programs of ACE: models take the cycles of RTL, sums are numpy's."""
+
+from pathlib import Path
+
+import pytest
+
+from foldwire.cli import main
+from sim.collectives import plan as plans
+from sim.collectives.algorithm import Algorithm, Neighbour, Round
+from sim.collectives.ring import RING
+from sim.describe.reader import ConfigError
+from sim.hosts.surroundings import Surroundings
+from sim.run import run
+from sim.workload.graph import CollectiveKind
+
+ALL_REDUCE = CollectiveKind.ALL_REDUCE
+
+
+def ring_of(name, first):
+    """An all-reduce against the ring's direction, whose block b starts at the member first(b)."""
+
+    def rounds(group):
+        size, way = group.size, -group.way
+        starts = [first(block, size) for block in range(size)]
+
+        def send(at, turns=0):
+            return [[starts.index((rank - way * (at.step + turns)) % size)] for [rank] in at.rank]
+
+        to = Neighbour(way)
+        return [
+            Round(to=to, send=send, reduce=True, times=size - 1),
+            Round(to=to, send=lambda at: send(at, size - 1), times=size - 1),
+        ]
+
+    return Algorithm(name=name, collectives={ALL_REDUCE: rounds})
+
+
+BACK = ring_of("back", lambda block, size: block)
+SWAPPED = ring_of("swapped", lambda block, size: 1 - block if block < 2 else block)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setattr(plans, "ALGORITHMS", dict(plans.ALGORITHMS))
+    for each in (BACK, SWAPPED):
+        plans.register(each)
+
+
+def described(name, level, *, nodes=4, collective="all_reduce", elements=812, **tables):
+    return {
+        "topology": {"kind": "ring", "shape": [nodes], "bandwidth_bytes_per_s": 19.92e9,
+                     "latency_s": 8e-9},
+        "endpoint": {"kind": "ace", "preset": "test", "level": level},
+        "algorithm": {"reductions": [name]},
+        "workload": {"collective": collective, "size_bytes": 4 * elements},
+        "run": {"passes": 1},
+        **tables,
+    }
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_models_take_the_cycles_of_rtl_whose_sums_are_numpys(nodes):
+    rtl = run(described("back", "rtl", nodes=nodes))
+    model = run(described("back", "cycles", nodes=nodes))
+
+    assert rtl.data.exact and rtl.data.results == nodes
+    assert model.engines.cycles == rtl.engines.cycles
+    assert "programs of algorithm back" in rtl.record.notes
+
+
+def test_an_algorithm_that_differs_from_place_to_place_runs_as_rtl():
+    assert run(described("swapped", "rtl")).data.exact
+    with pytest.raises(ConfigError, match=r"swapped does not do the same at all places: its all_r"):
+        run(described("swapped", "cycles"))
+
+
+def test_two_commands_and_stalls_with_another_seed():
+    more = {
+        "run": {"passes": 2, "seed": 5},
+        "network": {"stall_probability": 0.2},
+        "memory": {"stall_probability": 0.1},
+    }
+    rtl = run(described("back", "rtl", **more))
+
+    assert rtl.data.exact and rtl.data.results == 8
+    assert run(described("back", "cycles", **more)).engines.cycles == rtl.engines.cycles
+
+
+def test_collectives_that_it_does_not_do_are_those_of_the_ring():
+    """Both programs are in the store of the engine."""
+    from hw.ace.config import preset
+    from sim.collectives.ace_program import AceProgram
+
+    own = AceProgram(config=preset("test"), nodes=4, queues=1, algorithm=BACK)
+    ring = AceProgram(config=preset("test"), nodes=4, queues=1)
+
+    gather = CollectiveKind.ALL_GATHER
+    assert own.code(gather, fsm=0, rank=1) == ring.code(gather, fsm=0, rank=1)
+    assert own.code(ALL_REDUCE, fsm=0, rank=1) != ring.code(ALL_REDUCE, fsm=0, rank=1)
+    assert own.algorithm_of(gather) is RING
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("back", {"workload.collective": "all_gather"}, "algorithm that does all_gather, not"),
+        ("direct", {}, "does not run at level 'rtl': peers of direct all_reduce must be neighbo"),
+        ("back", {"run.fold": "on"}, "algorithm must be None where one engine stands for all"),
+        ("back", {"endpoint.on": [{"nodes": [0], "level": "cycles"}]}, "among nodes of several"),
+        ("back", {"endpoint.kind": "smartnic", "topology.bandwidth_bytes_per_s": 6.4e9},
+         "must be absent for 'smartnic', whose programs are fixed"),
+        ("back", {"topology.shape": [4, 2], "topology.kind": "torus", "endpoint.preset": "torus",
+                  "algorithm.reductions": ["back", "ring"]}, "where programs have phases"),
+        ("bakc", {}, "must be of ring, adding_ring"),
+    ],
+)
+def test_what_no_program_does_is_refused_in_a_line(name, changes, message):
+    with pytest.raises(ConfigError, match=r"algorithm|run.fold") as error:
+        run(described(name, "rtl"), changes=changes)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_surroundings_take_algorithms_only():
+    with pytest.raises(ValueError, match=r"^algorithm must be an Algorithm or None, not 'ring'$"):
+        Surroundings(nodes=2, algorithm="ring")
+
+
+# ---- From the command line.
+
+MINE = """
+from dataclasses import replace
+from sim.collectives.plan import register
+from sim.collectives.algorithm import Algorithm
+from sim.collectives.ring import RING
+
+register(Algorithm(name="mine", collectives=dict(RING.collectives)))
+"""
+SYSTEM = """
+[topology]
+kind = "ring"
+shape = [2]
+bandwidth_bytes_per_s = 19.92e9
+latency_s = 8e-9
+[endpoint]
+kind = "ace"
+preset = "test"
+level = "{level}"
+[algorithm]
+reductions = ["mine"]
+[workload]
+collective = "all_reduce"
+size_bytes = 800
+[run]
+passes = 1
+"""
+
+
+@pytest.mark.parametrize("level", ["events", "cycles", "rtl"])
+def test_a_file_that_is_loaded_registers_what_a_description_names(tmp_path, capsys, level):
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "system.toml").write_text(SYSTEM.format(level=level))
+    signals = ["--trace-signals", "*.fsm_state"] if level == "rtl" else []
+    code = main(["sim", str(tmp_path / "system.toml"), "--load", str(tmp_path / "mine.py"),
+                 "-o", str(tmp_path), *signals])
+    captured = capsys.readouterr()
+
+    assert code == 0, captured.err
+    if level == "rtl":
+        assert "of 2 results all equal numpy's" in " ".join(captured.out.split())
+        assert "fsm_state" in (tmp_path / "system" / "signals.vcd").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "mine.py: cannot be read: no such file; --load takes Python files"),
+        ("x = 1\ny = x / 0\n", "mine.py:2: ZeroDivisionError: division by zero"),
+        ("def x(\n", "mine.py:1: '(' was never closed"),
+        (MINE.replace('"mine"', '"ring"'), "mine.py:7: FieldError: name must not be one of ring"),
+    ],
+)
+def test_a_file_that_fails_is_one_line(tmp_path, capsys, text, message):
+    file: Path = tmp_path / "mine.py"
+    if text is not None:
+        file.write_text(text)
+    (tmp_path / "system.toml").write_text(SYSTEM.format(level="events"))
+    code = main(["sim", str(tmp_path / "system.toml"), "--load", str(file), "-o", str(tmp_path)])
+    err = capsys.readouterr().err
+
+    assert code == 2
+    assert message in err and err.count("\n") == 1
