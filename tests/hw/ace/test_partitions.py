@@ -304,7 +304,7 @@ def test_an_abort_forgets_all_chunks_but_those_that_are_being_stored(division, s
     {"phase_fsms": (2, 4, 2), "fsms": 8, "partition_slots": (2, 1, 2, 2)},
     {"phase_fsms": (4, 2, 2), "fsms": 8},
     {"partition_bytes": (8192, 2048, 4096, 8192)},
-    {"phases": 6, "fsms": 12},
+    pytest.param({"phases": 6, "fsms": 12}, marks=pytest.mark.full),
 ], ids=str)
 def test_any_division_gives_the_same_bits(ring, vectors, division):
     config = replace(THREE, commands=8, **division)

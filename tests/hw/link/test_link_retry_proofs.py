@@ -428,6 +428,7 @@ FAULTY_CYCLES = 26
 """In which two faults of the wire may come, and a fourth frame be delivered after a repetition."""
 
 
+@pytest.mark.full
 def test_both_ends_deliver_four_frames_whatever_two_faults_do(tmp_path):
     assert holds(RetryHarness(faults=2), tmp_path, cycles=FAULTY_CYCLES)
 

@@ -225,6 +225,7 @@ class FrameHarness(wiring.Component):
         return m
 
 
+@pytest.mark.full
 def test_the_beats_of_a_complete_frame_come_without_a_gap(tmp_path):
     assert holds(FrameHarness(FrameBuilder(SMALL)), tmp_path, twins=True, cycles=14)
 

@@ -204,8 +204,11 @@ def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,), **how):
     return ReplicationHarness(buffer, outputs=outputs, packets=packets, **how)
 
 
-@pytest.mark.parametrize("passing", [(), (0,)])
-@pytest.mark.parametrize("outputs, packets", [(2, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize("outputs, packets, passing", [
+    (2, 1, ()), (2, 1, (0,)), (2, 2, ()),
+    pytest.param(2, 2, (0,), marks=pytest.mark.full), (3, 2, ()),
+    pytest.param(3, 2, (0,), marks=pytest.mark.full),
+])
 def test_every_output_gets_every_packet_once_and_in_order(outputs, packets, passing, tmp_path):
     buffer = replication(outputs=outputs, packets=packets, passing=passing)
     assert holds(buffer, tmp_path, twins=True)
