@@ -374,6 +374,29 @@ def compare(runs: Sequence[Path], output: Path) -> None:
 
 @cli.command(
     epilog=_examples(
+        "foldwire view build/training_torus",
+        "foldwire view build/training_torus build/training_torus-ideal",
+        "foldwire view build/endpoints --no-browser",
+    )
+)
+@click.argument("folders", metavar="FOLDER...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--no-browser", is_flag=True, help="Only print the path of the page.")
+@OUTPUT
+def view(folders: Sequence[Path], no_browser: bool, output: Path) -> None:
+    """Open the page of a run, a sweep or an exploration, or of several runs side by side.
+
+    A FOLDER is one that `foldwire sim`, `sweep`, `explore` or `compare` wrote. Pages need no other
+    file and no network. That of several runs is written to the folder view-RUN-RUN in OUTPUT.
+    """
+    if not folders:
+        raise click.UsageError("view takes at least one folder of results")
+    from foldwire.systems import view as work
+
+    work(folders, output, browser=not no_browser)
+
+
+@cli.command(
+    epilog=_examples(
         "foldwire sweep sweep.toml",
         "foldwire sweep sweep.toml --workers 8 -o build/",
         "foldwire sweep sweep.toml --scheduler tcp://cluster:8786",

@@ -1,13 +1,16 @@
 """Output of the commands: steps with their time, and tables."""
 
+import os
 import sys
 import time
+import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Thread
 from typing import TypeAlias, TypeVar
 
@@ -28,7 +31,7 @@ from rich.text import Text
 from gen.cache import Announcer, announce, set_announcer
 from gen.table import Table
 
-__all__ = ["Report", "Tally", "interruptible", "print_table", "say", "step", "tally"]
+__all__ = ["Report", "Tally", "interruptible", "open_page", "print_table", "say", "step", "tally"]
 
 Report: TypeAlias = Callable[[float], None]
 """Called with the share of the work, 0 to 1, that is done."""
@@ -45,6 +48,14 @@ ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 _err = Console(stderr=True, highlight=False)
+
+
+def open_page(page: Path) -> bool:
+    """Open *page* in a graphical browser; return False if there is none."""
+    graphical = sys.platform in ("darwin", "win32") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    return graphical and webbrowser.open(page.resolve().as_uri())
 
 
 def say(text: str) -> None:

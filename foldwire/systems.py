@@ -9,17 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foldwire.console import interruptible, print_table, say, step, tally
+from foldwire.console import interruptible, open_page, print_table, say, step, tally
 from foldwire.version import __version__
 from gen.extras import has_extra, missing_extras
+from gen.folder import writing
 from gen.table import Table
 
 if TYPE_CHECKING:
     from sim.sweep.engine import SweepOutcome
     from sim.sweep.spec import SweepSpec
 
-__all__ = ["compare", "explore", "run_sweep_file", "simulate"]
+__all__ = ["compare", "explore", "run_sweep_file", "simulate", "view"]
 
+PAGE = "index.html"
 MOST_ROWS = 12
 MOST_POINTS = 60
 MOST_NUMBERS = 5
@@ -63,7 +65,7 @@ def simulate(
         saved = done.save(folder, command=command)
     for name in ("summary", "phases", "dimensions", "endpoints", "bounded", "limits"):
         _print(saved.tables[name], str(folder / f"{name}.csv"))
-    say(f"tables{', figures' if has_extra('figures') else ''} and trace: {folder}")
+    say(f"page, tables{', figures' if has_extra('figures') else ''} and trace: {folder}")
     _say_missing()
     if done.data is not None and not done.data.exact:
         raise RuntimeError(
@@ -103,6 +105,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
     """Print saved runs side by side, and draw them."""
     from sim.results.compare import compare_figure, compare_layers, compare_runs
     from sim.results.store import load_run
+    from sim.results.view.compare import write_comparison
 
     loaded = [load_run(run) for run in runs]
     table = compare_runs(loaded)
@@ -113,14 +116,36 @@ def compare(runs: Sequence[Path], output: Path) -> None:
         each.write_beside(output / stem)
     if has_extra("figures"):
         compare_figure(output / "compare.svg", loaded)
+    page = output / "index.html"
+    write_comparison(page, loaded)
     print_table(table)
     say("")
     waiting = [row for row in layers.rows if any(row[1:])]
     layers = replace(layers, rows=waiting, note="Only layers that an NPU waits for.")
     _print(layers, str(output / "compare-layers.csv"))
-    if has_extra("figures"):
-        say(f"figure: {output / 'compare.svg'}")
+    say(f"page{', figure' if has_extra('figures') else ''} and tables: {output}")
     _say_missing()
+
+
+def view(folders: Sequence[Path], output: Path, *, browser: bool) -> None:
+    """Open the page of a folder of results, or write and open that of several runs side by side."""
+    from sim.results.store import load_run
+    from sim.results.view.compare import write_comparison, write_saved_page
+
+    if len(folders) == 1:
+        folder = folders[0]
+        page = folder if folder.name == PAGE else folder / PAGE
+        if not page.is_file():
+            page = write_saved_page(folder, load_run(folder))
+    else:
+        loaded = [load_run(folder) for folder in folders]
+        page = output / "-".join(["view", *_distinct(folders)]) / PAGE
+        with writing(page):
+            page.parent.mkdir(parents=True, exist_ok=True)
+            write_comparison(page, loaded)
+    say(str(page))
+    if browser and not open_page(page):
+        say("no browser was found: open this file in one")
 
 
 def _distinct(folders: Sequence[Path]) -> list[str]:

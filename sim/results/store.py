@@ -34,6 +34,7 @@ from sim.results.tables import (
     summary_table,
 )
 from sim.results.trace import write_trace
+from sim.results.view.run import write_run_page
 from sim.workload.graph import Job
 
 __all__ = ["SUMMARY", "SavedRun", "load_run", "save_run", "tables"]
@@ -153,16 +154,15 @@ def _write(
     numbers = metrics(run) | dict(data or {})
     if network is not None:
         kept["limits"] = limits_table(record, job, network)
-    for stem, table in {
-        **kept,
-        "links": links_table(record),
-        "utilisation": series_table(series),
-    }.items():
+    links = {"links": links_table(record)}
+    for stem, table in {**kept, **links, "utilisation": series_table(series)}.items():
         table.write_beside(folder / stem)
     if figures and has_extra("figures"):
         _draw(run, series, folder, name)
     if trace:
         write_trace(folder / "trace.json", record, job, series=series)
+    page = {"name": name, "metrics": numbers, **about}
+    write_run_page(folder, run, {**kept, **links}, series, network, page)
     document = {
         "format": FORMAT,
         "name": name,

@@ -23,7 +23,7 @@ from sim.events.record import RunRecord
 from sim.results.network import Series, vertex_name
 from sim.workload.graph import Job, Task, TaskGraph, TaskKind
 
-__all__ = ["LINK_SPAN", "MOST_NPUS", "PHASE_SPAN", "SYSTEM", "TraceWriter", "write_trace"]
+__all__ = ["LINK_SPAN", "MOST_NPUS", "PHASE_SPAN", "SYSTEM", "TraceWriter", "spread", "write_trace"]
 
 LINK_SPAN, PHASE_SPAN = 0, 1
 """Kinds of spans: a transfer on link ``lane``, a phase of a chunk in queue ``lane``."""
@@ -198,9 +198,9 @@ def _collectives(trace: TraceWriter, row: int, record: RunRecord, graph: TaskGra
         if task.kind is not TaskKind.COMPUTE and starts[number] >= 0
     ]
     others.sort(key=lambda each: (starts[each], each))
-    spread = _spread(zip(starts[others].tolist(), ends[others].tolist()))
+    spreading = spread(zip(starts[others].tolist(), ends[others].tolist()))
     named: set[int] = set()
-    for number, part in zip(others, spread):
+    for number, part in zip(others, spreading):
         task = graph.tasks[number]
         tid = FIRST_COLLECTIVE_LANE + part
         if part not in named:
@@ -220,9 +220,9 @@ def _chunks(trace: TraceWriter, record: RunRecord, job: Job, shown: int) -> None
     chosen = np.sort(chosen, order=["row", "lane", "start_fs", "chunk"])
     for spans in _runs(chosen, "row", "lane"):
         pid, queue = int(spans["row"][0]), int(spans["lane"][0])
-        spread = _spread(zip(spans["start_fs"].tolist(), spans["end_fs"].tolist()))
+        spreading = spread(zip(spans["start_fs"].tolist(), spans["end_fs"].tolist()))
         named: set[int] = set()
-        for span, part in zip(spans, spread):
+        for span, part in zip(spans, spreading):
             tid = FIRST_QUEUE_LANE + QUEUE_LANES * queue + part
             if part not in named:
                 named.add(part)
@@ -279,7 +279,7 @@ def _runs(spans: Spans, *keys: str) -> Iterator[Spans]:
     yield from np.split(spans, np.flatnonzero(changes) + 1)
 
 
-def _spread(intervals: Iterable[tuple[int, int]]) -> list[int]:
+def spread(intervals: Iterable[tuple[int, int]]) -> list[int]:
     """The lowest lane that is free for each interval; they come in order of their starts."""
     free: list[int] = []
     busy: list[tuple[int, int]] = []

@@ -1,9 +1,11 @@
 """The files that a sweep writes at its end."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from gen.extras import has_extra
 from gen.table import Table
+from sim.results.view.sweep import write_sweep_page
 from sim.sweep.engine import SweepOutcome
 from sim.sweep.spec import SweepSpec
 
@@ -13,8 +15,9 @@ MOST_LINES = 14
 
 
 def write_outcome(outcome: SweepOutcome, spec: SweepSpec, folder: Path) -> list[Path]:
-    """Write ``sweep.csv``, ``sweep.parquet`` and, where there is something to draw, ``sweep.svg``;
-    the last two where ``foldwire[tables]`` and ``foldwire[figures]`` are installed.
+    """Write ``sweep.csv``, ``sweep.parquet``, the page ``index.html`` and, where there is something
+    to draw, ``sweep.svg``; Parquet and figure where ``foldwire[tables]`` and
+    ``foldwire[figures]`` are installed.
 
     Raises
     ------
@@ -22,13 +25,20 @@ def write_outcome(outcome: SweepOutcome, spec: SweepSpec, folder: Path) -> list[
         The plot that the sweep asks for needs a metric that no point has.
     """
     written = outcome.table.write_beside(folder / "sweep")
+    x, y, lines = _axes(outcome.table, spec)
     figure = folder / "sweep.svg"
-    if _draw(outcome.table, spec, figure):
+    if y is not None and has_extra("figures"):
+        _draw(outcome.table, figure, x=x, y=y, lines=lines)
         written.append(figure)
-    return written
+    page = folder / "index.html"
+    write_sweep_page(
+        page, folder.name, outcome.table, spec.keys, x=x, y=y, failed=outcome.failed
+    )
+    return [*written, page]
 
 
-def _draw(table: Table, spec: SweepSpec, path: Path) -> bool:
+def _axes(table: Table, spec: SweepSpec) -> tuple[str, str | None, tuple[str, ...]]:
+    """Key along the axis, metric above it (None: no point has a number), and keys of lines."""
     names = [column.name for column in table.columns]
     numeric = [n for i, n in enumerate(names) if table.is_number(i)]
     metrics = [name for name in numeric if name not in spec.keys]
@@ -36,9 +46,7 @@ def _draw(table: Table, spec: SweepSpec, path: Path) -> bool:
         raise ValueError(
             f"plot.y: there is no number {spec.plot.y!r}; there are: {', '.join(metrics)}"
         )
-    if not metrics or not has_extra("figures"):
-        return False
-    y = spec.plot.y or metrics[0]
+    y = (spec.plot.y or metrics[0]) if metrics else None
     # By default the first number that takes more than one value, else the first key.
     several = [
         key for key in spec.keys if len({str(row[names.index(key)]) for row in table.rows}) > 1
@@ -47,6 +55,12 @@ def _draw(table: Table, spec: SweepSpec, path: Path) -> bool:
     lines = spec.plot.lines
     if lines is None:
         lines = tuple(key for key in several if key != x)
+    return x, y, lines
+
+
+def _draw(table: Table, path: Path, *, x: str, y: str, lines: Sequence[str]) -> None:
+    names = [column.name for column in table.columns]
+    is_number = table.is_number(names.index(x))
     at_x, at_y, at_lines = names.index(x), names.index(y), [names.index(key) for key in lines]
     places = list(dict.fromkeys(str(row[at_x]) for row in table.rows))
     curves: dict[str, tuple[list[float], list[float]]] = {}
@@ -56,7 +70,7 @@ def _draw(table: Table, spec: SweepSpec, path: Path) -> bool:
             continue
         name = ", ".join(f"{key.rpartition('.')[2]} {row[i]}" for key, i in zip(lines, at_lines))
         xs, ys = curves.setdefault(name, ([], []))
-        xs.append(float(place) if x in numeric else places.index(str(place)))
+        xs.append(float(place) if is_number else places.index(str(place)))
         ys.append(float(height))
     shown = dict(list(curves.items())[:MOST_LINES])
     left_out = f", first {len(shown)} of {len(curves)} lines" if len(shown) < len(curves) else ""
@@ -68,6 +82,5 @@ def _draw(table: Table, spec: SweepSpec, path: Path) -> bool:
         x_label=x,
         y_label=y,
         title=f"{y} over {x}{left_out}",
-        x_names=None if x in numeric else places,
+        x_names=None if is_number else places,
     )
-    return True

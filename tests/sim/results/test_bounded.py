@@ -47,7 +47,7 @@ LATE = {**ENGINE, "topology": {"bandwidth_bytes_per_s": 8 * 1.245e9, "latency_s"
         (system(endpoint={"kind": "ideal", "delay_s": 1e-4}, size=MIB), "endpoint"),
         (system(endpoint={"kind": "ace", "sram_bytes": 1 << 19}, size=64 * MIB,
                 topology={"latency_s": 1e-6}), "SRAM"),
-        (system("switch", (4,), endpoint={"kind": "smartnic"}), "memory"),
+        (system("switch", (4,), endpoint={"kind": "smartnic"}), "ALUs"),
         (system(size=65536, shape=(4,), **copy.deepcopy(ENGINE)), LINKS),
         (system(size=512, shape=(4,), **copy.deepcopy(LATE)), "latency"),
     ],

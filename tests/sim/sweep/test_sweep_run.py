@@ -388,7 +388,7 @@ def test_files_and_figure_at_the_end(expected, tmp_path):
     spec = sweep(tmp_path)
     written = write_outcome(expected, spec, tmp_path)
 
-    assert [path.name for path in written] == ["sweep.csv", "sweep.parquet", "sweep.svg"]
+    assert [path.name for path in written] == ["sweep.csv", "sweep.parquet", "sweep.svg", "index.html"]
     assert (tmp_path / "sweep.csv").read_text().splitlines()[1] == (
         "1,0.1,0.03333333333333333,1.1,1x0.1"
     )
@@ -418,7 +418,7 @@ def test_sweep_in_which_all_fail_has_a_table_but_no_figure(tmp_path):
 
     written = write_outcome(outcome, spec, tmp_path)
 
-    assert [path.name for path in written] == ["sweep.csv", "sweep.parquet"]
+    assert [path.name for path in written] == ["sweep.csv", "sweep.parquet", "index.html"]
 
 
 def test_values_of_several_kinds_share_a_column_as_text(tmp_path):

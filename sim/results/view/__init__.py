@@ -1,0 +1,1 @@
+"""Pages of results that need no other file and no network: data, a template, a small script."""
