@@ -148,14 +148,18 @@ class Gearbox(wiring.Component):
             total.eq(rest + i.p.units),
         ]
         with m.If(i.valid & i.ready):
-            m.d.sync += [window.eq(Cat(window[i_units * unit :], i.p.data)), place.eq(below - rest)]
-            m.d.sync += keep(total, i.p.last)
-            if self._whole:
-                with m.If(i.p.last & (total < o_units)):
-                    m.d.sync += [left.eq(0), ending.eq(0), rest.eq(0), turns.eq(1)]
-        with m.Elif(valid & o.ready):
-            m.d.sync += place.eq(place + o_units)
-            m.d.sync += keep(rest, ending & ~final)
+            m.d.sync += window.eq(Cat(window[i_units * unit :], i.p.data))
+        # Only whether anything moves waits for the output, not what then becomes of it.
+        with m.If(Mux(valid, o.ready, i.valid)):
+            with m.If(i.valid & (~valid | turns)):
+                m.d.sync += place.eq(below - rest)
+                m.d.sync += keep(total, i.p.last)
+                if self._whole:
+                    with m.If(i.p.last & (total < o_units)):
+                        m.d.sync += [left.eq(0), ending.eq(0), rest.eq(0), turns.eq(1)]
+            with m.Else():
+                m.d.sync += place.eq(place + o_units)
+                m.d.sync += keep(rest, ending & ~final)
 
 
 def _moved_up(m: Module, value: Value, units: Value, unit: int) -> Value:

@@ -324,41 +324,46 @@ class AllReduceQueue(wiring.Component):
         it has an error."""
         c = self._config
         given: Any = Signal(self._descriptor)
-        given_valid, summed, outside = Signal(), Signal(), Signal()
+        given_valid, judged, outside = Signal(), Signal(), Signal()
         length_bytes = given.elements * ELEMENT_BYTES
         # Wide enough for any length, however narrow addresses are: nothing may wrap around.
         last_read = Signal(max(c.address_bits, len(length_bytes)) + 1)
         last_written = Signal.like(last_read)
-        m.d.sync += [given_valid.eq(self.command_strobe), summed.eq(given_valid)]
+        m.d.sync += [given_valid.eq(self.command_strobe), judged.eq(given_valid)]
         with m.If(self.command_strobe):
             m.d.sync += [given.eq(self.command), outside.eq(self.unreachable)]
-        own = {
+        m.d.comb += [
+            last_read.eq(given.source + length_bytes - 1),
+            last_written.eq(given.destination + length_bytes - 1),
+        ]
+        late = {
+            "ABORTING": self.flush | self.unaware,
+            "FULL": self.outstanding == c.descriptors,
+            **self._faults(given),
+        }
+        early = {
             "EMPTY": given.elements == 0,
             "ALIGNMENT": ((given.source | given.destination) & (c.bus_bytes - 1)).any(),
-            **self._early_faults(given),
-        }
-        found = {name: Signal(name=name.lower()) for name in own}
-        with m.If(given_valid):
-            m.d.sync += [
-                last_read.eq(given.source + length_bytes - 1),
-                last_written.eq(given.destination + length_bytes - 1),
-                *(found[name].eq(fault) for name, fault in own.items()),
-            ]
-        faults = {
-            "ABORTING": self.flush | self.unaware,
             "ADDRESS": outside
             | (last_read > self.memory_end)
             | (last_written > self.memory_end),
-            "FULL": self.outstanding == c.descriptors,
-            **found,
-            **self._faults(given),
+            **self._early_faults(given),
         }
+        # An engine may have its own rule in place of one of these.
+        early = {name: fault for name, fault in early.items() if name not in late}
+        found = {name: Signal(name=name.lower()) for name in early}
+        any_found = Signal()
+        m.d.sync += [
+            any_found.eq(Cat(early.values()).any()),
+            *(found[name].eq(fault) for name, fault in early.items()),
+        ]
+        faults = {**late, **found}
         errors = [error for error in self._errors if error.name in faults]
         # Later assignments count.
         for error in sorted(errors, key=lambda each: (each.name == "ABORTING", -each.value)):
             with m.If(faults[error.name]):
                 m.d.comb += self.error.eq(error)
-        return given, summed, Cat(faults[error.name] for error in errors).any()
+        return given, judged, any_found | Cat(late.values()).any()
 
 
 OUTCOMES = ("completed", "completed_tag", "failed", "refused", "judged_tag", "error")

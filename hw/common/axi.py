@@ -342,7 +342,7 @@ class BurstSplitter(wiring.Component):
         row = Signal(unsigned(len(self.cmd.p.address) - self._beat_bits))  # address, in beats
         remaining = Signal.like(self.cmd.p.beats)
         room = Signal(range((1 << self._cut) + 1))  # beats up to the next cut
-        busy = Signal()
+        busy, idle = Signal(), Signal(init=1)
         final = Signal()
         first = self.cmd.p.address[self._beat_bits :]
         m.d.comb += [
@@ -351,14 +351,16 @@ class BurstSplitter(wiring.Component):
             self.o.p.length.eq((Mux(final, remaining, room) - 1)[: len(room)]),
             self.o.p.final.eq(final),
             self.o.valid.eq(busy),
-            self.cmd.ready.eq(~busy),
+            self.cmd.ready.eq(idle),
         ]
-        with m.If(~busy):
+        with m.If(idle):
+            begins = self.cmd.valid & (self.cmd.p.beats != 0)
             m.d.sync += [
                 row.eq(first),
                 room.eq((1 << self._cut) - first[: self._cut]),
                 remaining.eq(self.cmd.p.beats),
-                busy.eq(self.cmd.valid & (self.cmd.p.beats != 0)),
+                busy.eq(begins),
+                idle.eq(~begins),
             ]
         with m.Elif(self.o.ready):
             # From now on, bursts begin at cuts. After the final one none of this counts.
@@ -367,6 +369,7 @@ class BurstSplitter(wiring.Component):
                 room.eq(1 << self._cut),
                 remaining.eq(remaining - room),
                 busy.eq(~final),
+                idle.eq(final),
             ]
         return m
 

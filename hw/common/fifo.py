@@ -142,12 +142,12 @@ class StreamFIFO(wiring.Component):
         more = Signal()  # a row is in use
         first, free = Signal(range(depth)), Signal(range(depth))
         takes = pop | ~self.o.valid  # the register takes a beat, if there is one
-        beyond = push & (more | ~takes)
         rows: Memory = Memory(shape=self._width, depth=depth, init=[])
         m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port(domain="comb")
         m.d.comb += [
-            write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(beyond),
+            # What goes into the register is written as well, to a row that stays free.
+            write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
             read.addr.eq(first), Value.cast(self.o.payload).eq(front),
         ]
         m.d.sync += [
@@ -158,7 +158,7 @@ class StreamFIFO(wiring.Component):
             m.d.sync += front.eq(Mux(more, read.data, self.i.payload))
         with m.If(pop & more):
             m.d.sync += first.eq(self._next(first, depth))
-        with m.If(beyond):
+        with m.If(push & (more | ~takes)):
             m.d.sync += free.eq(self._next(free, depth))
 
     @staticmethod
