@@ -57,7 +57,8 @@ class ReduceLane(wiring.Component):
         m = Module()
         ordered, comparison = steps.order(m, BINARY32, self.a, self.b)
         first = Signal()
-        word = Signal(32)
+        word, total_i32 = Signal(32), Signal(32)
+        integers = self.op == ReduceOp.SUM_I32
         m.d.comb += [
             first.eq(
                 takes_first(
@@ -67,9 +68,13 @@ class ReduceLane(wiring.Component):
                     self.op == ReduceOp.MAX_F32,
                 )
             ),
-            word.eq(Mux(self.op == ReduceOp.SUM_I32, self.a + self.b, Mux(first, self.a, self.b))),
+            total_i32.eq(self.a + self.b),
+            word.eq(Mux(integers, total_i32, Mux(first, self.a, self.b))),
         ]
-        verbatim = steps.verbatim(m, BINARY32, word)
+        # Asked of each candidate while these are compared, not of the one that is chosen.
+        sum_normal, *normals = (steps.normal(BINARY32, w) for w in (total_i32, self.a, self.b))
+        normal = Mux(integers, sum_normal, Mux(first, *normals))
+        verbatim = steps.verbatim(m, BINARY32, word, normal)
         nan = comparison.nan & (self.op != ReduceOp.SUM_I32)
         chosen = Signal.like(ordered)
         with m.If(self.op == ReduceOp.SUM_F32):

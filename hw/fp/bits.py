@@ -43,8 +43,13 @@ def shift_left(m: Module, value: Value, amount: Value) -> Value:
     return value
 
 
-def shift_right_sticky(m: Module, value: Value, amount: Value) -> tuple[Value, Value]:
-    """Shift *value* right by any *amount*; also tell whether a one was shifted out."""
+def shift_right_sticky(
+    m: Module, value: Value, amount: Value, *, parts: int = 1
+) -> tuple[Value, Value]:
+    """Shift *value* right by any *amount*; also tell whether a one was shifted out.
+
+    That is the case if one of so many *parts* says so.
+    """
     levels = ceil_log2(len(value))
     # More than the stages can shift clears the word, as the most that they can shift does.
     limited = Signal(levels, name="right_by")
@@ -55,4 +60,4 @@ def shift_right_sticky(m: Module, value: Value, amount: Value) -> tuple[Value, V
         shifted = Signal(len(value), name=f"right_{level}")
         m.d.comb += shifted.eq(Mux(limited[level], value >> (1 << level), value))
         value = shifted
-    return value, lost.any()
+    return value, Cat(lost[part::parts].any() for part in range(parts))

@@ -19,6 +19,8 @@ __all__ = ["add_aligned", "align", "count", "normalize", "order", "round_sum"]
 # What every step hands on. `verbatim` says that the larger operand is an arbitrary word which,
 # added to nothing, must come out as it is: then no exponent means infinity.
 _CARRIED = {"sign": 1, "special": 1, "nan": 1, "invalid": 1, "verbatim": 1}
+_LOST = 4
+"""Bits that say together, as soon as the shift is done, whether a one was shifted out."""
 
 
 def _hand_on(m: Module, i: data.View, o: data.View, *fields: str) -> None:
@@ -39,11 +41,15 @@ def ordered_layout(fmt: FloatFormat) -> data.StructLayout:
     )
 
 
-def verbatim(m: Module, fmt: FloatFormat, word: Value) -> data.View:
-    """Prepare any *word* so that it comes out of the other steps as it is."""
+def normal(fmt: FloatFormat, word: Value) -> Value:
+    """True if the exponent of *word* is not 0."""
+    return word[fmt.fraction : -1].any()
+
+
+def verbatim(m: Module, fmt: FloatFormat, word: Value, normal: Value) -> data.View:
+    """Prepare any *word*, *normal* or not, so that it comes out of the other steps as it is."""
     o: Any = Signal(ordered_layout(fmt), name="word")
     exponent = word[fmt.fraction : -1]
-    normal = exponent.any()
     m.d.comb += [
         o.sign.eq(word[-1]),
         o.verbatim.eq(1),
@@ -66,7 +72,7 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
     a_fraction, a_exponent = a[: fmt.fraction], a[fmt.fraction : -1]
     b_fraction, b_exponent = b[: fmt.fraction], b[fmt.fraction : -1]
     a_normal, b_normal = Signal(), Signal()
-    subtract, equal, swap = Signal(), Signal(), Signal()
+    subtract, cancels, swap = Signal(), Signal(), Signal()
     exponent, distance = Signal(fmt.exponent), Signal(fmt.exponent)
     large, small = Signal(fmt.precision), Signal(fmt.precision)
     # A subnormal number has exponent 0, which stands for 1, and no hidden bit.
@@ -76,7 +82,7 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
         a_normal.eq(a_exponent != 0),
         b_normal.eq(b_exponent != 0),
         subtract.eq(a[-1] ^ b[-1]),
-        equal.eq(a[:-1] == b[:-1]),
+        cancels.eq(Cat(a[:-1], ~a[-1]) == b),
         swap.eq(a[:-1] < b[:-1]),
         exponent.eq(Mux(swap, b_power, a_power)),
         large.eq(Mux(swap, Cat(b_fraction, b_normal), Cat(a_fraction, a_normal))),
@@ -95,8 +101,8 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
         o.nan.eq(nan | opposite),
         o.invalid.eq(a_signals | b_signals | opposite),
         # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
-        o.exponent.eq(Mux(subtract & equal, 1, exponent)),
-        o.sign.eq(Mux(swap, b[-1], a[-1]) & ~(subtract & equal)),
+        o.exponent.eq(Mux(cancels, 1, exponent)),
+        o.sign.eq(Mux(swap, b[-1], a[-1]) & ~cancels),
         o.subtract.eq(subtract),
         o.large.eq(large),
         o.small.eq(small),
@@ -130,16 +136,16 @@ def align(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
                 "exponent": fmt.exponent,
                 "large": fmt.precision,
                 "small": fmt.precision + 2,
-                "sticky": 1,
+                "lost": _LOST,
             }
         ),
         name="aligned",
     )
-    small, sticky = shift_right_sticky(m, i.small << 2, i.distance)
+    small, lost = shift_right_sticky(m, i.small << 2, i.distance, parts=_LOST)
     _hand_on(m, i, o, "subtract", "exponent", "large")
     m.d.comb += [
         o.small.eq(small),
-        o.sticky.eq(sticky),
+        o.lost.eq(lost),
     ]
     return o
 
@@ -163,15 +169,17 @@ def add_aligned(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
         name="added",
     )
     # The bits lost to the right of the smaller operand borrow one when they are subtracted.
-    carry = i.subtract & ~i.sticky
+    sticky = i.lost.any()
+    carry = i.subtract & ~sticky
     augend = Cat(0, 0, i.large, 0)
     addend = Cat(i.small, 0) ^ i.subtract.replicate(len(augend))
     # Two short adders, the upper one for either carry, are half as deep as a long one.
     half = len(augend) // 2
     low, high = Signal(half + 1), Signal(len(augend) - half)
     higher = Signal(len(high))
-    _hand_on(m, i, o, "exponent", "sticky")
+    _hand_on(m, i, o, "exponent")
     m.d.comb += [
+        o.sticky.eq(sticky),
         low.eq((Cat(1, augend[:half]) + Cat(carry, addend[:half]))[1:]),
         high.eq(augend[half:] + addend[half:]),
         higher.eq((Cat(1, augend[half:]) + Cat(1, addend[half:]))[1:]),
