@@ -97,7 +97,9 @@ class PortSync(wiring.Component):
         follow = later & heard.abort
         m.d.comb += [
             self.call.valid.eq(follow | ((missed | reset) & ~self.flush)),
-            self.call.epoch.eq(Mux(later, heard.epoch, self.epoch) + ~follow),
+            self.call.epoch.eq(
+                Mux(follow, heard.epoch, Mux(later, heard.epoch + 1, self.epoch + 1))
+            ),
             self.call.cause.eq(Mux(follow, heard.cause, AbortCause.RESET)),
             self.call.rank.eq(Mux(follow, heard.rank, self.rank)),
         ]

@@ -221,9 +221,7 @@ class RingEngine(wiring.Component):
             sync.rank.eq(self.rank),
             sync.tell.eq(self.tell),
             self.call.eq(sync.call),
-            transmit.due.eq(sync.due),
             transmit.waiting.eq(sync.waiting),
-            transmit.tell.eq(self.tell),
             transmit.cause.eq(self.cause),
             transmit.origin.eq(self.origin),
             transmit.refresh.eq(self.refresh),
@@ -235,6 +233,8 @@ class RingEngine(wiring.Component):
             store.done.ready.eq(1),
         ]
         m.d.sync += [
+            transmit.due.eq(sync.due),
+            transmit.tell.eq(self.tell),
             self.done.valid.eq(store.done.valid),
             self.done.payload.eq(store.done.payload),
             self.events.sent_frame.eq(transmit.sent_frame),

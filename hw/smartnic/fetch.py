@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
-from amaranth.lib import data, stream
+from amaranth.lib import stream
 from amaranth.lib.wiring import Out, connect, flipped
 
 from hw.common.axi_read import AXI4Reader
@@ -64,14 +64,7 @@ class Fetch(HostSide):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        shape = data.StructLayout(
-            {
-                "beats": range(c.block_beats + 1),
-                "valid": range(c.block_beats + 1),
-                "tail": 1,
-                "tail_lanes": range(c.lanes),
-            }
-        )
+        shape = self._block_layout(tail=1, tail_lanes=range(c.lanes))
         m.submodules.reader = reader = AXI4Reader(**c.memory_master)
         connect(m, reader.bus, flipped(self.bus))
         blocks = StreamFIFO(shape, BLOCKS_AHEAD, memory=False)
@@ -87,8 +80,6 @@ class Fetch(HostSide):
             reader.cmd.p.address.eq(item.address),
             reader.cmd.p.beats.eq(item.valid),
             reader.cmd.valid.eq(self.item.valid & ~absent & blocks.i.ready & ~self.flush),
-            blocks.i.p.beats.eq(item.beats),
-            blocks.i.p.valid.eq(item.valid),
             blocks.i.p.tail.eq(item.tail),
             blocks.i.p.tail_lanes.eq(item.tail_lanes),
             blocks.i.valid.eq(self.item.valid & (absent | reader.cmd.ready) & ~self.flush),
@@ -101,16 +92,16 @@ class Fetch(HostSide):
         m.d.comb += self.busy.eq(under_way != 0)
 
         # ---- Beats.
-        passed = Signal(range(c.block_beats))
-        present = passed < blocks.o.p.valid
-        final = passed + 1 == blocks.o.p.beats
+        self._enter(m, blocks.i.p)
+        moved = Signal()
+        passed, present, final = self._walk(m, blocks.o.p, moved)
         short = blocks.o.p.tail & (passed + 1 == blocks.o.p.valid)
-        moved = beats.i.valid & beats.i.ready
         words = Cat(
             Mux(present & (~short | _has(lane, blocks.o.p.tail_lanes)), word, 0)
             for lane, word in enumerate(_words(reader.data.p.data))
         )
         m.d.comb += [
+            moved.eq(beats.i.valid & beats.i.ready),
             beats.i.p.data.eq(words),
             beats.i.p.bad.eq(present & reader.data.p.error),
             beats.i.valid.eq(blocks.o.valid & (~present | reader.data.valid)),
@@ -119,10 +110,6 @@ class Fetch(HostSide):
             self.read.eq(reader.data.valid & reader.data.ready),
             self.error.eq(self.read & reader.data.p.error),
         ]
-        with m.If(moved):
-            m.d.sync += passed.eq(Mux(final, 0, passed + 1))
-        with m.If(self.flush):
-            m.d.sync += passed.eq(0)
         return m
 
 

@@ -84,7 +84,9 @@ class GatherPath(wiring.Component):
         # ---- Every beat goes both ways at once, or waits.
         own = work.o.p.first
         forward = ~work.o.p.last
-        valid = work.o.valid & Mux(own, self.result.valid, self.received.valid)
+        own_there = work.o.valid & own & self.result.valid
+        other_there = work.o.valid & ~own & self.received.valid
+        valid = own_there | other_there
         beat = decoder.i.payload
         sendable = self.sent.ready | ~forward
         moved = valid & decoder.i.ready & sendable
@@ -96,8 +98,8 @@ class GatherPath(wiring.Component):
             self.sent.p.compress.eq(work.o.p.compress),
             self.sent.valid.eq(valid & forward & decoder.i.ready),
             decoder.i.valid.eq(valid & sendable),
-            self.result.ready.eq(moved & own),
-            self.received.ready.eq(moved & ~own),
+            self.result.ready.eq(own_there & decoder.i.ready & sendable),
+            self.received.ready.eq(other_there & decoder.i.ready & sendable),
             work.o.ready.eq(moved & decoder.i.p.last),
             self.verdict.payload.eq(beat.bad),
             self.verdict.valid.eq(moved & beat.last & work.o.p.stored),

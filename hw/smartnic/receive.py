@@ -102,10 +102,13 @@ class ReceiveBuffer(wiring.Component):
                 row=Mux(pop, after_first, first), read=pop | ~self.o.valid,
             )
         )
+        # Before the beat that leaves, which is known late.
+        counted, held = Signal.like(good), Signal.like(used)
+        m.d.comb += [counted.eq(good), held.eq(used + wrote)]
         m.d.sync += [
             self.o.valid.eq(good != pop),
-            good.eq(good - pop),
-            used.eq(used + wrote - pop),
+            good.eq(counted - pop),
+            used.eq(held - pop),
             pending.eq(pending + wrote),
         ]
         with m.If(pop):
@@ -116,13 +119,11 @@ class ReceiveBuffer(wiring.Component):
         with m.If(wrote):
             m.d.sync += free.eq(after_free)
         with m.If(self.commit):
-            m.d.sync += [
-                good.eq(good + pending + wrote - pop),
-                pending.eq(0),
-                start.eq(Mux(wrote, after_free, free)),
-            ]
+            m.d.comb += counted.eq(good + pending + wrote)
+            m.d.sync += [pending.eq(0), start.eq(Mux(wrote, after_free, free))]
         with m.Elif(self.drop):
-            m.d.sync += [used.eq(used - pending - pop), pending.eq(0), free.eq(start)]
+            m.d.comb += held.eq(used - pending)
+            m.d.sync += [pending.eq(0), free.eq(start)]
         return m
 
 

@@ -122,13 +122,15 @@ class ReducePath(wiring.Component):
         ]
         m.d.sync += [
             places.eq(places - issue + given_back),
-            has_place.eq(given_back | (places != issue)),
+            has_place.eq(places != issue),
             alu.i_valid.eq(issue),
             # Adding the integer zero passes the local block through, bit for bit.
             alu.op.eq(Mux(item.first, ReduceOp.SUM_I32, item.op)),
             alu.a.eq(self.local.p.data),
             alu.b.eq(Mux(item.first, 0, decoder.o.payload)),
         ]
+        with m.If(given_back):
+            m.d.sync += has_place.eq(1)
         with m.If(issue):
             m.d.sync += [
                 passed.eq(Mux(final, 0, passed + 1)),

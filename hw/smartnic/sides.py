@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -47,6 +47,39 @@ class HostSide(wiring.Component):
         item = In(stream.Signature(item_layout(config)))
         common = {"bus": Out(bus), "flush": In(1), "busy": Out(1)}
         super().__init__({"item": item, **members, **common})
+
+    def _block_layout(self, **more: Any) -> data.StructLayout:
+        """A block whose beats are to be moved, with what must be known of its first one: whether it
+        lies in memory, and whether it is the only one."""
+        beats = range(self._config.block_beats + 1)
+        return data.StructLayout({"beats": beats, "valid": beats, "some": 1, "single": 1, **more})
+
+    def _enter(self, m: Module, block: Any) -> None:
+        """Describe the present item as such a block."""
+        item = self.item.p
+        m.d.comb += [
+            block.beats.eq(item.beats),
+            block.valid.eq(item.valid),
+            block.some.eq(item.valid != 0),
+            block.single.eq(item.beats == 1),
+        ]
+
+    def _walk(self, m: Module, block: Any, moved: Signal) -> tuple[Signal, Value, Value]:
+        """Count the beats of a *block* as they are *moved*. Returns how many have passed, whether
+        the next one lies in memory, and whether it is the last; no comparison is in their way."""
+        passed = Signal(range(self._config.block_beats))
+        inside, present, final = Signal(), Signal(), Signal()
+        here, ends = Mux(inside, present, block.some), Mux(inside, final, block.single)
+        with m.If(moved):
+            m.d.sync += [
+                passed.eq(Mux(ends, 0, passed + 1)),
+                inside.eq(~ends),
+                present.eq(passed + 1 < block.valid),
+                final.eq(passed + 2 == block.beats),
+            ]
+        with m.If(self.flush):
+            m.d.sync += [passed.eq(0), inside.eq(0)]
+        return passed, here, ends
 
 
 class NetworkSide(wiring.Component):

@@ -69,13 +69,10 @@ class Store(HostSide):
         m = Module()
         c = self._config
         clear = ResetInserter(self.flush)
-        shape = data.StructLayout(
-            {"beats": range(c.block_beats + 1), "valid": range(c.block_beats + 1)}
-        )
         mark = data.StructLayout({"written": 1, "end": 1})
         m.submodules.writer = writer = AXI4Writer(**c.memory_master)
         connect(m, writer.bus, flipped(self.bus))
-        blocks = StreamFIFO(shape, 4, memory=False)
+        blocks = StreamFIFO(self._block_layout(), 4, memory=False)
         m.submodules.blocks = clear(blocks)
         marks = StreamFIFO(mark, BLOCKS_OPEN, memory=False)
         m.submodules.marks = clear(marks)
@@ -105,8 +102,6 @@ class Store(HostSide):
             writer.cmd.p.beats.eq(item.valid),
             writer.cmd.p.last_strobe.eq(strobe),
             writer.cmd.valid.eq(go & ~absent & to_blocks & marks.i.ready),
-            blocks.i.p.beats.eq(item.beats),
-            blocks.i.p.valid.eq(item.valid),
             blocks.i.valid.eq(go & ~empty & to_bus & marks.i.ready),
             marks.i.p.written.eq(~absent),
             marks.i.p.end.eq(item.end),
@@ -122,22 +117,18 @@ class Store(HostSide):
         m.d.comb += self.busy.eq(under_way != 0)
 
         # ---- Beats.
-        passed = Signal(range(c.block_beats))
-        present = passed < blocks.o.p.valid
-        final = passed + 1 == blocks.o.p.beats
+        self._enter(m, blocks.i.p)
+        moved = Signal()
+        _, present, final = self._walk(m, blocks.o.p, moved)
         there = blocks.o.valid & beats.o.valid
-        moved = there & (~present | writer.data.ready)
         m.d.comb += [
+            moved.eq(there & (~present | writer.data.ready)),
             writer.data.payload.eq(Mux(self.flush, 0, beats.o.payload)),
             writer.data.valid.eq((there & present) | self.flush),
             beats.o.ready.eq(moved),
             blocks.o.ready.eq(moved & final),
             self.written.eq(writer.data.valid & writer.data.ready),
         ]
-        with m.If(moved):
-            m.d.sync += passed.eq(Mux(final, 0, passed + 1))
-        with m.If(self.flush):
-            m.d.sync += passed.eq(0)
 
         # ---- Completion.
         failed: Any = Signal(outcome_layout())
