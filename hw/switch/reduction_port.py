@@ -374,18 +374,15 @@ class ReductionPort(wiring.Component):
         within = Signal()
         owner, chosen = Signal(len(classes)), Signal(len(classes))
         valid = Signal(name="choosing")
-        store = buffer.store
         # What is discarded needs no room.
         gone = [self.purging.bit_select(header_of(each).region, 1) for each in shown[:-1]]
         gone.append(Const(0))
         moved = _Flit(len(classes), c.ports)
-        # Room is less by a packet that is just being stored.
         ends = moved.valid & moved.flit.last
         free = [
-            store.room[number] & ~(
-                ends & ~buffer.roomy[number]
-                & Cat(moved.chosen[k] for k, each in enumerate(classes) if each == number).any()
-            )
+            buffer.room_beside(number, ends & Cat(
+                moved.chosen[k] for k, each in enumerate(classes) if each == number
+            ).any())
             for number in classes
         ]
         m.d.comb += [

@@ -229,6 +229,11 @@ class SendBuffer(wiring.Component):
             }
         )
 
+    def room_beside(self, channel: int, ends: Value) -> Value:
+        """High if a channel has room for a packet that is stored from the next cycle on; *ends*:
+        the last flit of another one of the channel is being stored in this."""
+        return self.store.room[channel] & ~(ends & ~self.roomy[channel])
+
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         slots = self.slots = self.channels * self.packets

@@ -208,14 +208,15 @@ class Lane(wiring.Component):
         unanswered = (quells & (operands.busy | results.writing)) << row
         disagreed = home.mismatch | (results.disagreed << row)
         for k, region in enumerate(self._regions):
-            m.d.comb += [
-                region.busy.eq(busy[k]),
-                region.unanswered.eq(unanswered[k]),
-                region.disagreed.eq(disagreed[k]),
-                region.overflow.eq(home.overflow[k]),
+            m.d.comb += [region.busy.eq(busy[k]), region.unanswered.eq(unanswered[k])]
+            # Reasons to end an epoch are heard a cycle later, as are events.
+            m.d.sync += [
+                region.disagreed.eq(disagreed[k]), region.overflow.eq(home.overflow[k]),
             ]
+        reasons = Cat(each.disagreed | each.overflow for each in self._regions)
         m.d.comb += self.idle.eq(
-            receive.idle & transmit.empty & ~self.credits.counting & home.empty
+            ~self.events.as_value().any() & ~reasons.any()
+            & receive.idle & transmit.empty & ~self.credits.counting & home.empty
             & ~operands.active & ~operands.busy & ~results.writing & waves.idle
             & ~home.busy.any() & ~loads.walking & loads.empty & ~adds.o.valid & ~recodes & ~sends
             & ~quells
@@ -394,6 +395,7 @@ class Lane(wiring.Component):
             loads.whole.eq(self.whole),
             loads.first.eq(operands.begin.first),
             loads.number.eq(waves.begin.number),
+            loads.begins.eq(waves.begin.take),
             loads.block.eq(operands.block),
             home.forget.eq(Cat(~each.open | each.flush for each in self._regions)),
             self.done.eq(
@@ -415,7 +417,7 @@ class Lane(wiring.Component):
                     results.unknown | loads.unknown | home.unknown, home.misled, home.excess)
         answered = operands.answers.valid & operands.answers.ready & operands.answers.p.first
         sent = operands.o.valid & operands.o.ready & operands.o.p.first
-        m.d.comb += [
+        m.d.sync += [
             self.events.operand.eq(sent),
             self.events.load.eq(loads.sent.valid),
             self.events.answer.eq(answered),
@@ -430,7 +432,7 @@ class Lane(wiring.Component):
             self.events.written_beat.eq(results.written),
             self.events.memory_error.eq(operands.error | results.error),
             self.events.dropped.eq(drops),
-            self.moves.eq(Cat(self.events[name] for name in _MOVES).any()),
         ]
+        m.d.comb += self.moves.eq(Cat(self.events[name] for name in _MOVES).any())
         if self._config.fixed_point:
-            m.d.comb += self.events.outside.eq(operands.outside)
+            m.d.sync += self.events.outside.eq(operands.outside)

@@ -58,6 +58,8 @@ class Loads(wiring.Component):
         Who this is in that region, and how many members come before it.
     whole : ``In(1)``
         Own operands travel too: a LOAD asks for those of all members.
+    begins : ``In(1)``
+        A block is begun.
     first : ``In(1)``, number : ``In(number_bits)``, block : ``In(32)``
         The next block to be begun: whether it is a contract, its number, and else its place in the
         vector; valid while a job runs.
@@ -86,6 +88,7 @@ class Loads(wiring.Component):
     whole: Signal
     first: Signal
     number: Signal
+    begins: Signal
     block: Signal
     answer: Any
     i: stream.Interface
@@ -109,6 +112,7 @@ class Loads(wiring.Component):
                 "whole": In(1),
                 "first": In(1),
                 "number": In(c.number_bits),
+                "begins": In(1),
                 "block": In(32),
                 "answer": Out(AnswerSignature(c)),
                 "i": In(stream.Signature(FLIT)),
@@ -145,16 +149,22 @@ class Loads(wiring.Component):
         """Load the blocks whose turn is this endpoint's; then read the own operand."""
         c = self._config
         numbers = [Signal(c.number_bits, name=f"number_{k}") for k in range(c.regions)]
+        # Blocks that were begun and not walked over, and whether there are any.
+        ahead = [Signal(c.number_bits, name=f"ahead_{k}") for k in range(c.regions)]
+        some = Signal(c.regions)
         turns = [Signal(range(c.endpoints), name=f"turn_{k}") for k in range(c.regions)]
         number, turn = pick(numbers, self._row), pick(turns, self._row)
         place = Signal(32)
         contract, loaded = Signal(), Signal()
         own, steps = Signal(), Signal()
+        next_turn = Signal.like(turns[0])
+        ours = Signal()  # it is this endpoint's turn
         header: Any = Signal(HEADER)
         asks = ask.valid & ask.ready
         m.d.comb += [
-            self.walking.eq(number != self.number),
-            own.eq(self._job.pull & ~contract & (turn == self.rank)),
+            self.walking.eq(some.bit_select(self._row, 1)),
+            own.eq(self._job.pull & ~contract & ours),
+            next_turn.eq(Mux(turn + 1 == self.member.node.members, 0, turn + 1)),
             self.o.valid.eq(self.walking & own & ~loaded & ~self._flush),
             self.o.p.first.eq(1),
             self.o.p.last.eq(1),
@@ -176,6 +186,7 @@ class Loads(wiring.Component):
             header.count.eq(self.member.node.members - ~self.whole),
             header.epoch.eq(self.member.epoch),
         ]
+        m.d.sync += ours.eq(Mux(steps, next_turn == self.rank, turn == self.rank))
         with m.If(self.sent.valid):
             m.d.sync += loaded.eq(1)
         with m.If(steps):
@@ -186,14 +197,18 @@ class Loads(wiring.Component):
             m.d.sync += [contract.eq(1), place.eq(self._link)]
         with m.If(self._flush):
             m.d.sync += loaded.eq(0)
-        for k, (number_k, turn_k) in enumerate(zip(numbers, turns)):
+        for k, (number_k, turn_k, ahead_k) in enumerate(zip(numbers, turns, ahead)):
+            here = self._row == k
+            up, down = self.begins & here, steps & here
             with m.If(self.flush[k]):
-                m.d.sync += [number_k.eq(0), turn_k.eq(0)]
-            with m.Elif(steps & (self._row == k)):
+                m.d.sync += [each.eq(0) for each in (number_k, turn_k, ahead_k, some[k])]
+            with m.Else():
                 m.d.sync += [
-                    number_k.eq(number + 1),
-                    turn_k.eq(Mux(turn + 1 == self.member.node.members, 0, turn + 1)),
+                    ahead_k.eq(ahead_k + up - down),
+                    some[k].eq(Mux(down, up | (ahead_k > 1), up | (ahead_k != 0))),
                 ]
+            with m.If(down & ~self.flush[k]):
+                m.d.sync += [number_k.eq(number + 1), turn_k.eq(next_turn)]
 
     def _hear(self, m: Module, ask: stream.Interface) -> Signal:
         """Judge a LOAD that came. Returns whether there is one."""

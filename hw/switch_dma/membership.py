@@ -208,8 +208,7 @@ class Membership(wiring.Component):
         self, m: Module, name: str, hears: Value, changes: Value, follows: Value, caller: Value,
         here: list[Signal],
     ) -> Value:
-        """Count the endpoints heard in this epoch. Returns a bit per link: all others were. It is
-        known a cycle later; when an epoch ends the region is flushed, so that nobody looks then."""
+        """Count the endpoints heard in this epoch. Returns a bit per link: all others were."""
         c = self._config
         every = []
         for k, by in enumerate(here):
@@ -220,12 +219,14 @@ class Membership(wiring.Component):
             m.d.comb += news.eq(
                 hears & by & ~forgets & (follows | ~known.bit_select(caller, 1))
             )
+            before, all_others = Mux(changes, 0, count), Signal(name=f"{name}_all_{k}")
+            members = self.node.members
             m.d.sync += [
                 known.eq(Mux(changes, 0, known) | (news << caller)),
-                count.eq(Mux(changes, 0, count) + news),
+                count.eq(before + news),
+                # All but this one, as of the count's next value.
+                all_others.eq(Mux(news, before + 2 == members, before + 1 == members)),
             ]
-            all_others = Signal(name=f"{name}_all_{k}")
-            m.d.sync += all_others.eq(count + 1 == self.node.members)
             every.append(all_others)
             if name == "settled" and k == 0:
                 m.d.comb += self._first.eq(news)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, C, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -227,7 +227,8 @@ class Results(wiring.Component):
         ]
 
     def _merge(self, m: Module) -> tuple[Any, Value]:
-        """Merge the packets of both sources; also returns whether any are being expanded."""
+        """Merge the packets of both sources, behind a register; also returns whether any are there,
+        or are being expanded."""
         m.submodules.turns = turns = RoundRobinArbiter(SOURCES)
         within = Signal()
         owner, chosen = Signal(SOURCES), Signal(SOURCES)
@@ -244,13 +245,17 @@ class Results(wiring.Component):
                 m.d.comb += [merged.valid.eq(each.valid), merged.payload.eq(each.payload)]
         with m.If(moves):
             m.d.sync += [within.eq(~merged.p.last), owner.eq(chosen)]
+        held: Any = stream.Signature(FLIT).create(path=("held",))
+        m.d.comb += merged.ready.eq(~held.valid | held.ready)
+        with m.If(merged.ready):
+            m.d.sync += [held.valid.eq(merged.valid), held.payload.eq(merged.payload)]
         if not self._config.bfp:
-            return merged, Const(0)
+            return held, held.valid
         m.submodules.expand = expand = ExpandPackets(
             payload_flits=self._config.payload_flits, half=False, bfp=True
         )
-        connect(m, merged, expand.i)
-        return expand.o, ~expand.empty
+        connect(m, held, expand.i)
+        return expand.o, held.valid | ~expand.empty
 
     def _write(self, m: Module) -> "_Writes":
         """Write to memory: addresses, data and answers."""

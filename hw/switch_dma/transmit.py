@@ -123,7 +123,9 @@ class Transmit(wiring.Component):
             output.length[0].eq(buffer.length),
             buffer.grant.eq(output.grant),
             buffer.hold.eq(0),
-            self.empty.eq(buffer.empty & output.empty & ~self.tx.valid & ~within),
+            self.empty.eq(
+                buffer.empty & output.empty & ~self.tx.valid & ~within & ~self._moves
+            ),
             recount.start.eq(self.credits.resync),
             self.credits.counting.eq(recount.counting),
             self.credits.home.eq(output.home),
@@ -146,43 +148,56 @@ class Transmit(wiring.Component):
 
     def _fill(self, m: Module, buffer: SendBuffer) -> Signal:
         """Move packets from the sources to the buffer, whole, as there is room. Returns whether one
-        was begun."""
+        is held that the buffer does not show yet, and is no notice."""
         count = len(self._classes)
         m.submodules.turns = turns = RoundRobinArbiter(count)
         within = Signal()
         owner, chosen = Signal(count), Signal(count)
         store = buffer.store
-        room = [store.room[number] for number in self._classes]
         flit: Any = Signal(FLIT)
+        # What was chosen is stored a cycle later.
+        stored, lasts = Signal(), Signal()
+        moved: Any = Signal(FLIT)
+        channel = Signal.like(store.channel)
+        choosing = Signal()
+        room = [
+            buffer.room_beside(number, stored & moved.last & (channel == number))
+            for number in self._classes
+        ]
         drops = [self._discarded(m, k, within & owner[k]) for k in range(count)]
         m.d.comb += [
             turns.requests.eq(
                 Cat(each.valid & free & ~gone for each, free, gone in zip(self.i, room, drops))
             ),
-            turns.advance.eq(store.valid & ~within),
+            turns.advance.eq(choosing & ~within),
             chosen.eq(Mux(within, owner, turns.grant)),
         ]
         for k, each in enumerate(self.i):
             m.d.comb += each.ready.eq(chosen[k] | drops[k])
             with m.If(chosen[k]):
                 m.d.comb += [
-                    store.valid.eq(each.valid),
-                    Value.cast(flit).eq(Value.cast(each.payload)),
-                    store.channel.eq(self._classes[k]),
+                    choosing.eq(each.valid), Value.cast(flit).eq(Value.cast(each.payload)),
                 ]
+                m.d.sync += channel.eq(self._classes[k])
+        m.d.sync += [stored.eq(choosing), moved.eq(flit), lasts.eq(chosen[self._lasting])]
         m.d.comb += [
-            store.data.eq(flit.data),
-            store.first.eq(flit.first),
-            store.commit.eq(flit.last),
+            store.valid.eq(stored),
+            store.channel.eq(channel),
+            store.data.eq(moved.data),
+            store.first.eq(moved.first),
+            store.commit.eq(moved.last),
             store.targets.eq(1),
             store.row.eq(self.row),
-            store.lasting.eq(chosen[self._lasting]),
+            store.lasting.eq(lasts),
             buffer.kill.eq(self.kill),
             buffer.closed.eq(0),
         ]
-        with m.If(store.valid):
+        with m.If(choosing):
             m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
-        return within
+        held = Signal()
+        m.d.comb += held.eq(within | (stored & ~lasts))
+        self._moves = stored
+        return held
 
     def _discarded(self, m: Module, number: int, stored: Value) -> Value:
         """High while the packet that a source shows is dropped; never within a packet that is

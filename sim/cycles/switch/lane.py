@@ -66,6 +66,7 @@ __all__ = ["begin", "done", "lane", "transmit"]
 _WRITES = 64  # results that are being stored
 _COMMANDS = 2  # results of which the write has not begun
 _RECEIVED = 5  # cycles from a grant in the receiver to a header at the home store or results
+_STORED = 1  # cycles from the choice of a flit to send to its store
 _GIVEN = 3  # cycles from the choice of a sum to the header of its result
 _PUSHES, _FINISHED, _LOADS, _ANSWERS, _OTHERS = 0, 1, 3, 4, 5  # sources of packets to send
 _CLASS = (0, 2, 2, 0, 1)  # of each source but the last; the third, notices, is not modelled
@@ -75,8 +76,8 @@ _CLASS = (0, 2, 2, 0, 1)  # of each source but the last; the third, notices, is 
 def done(e):
     """True if a lane has done its part of the job."""
     return (
-        e.running and not e.active and e.waves_under_way == 0 and not e.result_within
-        and e.under_way == 0 and e.walked == e.number
+        e.running and not e.active and e.waves_under_way == 0 and not e.result_body
+        and not e.result_held and e.under_way == 0 and e.walked == e.number
     )
 
 
@@ -182,13 +183,44 @@ def _put(s, e, n, q, at, word, low, high):
 
 @compiled
 def _result(s, e, x, n, now):
-    """Take a flit of a result, from the link or the home store; returns the block done, or -1."""
-    c = s.c[0]
+    """Work on the flit of a result that is held; returns the block done, or -1. Then hold the next
+    one, from the link or the home store."""
     e.moved_flit = 0
     held = e.tail[COMMANDS] - e.head[COMMANDS]
     if e.looked:
         e.looked = 0
         push(e, x, COMMANDS, now, e.looked_block)
+    arrived = -1
+    if e.result_head:
+        if held < _COMMANDS and e.under_way < _WRITES:
+            arrived = _head(s, e, n, HOME if e.result_owner else RESULTS)
+            e.result_held = e.result_head = e.result_place = 0
+            e.result_body = 1
+    elif e.result_held:
+        _body(s, e, x, now)
+    if not e.result_held:
+        _hold(s, e, n, now)
+    return arrived
+
+
+@compiled
+def _body(s, e, x, now):
+    """Write a flit of a result's data, as there is room."""
+    if e.writes and (not e.ends or e.result_place < e.tail_beats):
+        if not room(e, x, BEATS, now):
+            return
+        push(e, x, BEATS, now, 0)
+    e.result_held = 0
+    e.result_place += 1
+    if e.result_place == s.c[0].payload:
+        e.result_body = 0
+        if e.compares:
+            e.agreed_at = now + 1
+
+
+@compiled
+def _hold(s, e, n, now):
+    """Take a flit of a result, in turn from the link and the home store."""
     offered = 0
     if (
         now >= e.results_at and _there(s, e, n, RESULTS, now)
@@ -201,31 +233,17 @@ def _result(s, e, x, n, now):
         offered |= 2
     source = e.result_owner if e.result_within else first_of(offered, e.result_turn)
     if source < 0 or offered >> source & 1 == 0:
-        return -1
+        return
     q = HOME if source else RESULTS
-    arrived = -1
-    if e.in_place[q] == 0:
-        if held >= _COMMANDS or e.under_way >= _WRITES:
-            return -1
-        arrived = _head(s, e, n, q)
+    e.result_held, e.result_owner = 1, source
+    e.result_head = 1 if e.in_place[q] == 0 else 0
+    e.result_within = 1 if e.in_place[q] < s.c[0].flits - 1 else 0
+    if e.result_head:
         e.result_turn = after(source)
-        e.result_within, e.result_owner, e.result_place = 1, source, 0
-    else:
-        needed = e.writes and (not e.ends or e.result_place < e.tail_beats)
-        if needed:
-            if not room(e, x, BEATS, now):
-                return -1
-            push(e, x, BEATS, now, 0)
-        e.result_place += 1
-        if e.result_place == c.payload:
-            e.result_within = 0
-            if e.compares:
-                e.agreed_at = now + 1
     if source:
         e.moved_flit = 1
     else:
         _next(s, e, n, RESULTS, now)
-    return arrived
 
 
 @compiled
@@ -310,18 +328,18 @@ def _fill(s, e, x, n, now, use, loads):
         word = inject(s, n, now)
         if word:
             e.within = 0
-            enter(s, b, now, word, 0, 0, 1)
+            enter(s, b, now + _STORED, word, 0, 0, 1)
         return False
     if source == _FINISHED:
         if e.in_place[HOME] == c.flits - 1:
             e.within = 0
             packet = s.incoming[n, HOME, e.in_first[HOME] & 1]
-            enter(s, b, now, packet.header, packet.low, packet.high, 1)
+            enter(s, b, now + _STORED, packet.header, packet.low, packet.high, 1)
         return True
     if source == _LOADS:
         word = header(LOAD, e.walked % c.spread, e.endpoint, c.members - 1 + c.whole,
                       e.walked // c.spread)
-        enter(s, b, now, word, 0, 0, 1)
+        enter(s, b, now + _STORED, word, 0, 0, 1)
         e.within = 0
         e.loaded = 1
         e.loads += 1
@@ -334,7 +352,7 @@ def _fill(s, e, x, n, now, use, loads):
     e.left -= 1
     if e.left == 0:
         e.within = 0
-        enter(s, b, now, _operand(c, e, use), _low(e), _high(e), 1)
+        enter(s, b, now + _STORED, _operand(c, e, use), _low(e), _high(e), 1)
         if use == ANSWER:
             e.answers += 1
         else:

@@ -223,7 +223,7 @@ def test_four_operands_have_one_sum_in_every_order_and_tree():
     assert parser.bitwuzla().check_sat() == bitwuzla.Result.UNSAT
 
 
-FLITS, BITS, CYCLES = 2, 2, 16
+FLITS, BITS, CYCLES = 2, 2, 17
 
 
 class Adder(PassingALU):

@@ -31,6 +31,7 @@ class Pair(Elaboratable):
         connect(m, loads.answer, waves.answer)
         m.d.comb += [
             loads.number.eq(waves.begin.number),
+            loads.begins.eq(waves.begin.take),
             loads.first.eq(waves.begin.first),
             waves.clear.eq(loads.flush),
         ]

@@ -263,7 +263,7 @@ PLANTED = {
     "it keeps what it has heard in the epoch before": (
         "known.eq(Mux(changes, 0, known)", "known.eq(known"),
     "it keeps how many it has heard in the epoch before": (
-        "count.eq(Mux(changes, 0, count)", "count.eq(count"),
+        "before, all_others = Mux(changes, 0, count)", "before, all_others = count"),
     "it forgets who told it of the epoch": (
         "changes & ~follows | self.join", "changes | self.join"),
     "it hears others before it is answered": ("~own & ~asks.any()", "~own"),

@@ -146,7 +146,7 @@ def test_wires_that_carry_nothing_are_reported_before_the_run(tmp_path, capsys):
 def test_a_wire_that_dies_ends_the_run_with_its_name(node, port, link):
     """Acknowledgements are lost, too: the end that hears nothing is the first to give up."""
     _, parts = assembled()
-    dead = PacketFault(node=node, port=port, packet=60, packets=1 << 40)
+    dead = PacketFault(node=node, port=port, packet=63, packets=1 << 40)
 
     with pytest.raises(LinkFailedError) as error:
         run_engines(*parts, faults=[dead], max_cycles=1_000_000)
