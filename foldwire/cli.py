@@ -6,8 +6,10 @@ Drawing and printing are imported by the commands that need them, so that help a
 import difflib
 import importlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
@@ -26,6 +28,8 @@ __all__ = ["main"]
 
 USER_ERROR = 2
 TOOL_ERROR = 1
+INTERRUPTED = 130
+END_S = 0.4
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -706,11 +710,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = cli.main(args=arguments, prog_name="foldwire", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.Abort:
-        print("foldwire: interrupted", file=sys.stderr)
-        return 130
+    except (click.Abort, KeyboardInterrupt):
+        print("foldwire: interrupted", file=sys.stderr, flush=True)
+        if argv is None:
+            _end_soon()
+        return INTERRUPTED
     except click.ClickException as error:
         return _fail(error.format_message())
+    except SystemExit:
+        if type(sys.stdout).__module__.startswith("click."):  # as the reader of help has left
+            return 0
+        raise
     except (ValueError, OSError) as error:
         # All our checks of user input raise ValueError with a complete message.
         if os.environ.get("FOLDWIRE_DEBUG"):
@@ -721,6 +731,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"foldwire: {error}", file=sys.stderr)
         return TOOL_ERROR
+
+
+def _end_soon() -> None:
+    """End the process, within a second even if something in it does not end; Ctrl-C asks for no
+    more than that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end = threading.Timer(END_S, os._exit, (INTERRUPTED,))
+    end.daemon = True
+    end.start()
 
 
 def _fail(message: str) -> int:

@@ -41,12 +41,22 @@ Tally: TypeAlias = Callable[[int, int, int], None]
 
 Result = TypeVar("Result")
 
+class _Pipe(Console):
+    """Standard output whose reader may leave, as ``| head`` does: the command goes on unseen."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 GAP = 2  # blanks between columns
-END_S = 2.0  # for work to end when it is interrupted
+END_S = 0.5  # for work to end when it is interrupted
 LOG_EVERY_S = 30.0  # between lines of progress where no bar can move
 ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
-_out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+_out = _Pipe(highlight=False, width=None if sys.stdout.isatty() else 160)
 _err = Console(stderr=True, highlight=False)
 
 

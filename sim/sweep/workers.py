@@ -8,22 +8,29 @@ import logging
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sim.opened import recorded
 from sim.sweep.points import Metrics, Point, Result
 
 __all__ = ["evaluate", "on_cluster", "on_processes"]
 
+Answer = TypeVar("Answer")
+
 QUEUED_PER_WORKER = 4
+GUARD = (
+    "foldwire: a script that runs a sweep does so below the line if __name__ == '__main__':, as "
+    "its processes run the script, too"
+)
 CRASHED = "the process that ran this point ended abnormally (killed, or out of memory)"
 
 
@@ -72,20 +79,24 @@ def on_processes(
     ------
     RuntimeError
         No process can start: the script of the caller would be run anew by each of them.
+    SystemExit
+        The same, of a script without the line that keeps it from that: it ends with one sentence.
     """
     if _imports_the_script():
         sys.exit(1)  # the process of the script itself says why
+    if _has_no_guard():
+        sys.exit(GUARD)
     suspects: list[Point] = []
     coming = iter(points)
     waiting = next(coming, None)  # the next one to submit; only few are submitted ahead
     while waiting is not None:
         running: dict[Future[Result], Point] = {}
         with _pool(workers) as pool:
-            _check_that_processes_start(pool)
             try:
+                _check_that_processes_start(pool)
                 while waiting is not None or running:
                     while waiting is not None and len(running) < QUEUED_PER_WORKER * workers:
-                        running[pool.submit(evaluate, runner, waiting)] = waiting
+                        running[_submit(pool, evaluate, runner, waiting)] = waiting
                         waiting = next(coming, None)
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         result = future.result()
@@ -98,14 +109,16 @@ def on_processes(
                         suspects.append(point)
             except BaseException:
                 # Stopping a sweep does not wait for points in flight.
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in list((pool._processes or {}).values()):
-                    process.terminate()
+                with _uninterrupted():
+                    processes = list((pool._processes or {}).values())
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    for process in processes:
+                        process.terminate()
                 raise
     for point in suspects:
         with _pool(1) as pool:
             try:
-                result = pool.submit(evaluate, runner, point).result()
+                result = _submit(pool, evaluate, runner, point).result()
             except BrokenProcessPool:
                 result = Result(error=CRASHED)
         yield point, result
@@ -118,14 +131,47 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     )
 
 
+def _submit(
+    pool: ProcessPoolExecutor, work: Callable[..., Answer], *arguments: Any
+) -> "Future[Answer]":
+    """Submit work, for which processes may be started: those that ignore Ctrl-C from the beginning,
+    which the command alone answers."""
+    with _uninterrupted():
+        return pool.submit(work, *arguments)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back; processes that are started meanwhile never get it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _check_that_processes_start(pool: ProcessPoolExecutor) -> None:
     try:
-        pool.submit(os.getpid).result()
+        _submit(pool, os.getpid).result()
     except BrokenProcessPool as error:
-        raise RuntimeError(
-            "no worker process could start; a script that runs a sweep does so below the line "
-            "if __name__ == '__main__':"
-        ) from error
+        what = GUARD.removeprefix("foldwire: ")
+        raise RuntimeError(f"no worker process could start; {what}") from error
+
+
+def _has_no_guard() -> bool:
+    """True if the program is a script that never asks for its own name, so that each process of a
+    pool would run all of it."""
+    script = sys.modules["__main__"]
+    path = getattr(script, "__file__", None)
+    if path is None or getattr(script, "__spec__", None) is not None:
+        return False
+    try:
+        return "__main__" not in Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _imports_the_script() -> bool:
