@@ -136,6 +136,7 @@ class WorkloadSection:
     """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options.
 
     ``op``: operation that combines two values in reductions; it decides which data a run has.
+    ``sum``, ``min`` and ``max`` are those of binary32, and large letters as good as small ones.
     """
 
     file: str | None = None
@@ -146,7 +147,9 @@ class WorkloadSection:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check("op", self.op, f"one of {', '.join(OPS)}", self.op in OPS)
+        name = self.op.lower() if "_" in self.op else f"{self.op.lower()}_f32"
+        check("op", self.op, f"one of {', '.join(OPS)}", name in OPS)
+        object.__setattr__(self, "op", name)
 
     @property
     def source(self) -> tuple[str, str]:

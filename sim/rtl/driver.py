@@ -66,7 +66,8 @@ _DTYPES = tuple(np.dtype(name) for name in ("float32", "int32", "uint32"))
 
 
 def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
-    """The operation called *op*; None is the sum of vectors of type *dtype*.
+    """The operation called *op*, as ``sum_f32``, ``SUM_F32`` or just ``sum``, in the type of the
+    vectors, which is *dtype*; None is their sum.
 
     Raises
     ------
@@ -78,7 +79,10 @@ def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
         raise FieldError("vectors", f"must hold {' or '.join(map(str, _DTYPES))}, not {dtype}")
     names = {each.name.lower(): each for each in ReduceOp}
     fitting = [name for name in names if name.endswith("i32") == (dtype.kind in "iu")]
-    name = fitting[0] if op is None else op.name.lower() if isinstance(op, ReduceOp) else op
+    stated = fitting[0] if op is None else op.name if isinstance(op, ReduceOp) else op
+    name = stated.lower()
+    if "_" not in name:
+        name = f"{name}_{fitting[0].rpartition('_')[2]}"
     if name not in fitting:
         raise FieldError("op", f"must be {' or '.join(fitting)} for {dtype} vectors, not {op!r}")
     return names[name]
@@ -96,7 +100,8 @@ class Request:
     elements : int or None
         Length of the whole vector; needed for an all-gather.
     op : ReduceOp, str or None
-        Such as ``ReduceOp.SUM_F32`` or ``"sum_f32"``; None: the sum in the type of the vectors.
+        Such as ``ReduceOp.SUM_F32``, ``"sum_f32"`` or ``"sum"``; None: the sum, in the type of
+        the vectors.
     compress : bool
         Compress data on links (NIC).
     in_place : bool

@@ -124,7 +124,7 @@ class AllReducer:
         Parameters
         ----------
         op : ReduceOp, str or None
-            Such as ``"max_f32"``; None for the sum in the type of the vectors.
+            Such as ``"max"`` or ``"max_f32"``; None for the sum in the type of the vectors.
         """
         ok = isinstance(vectors, Iterable)
         check_type("vectors", vectors, "a sequence of arrays, one per rank", ok)
