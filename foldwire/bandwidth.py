@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldwire.console import interruptible, say, step
+from foldwire.console import interruptible, offer, say, step
 from gen.extras import has_extra
 from gen.folder import writing
 from gen.table import Column, Table
@@ -76,6 +76,7 @@ def _write(
         written.append(folder / "bandwidth.svg")
         _draw(rows, measurement, written[-1])
     say("written: " + ", ".join(map(str, written)))
+    offer(lambda: {"folder": str(folder), "rows": table.records()})
 
 
 def _draw(rows: Sequence[SizedRow], measurement: SizedCollective, path: Path) -> None:

@@ -136,6 +136,30 @@ CHANGES = click.option(
 )
 
 
+def _listen(ctx: click.Context, parameter: click.Parameter, given: Any) -> Any:
+    """Say what is to be printed, once both options are known."""
+    from foldwire.console import listen
+
+    asked = ctx.meta.setdefault("asked", {})
+    asked[parameter.name] = given
+    if asked.get("quiet") and asked.get("json"):
+        raise click.UsageError("--json prints, and --quiet does not: one of them")
+    listen(**asked)
+    return given
+
+
+def _printed(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for what is printed."""
+    for name, text in (
+        ("json", "Print JSON in place of tables."), ("quiet", "Print nothing but errors."),
+    ):
+        option = click.option(
+            f"--{name}", is_flag=True, expose_value=False, callback=_listen, help=text
+        )
+        command = option(command)
+    return command
+
+
 def _from_to(first: str, last: str) -> Callable[[Any], Any]:
     """Options for sizes from *first* to *last*."""
     options = [
@@ -334,6 +358,7 @@ def _synthesized(
     help="Waveforms of these signals of RTL nodes, '*.fsm_state'; may be repeated.",
 )
 @OUTPUT
+@_printed
 def sim(
     system: Path,
     endpoint: str | None,
@@ -363,6 +388,7 @@ def sim(
 @cli.command(epilog=_examples("foldwire compare build/training_torus build/training_torus-ace"))
 @click.argument("runs", metavar="RUN RUN...", nargs=-1, type=click.Path(path_type=Path))
 @OUTPUT
+@_printed
 def compare(runs: Sequence[Path], output: Path) -> None:
     """Put saved runs side by side.
 
@@ -411,6 +437,7 @@ def view(folders: Sequence[Path], no_browser: bool, output: Path) -> None:
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to run on instead.")
 @click.option("--retry", is_flag=True, help="Run again those points that failed before.")
 @OUTPUT
+@_printed
 def sweep(
     file: Path, workers: int | None, scheduler: str | None, retry: bool, output: Path
 ) -> None:
@@ -532,6 +559,7 @@ def machines(
 @CHANGES
 @LOAD
 @OUTPUT
+@_printed
 def bandwidth(
     system: Path, collective: str | None, nodes: int | None, first: int, last: int, factor: int,
     endpoint: str | None, changes: Sequence[str], output: Path,
@@ -707,6 +735,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     FOLDWIRE_DEBUG set in the environment, errors keep their traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if "foldwire.console" in sys.modules:  # from another command of this process
+        sys.modules["foldwire.console"].listen()
     try:
         code = cli.main(args=arguments, prog_name="foldwire", standalone_mode=False)
         return code if isinstance(code, int) else 0

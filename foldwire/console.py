@@ -1,5 +1,6 @@
 """Output of the commands: steps with their time, and tables."""
 
+import json
 import os
 import sys
 import time
@@ -8,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rich.console import Console, JustifyMethod
 from rich.progress import (
@@ -31,7 +32,10 @@ from rich.text import Text
 from gen.cache import Announcer, announce, set_announcer
 from gen.table import Table
 
-__all__ = ["Report", "Tally", "interruptible", "open_page", "print_table", "say", "step", "tally"]
+__all__ = [
+    "Report", "Tally", "interruptible", "listen", "offer", "open_page", "print_table", "say", "step",
+    "tally",
+]
 
 Report: TypeAlias = Callable[[float], None]
 """Called with the share of the work, 0 to 1, that is done."""
@@ -66,6 +70,32 @@ def open_page(page: Path) -> bool:
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
     return graphical and webbrowser.open(page.resolve().as_uri())
+
+
+@dataclass
+class _Wanted:
+    """Output that was asked for: progress, and JSON in place of text."""
+
+    progress: bool = True
+    json: bool = False
+
+
+_wanted = _Wanted()
+
+
+def listen(*, quiet: bool = False, json: bool = False) -> None:
+    """Print everything from now on; *quiet*: nothing but errors; *json*: what commands offer, in
+    place of tables and lines."""
+    _out.quiet = quiet or json
+    _wanted.progress, _wanted.json = not quiet, json
+
+
+def offer(document: Callable[[], Any]) -> None:
+    """Print what a command has found as JSON, if that was asked for."""
+    if _wanted.json:
+        _out.quiet = False
+        _out.out(json.dumps(document(), ensure_ascii=False, indent=1), highlight=False)
+        _out.quiet = True
 
 
 def say(text: str) -> None:
@@ -160,6 +190,10 @@ def step(what: str) -> Iterator[Report]:
     terminal, lines show that every half minute; for work that reports nothing, one a minute.
     """
     started = time.perf_counter()
+    if not _wanted.progress:
+        with _announced(lambda text: None):
+            yield lambda share: None
+        return
     if _err.is_terminal:
         columns = (
             SpinnerColumn(),
@@ -195,6 +229,9 @@ def step(what: str) -> Iterator[Report]:
 @contextmanager
 def tally(what: str) -> Iterator[Tally]:
     """Show work that consists of many pieces: a bar on a terminal, else a line when done."""
+    if not _wanted.progress:
+        yield lambda done, failed, total: None
+        return
     if not _err.is_terminal:
         count = [0, 0, 0]
         told = time.monotonic()

@@ -1,5 +1,6 @@
 """The work of ``sim``, ``compare`` and ``sweep``; the parsing is in `cli`."""
 
+import json
 import re
 import shlex
 from collections import Counter
@@ -9,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foldwire.console import interruptible, open_page, print_table, say, step, tally
+from foldwire.console import interruptible, offer, open_page, print_table, say, step, tally
 from foldwire.version import __version__
 from gen.extras import has_extra, missing_extras
 from gen.folder import writing
@@ -67,6 +68,7 @@ def simulate(
         _print(saved.tables[name], str(folder / f"{name}.csv"))
     say(f"page, tables{', figures' if has_extra('figures') else ''} and trace: {folder}")
     _say_missing()
+    offer(lambda: {"folder": str(folder), **_json_of(folder / "run.json")})
     if done.data is not None and not done.data.exact:
         raise RuntimeError(
             f"{done.data.wrong} of {done.data.results} results differ from numpy's: the RTL or its "
@@ -74,26 +76,7 @@ def simulate(
         )
 
 
-def _stem(path: Path) -> str:
-    """Name of the system in *path*: that of the file, or of the run whose folder has it."""
-    from sim.results.origin import REPEAT
-    from sim.results.store import SUMMARY
-
-    parent = path.resolve().parent
-    return parent.name if path.name == REPEAT and (parent / SUMMARY).exists() else path.stem
-
-
-def _command(
-    path: Path, endpoint: str | None, changes: Sequence[str], short: Mapping[str, Any],
-    signals: Sequence[str], trace: bool,
-) -> str:
-    """The command line of a simulation, less its output folder."""
-    words = ["foldwire", "sim", str(path), *(["--endpoint", endpoint] if endpoint else [])]
-    words += [word for change in changes for word in ("--set", change)]
-    words += [word for key, value in short.items() for word in ("--set", f"{key}={value}")]
-    words += ["--trace"] if trace else []
-    words += [word for signal in signals for word in ("--trace-signals", signal)]
-    return shlex.join(words)
+from foldwire.console import interruptible, offer, open_page, print_table, say, step, tally
 
 
 def _file_name(text: str) -> str:
@@ -119,6 +102,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
     page = output / "index.html"
     write_comparison(page, loaded)
     print_table(table)
+    offer(lambda: {"folder": str(output), "runs": table.records(), "layers": layers.records()})
     say("")
     waiting = [row for row in layers.rows if any(row[1:])]
     layers = replace(layers, rows=waiting, note="Only layers that an NPU waits for.")
@@ -173,6 +157,7 @@ def run_sweep_file(
     written = write_outcome(outcome, spec, output / path.stem)
     where = ", ".join(str(each) for each in written if each.suffix != ".svg")
     print_table(_narrowed(outcome.table, len(spec.keys)), most=MOST_POINTS, where=where)
+    offer(lambda: {"folder": str(output / path.stem), "points": outcome.table.records()})
     return _say_outcome(outcome, written)
 
 
