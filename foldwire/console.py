@@ -33,8 +33,8 @@ from gen.cache import Announcer, announce, set_announcer
 from gen.table import Table
 
 __all__ = [
-    "Report", "Tally", "interruptible", "listen", "offer", "open_page", "print_table", "say", "step",
-    "tally",
+    "Report", "Tally", "interruptible", "listen", "offer", "open_page", "print_table", "say",
+    "step", "tally",
 ]
 
 Report: TypeAlias = Callable[[float], None]

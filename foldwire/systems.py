@@ -76,7 +76,30 @@ def simulate(
         )
 
 
-from foldwire.console import interruptible, offer, open_page, print_table, say, step, tally
+def _stem(path: Path) -> str:
+    """Name of the system in *path*: that of the file, or of the run whose folder has it."""
+    from sim.results.origin import REPEAT
+    from sim.results.store import SUMMARY
+
+    parent = path.resolve().parent
+    return parent.name if path.name == REPEAT and (parent / SUMMARY).exists() else path.stem
+
+
+def _command(
+    path: Path, endpoint: str | None, changes: Sequence[str], short: Mapping[str, Any],
+    signals: Sequence[str], trace: bool,
+) -> str:
+    """The command line of a simulation, less its output folder."""
+    words = ["foldwire", "sim", str(path), *(["--endpoint", endpoint] if endpoint else [])]
+    words += [word for change in changes for word in ("--set", change)]
+    words += [word for key, value in short.items() for word in ("--set", f"{key}={value}")]
+    words += ["--trace"] if trace else []
+    words += [word for signal in signals for word in ("--trace-signals", signal)]
+    return shlex.join(words)
+
+
+def _json_of(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _file_name(text: str) -> str:
