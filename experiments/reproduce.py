@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.result import result
 from experiments.figure import GROUNDINGS, Assumption, Context, Figure, Lost, Maker
-from experiments.plot import draw
+from experiments.plot import draw, draw_published
 from foldwire.console import print_table, say, step
 from gen.extras import require_extra
 from gen.table import Column, Table
@@ -258,6 +258,7 @@ def _write(figure: Figure, key: str, output: Path) -> None:
         (output / f"{key}-table{number}.csv").write_text(table.to_csv(), encoding="utf-8")
     for number, curves in enumerate(figure.curves):
         draw(curves, output / f"{key}-{number}")
+    draw_published(figure, output / f"{key}-published")
 
 
 def _rows_csv(figure: Figure) -> str:

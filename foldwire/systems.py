@@ -178,7 +178,7 @@ def run_sweep_file(
         path, output, RUNNER, scheduler=scheduler, workers=workers, retry=retry
     )
     written = write_outcome(outcome, spec, output / path.stem)
-    where = ", ".join(str(each) for each in written if each.suffix != ".svg")
+    where = ", ".join(str(each) for each in written if each.suffix in (".csv", ".parquet"))
     print_table(_narrowed(outcome.table, len(spec.keys)), most=MOST_POINTS, where=where)
     offer(lambda: {"folder": str(output / path.stem), "points": outcome.table.records()})
     return _say_outcome(outcome, written)

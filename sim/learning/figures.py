@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.fields import FieldError
 from sim.learning.accuracy import FormatResult
-from sim.results.style import drawing, value_grid
+from sim.results.style import LINES, drawing, value_grid
 
 __all__ = ["study_figure"]
 
@@ -40,8 +40,8 @@ def study_figure(path: Path, results: Sequence[FormatResult], *, title: str) -> 
         losses.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
         for place, each in enumerate(results):
             values = [100 * accuracy for accuracy in each.accuracies]
-            accuracies.plot([place] * len(values), values, "o", color="#1f6f8b", markersize=3.5)
-            accuracies.plot(place, 100 * each.accuracy, "_", color="#9b2c2c", markersize=18)
+            accuracies.plot([place] * len(values), values, "o", color=LINES[0], markersize=3.5)
+            accuracies.plot(place, 100 * each.accuracy, "_", color=LINES[3], markersize=18)
         labels = [f"{name}\n{each.ratio:.2f} : 1" for name, each in zip(names, results)]
         accuracies.set_xticks(range(len(results)), labels, fontsize=7)
         accuracies.set_ylabel("test accuracy (%), each seed and mean")

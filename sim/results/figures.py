@@ -7,13 +7,12 @@ import numpy as np
 
 from sim.fields import FieldError
 from sim.results.links import LinkSeries
-from sim.results.style import drawing, grouped, percent_axis
+from sim.results.style import LINES, drawing, grouped, percent_axis
 
 __all__ = ["loss_figure", "utilisation_figure"]
 
-PAYLOAD = "#1f6f8b"
-HEADER = "#e0a458"
-WORST = "#9b2c2c"
+PAYLOAD, WORST = LINES[0], LINES[3]
+HEADER = "#a9c4a0"
 
 
 def utilisation_figure(

@@ -14,7 +14,7 @@ from sim.events.record import RunRecord
 from sim.fields import check_type
 from sim.network.network import Network
 from sim.results.bounded import bounded_table
-from sim.results.breakdown import Breakdown, break_down
+from sim.results.breakdown import NO_LAYER, Breakdown, break_down
 from sim.results.limits import limits_table
 from sim.results.metrics import metrics
 from sim.results.network import (
@@ -40,6 +40,8 @@ from sim.workload.graph import Job
 __all__ = ["SUMMARY", "SavedRun", "load_run", "save_run", "tables"]
 
 SUMMARY = "run.json"
+UNITS_FS = {"s": 1e15, "ms": 1e12, "µs": 1e9}
+"""Units of time in figures, in femtoseconds; the largest that a run has one of."""
 READ = (2, FORMAT)
 """Formats that are read; before 3, a run knew nothing of its description but a hash."""
 
@@ -99,8 +101,8 @@ def save_run(
     """Write all results of a run into *folder*.
 
     ``run.json`` (read by :func:`load_run`), ``system.toml``, which runs it again, each table as
-    ``.csv`` and ``.parquet``, the figures ``division.svg``, ``layers.svg`` and
-    ``utilisation.svg``, and ``trace.json`` for Perfetto.
+    ``.csv`` and ``.parquet``, the figures ``division.svg``, ``utilisation.svg`` and, of a job with
+    layers, ``layers.svg``, and ``trace.json`` for Perfetto.
     Parquet needs ``foldwire[tables]``, figures ``foldwire[figures]``: left out without them.
 
     Parameters
@@ -222,35 +224,42 @@ def _draw(run: Breakdown, series: Series, folder: Path, name: str) -> None:
 
     record = run.record
     title = f"{name}: {run.job.name} on {record.nodes} NPUs"
-    us = 1e9
+    unit, unit_fs = next(
+        (name, size) for name, size in UNITS_FS.items() if run.run_fs >= size or name == "µs"
+    )
     bars = {}
     for iteration in sorted({each.task.iteration for each in run.tasks}):
         tasks = [each for each in run.tasks if each.task.iteration == iteration]
         bars[f"iteration {iteration}"] = (
-            sum(each.compute_fs for each in tasks) / us,
-            sum(each.exposed_fs for each in tasks) / us,
-            sum(each.delay_fs for each in tasks) / us,
+            sum(each.compute_fs for each in tasks) / unit_fs,
+            sum(each.exposed_fs for each in tasks) / unit_fs,
+            sum(each.delay_fs for each in tasks) / unit_fs,
         )
     if len(bars) > 1:
-        compute, exposed, *rest = run.mean_fs / us
+        compute, exposed, *rest = run.mean_fs / unit_fs
         bars["all"] = (float(compute), float(exposed), float(sum(rest)))
-    division_figure(folder / "division.svg", bars, title=title)
+    division_figure(folder / "division.svg", bars, title=title, unit=unit)
     layers = list(dict.fromkeys(each.layer for each in run.tasks))
     of = {layer: [each for each in run.tasks if each.layer == layer] for layer in layers}
-    layers_figure(
-        folder / "layers.svg",
-        layers,
-        compute=[sum(each.compute_fs for each in of[layer]) / us for layer in layers],
-        exposed=[sum(each.exposed_fs for each in of[layer]) / us for layer in layers],
-        communication=[sum(each.communication_fs for each in of[layer]) / us for layer in layers],
-        title=title,
-    )
+    if layers != [NO_LAYER]:
+        layers_figure(
+            folder / "layers.svg",
+            layers,
+            compute=[sum(each.compute_fs for each in of[layer]) / unit_fs for layer in layers],
+            exposed=[sum(each.exposed_fs for each in of[layer]) / unit_fs for layer in layers],
+            communication=[
+                sum(each.communication_fs for each in of[layer]) / unit_fs for layer in layers
+            ],
+            title=title,
+            unit=unit,
+        )
     series_figure(
         folder / "utilisation.svg",
-        1e6 * series.edges_s,
+        1e15 / unit_fs * series.edges_s,
         compute=None if len(series.network) and not series.compute.any() else series.compute,
         network=series.network,
         dimensions=series.dimensions,
         units=series.units,
         title=title,
+        unit=unit,
     )

@@ -20,11 +20,38 @@ except ImportError:
     require_extra("figures", "a figure")
     raise
 
-__all__ = ["GREY", "INK", "LIGHT", "drawing", "grouped", "percent_axis", "value_grid"]
+__all__ = [
+    "COMMUNICATION",
+    "COMPUTE",
+    "EXPOSED",
+    "GREY",
+    "INK",
+    "LIGHT",
+    "LINES",
+    "REST",
+    "colour_of",
+    "drawing",
+    "grouped",
+    "line_look",
+    "percent_axis",
+    "value_grid",
+]
 
 INK = "#1d2530"
 GREY = "#5a6470"
 LIGHT = "#c4ccd4"
+# One colour for a meaning, in all figures; lines of anything else have those of `LINES`.
+COMPUTE = "#1f6f8b"
+EXPOSED = "#c8553d"
+COMMUNICATION = "#e0a458"
+REST = LIGHT
+LINES = ("#4b7f52", "#6b4c9a", "#96700f", "#b0457b", "#3b5bb5", "#5a6470", "#3fa7d6")
+_MEANINGS = {
+    "compute": COMPUTE, "exposed": EXPOSED, "exposed communication": EXPOSED,
+    "communication": COMMUNICATION, "raw communication": COMMUNICATION,
+    "issue to end": COMMUNICATION, "delays and idle": REST,
+}
+_DASHES, _MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
 # Typed as Any: matplotlib lists its several hundred keys as literals, differently per release.
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -79,3 +106,14 @@ def value_grid(axes: Axes, axis: Any) -> None:
     """Faint lines behind the data."""
     axes.grid(axis=axis, color="#e6eaee", linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def colour_of(name: str, index: int) -> str:
+    """The colour of what *name* means; of anything else, that of the *index*-th line."""
+    return _MEANINGS.get(name.lower(), LINES[index % len(LINES)])
+
+
+def line_look(index: int) -> tuple[str, str, str]:
+    """Colour, dashes and marker of the *index*-th line; no two of the first 28 look the same."""
+    again, colour = divmod(index, len(LINES))
+    return LINES[colour], _DASHES[again % len(_DASHES)], _MARKERS[again % len(_MARKERS)]

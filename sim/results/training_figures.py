@@ -1,6 +1,9 @@
 """Figures of training runs: where the time went, per run and per layer, and utilisation."""
 
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +11,36 @@ import numpy as np
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from sim.results.style import GREY, drawing, grouped, percent_axis, value_grid
+from sim.results.style import (
+    COMMUNICATION,
+    COMPUTE,
+    EXPOSED,
+    GREY,
+    REST,
+    drawing,
+    grouped,
+    line_look,
+    percent_axis,
+    value_grid,
+)
 
-__all__ = ["division_figure", "front_figure", "layers_figure", "lines_figure", "series_figure"]
+__all__ = [
+    "division_figure",
+    "front_figure",
+    "layer_labels",
+    "layers_figure",
+    "lines_figure",
+    "series_figure",
+]
 
-COMPUTE = "#1f6f8b"
-EXPOSED = "#c8553d"
-REST = "#c4ccd4"
-LINES = ("#c8553d", "#1f6f8b", "#6a8d3a", "#7d5ba6", "#3d7ea6", "#8c6d46", "#b0457b")
-DASHES, MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
-"""Styles of lines whose colour has been used before."""
 LABELLED_LAYERS = 70
 """Most layers whose names all fit; of more, only every few are labelled."""
 
-MOST_TICKS = 10
+DASHES_OF_EQUALS = ("-", (0, (5, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)))
+"""Of lines over time, which often hide one another."""
+MOST_TICKS, MOST_LETTERS = 7, 24
+LOG_HEIGHTS = 20
+"""Largest over smallest height from which their axis is logarithmic."""
 SHORT_ROW = 8
 """Most layers whose names fit side by side."""
 
@@ -46,7 +65,7 @@ def division_figure(
             ("delays and idle", REST),
         )
         for (label, colour), part in zip(parts, values.T):
-            if part.any() or colour != REST:
+            if part.any():
                 axes.barh(places, part, left=left, height=0.62, color=colour, label=label)
             left += part
         for place, total, (_, exposed, _) in zip(places, totals, values):
@@ -91,15 +110,15 @@ def layers_figure(
         )
         above.set_ylabel(f"time of the NPU ({unit})")
         above.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, frameon=False)
-        below.bar(places, communication, width=0.8, color="#e0a458", label="issue to end")
+        below.bar(places, communication, width=0.8, color=COMMUNICATION, label="issue to end")
         below.bar(places, exposed, width=0.8, color=EXPOSED, label="exposed")
         below.set_ylabel(f"communication ({unit})")
         below.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, frameon=False)
-        step = -(-len(names) // LABELLED_LAYERS)
+        labels = layer_labels(names)
         below.set_xticks(
-            places[::step],
-            list(names[::step]),
-            rotation=90 if len(names) > SHORT_ROW else 0,
+            list(labels),
+            list(labels.values()),
+            rotation=90 if len(labels) > SHORT_ROW else 0,
             fontsize=8,
         )
         below.tick_params(axis="x", length=0)
@@ -107,6 +126,27 @@ def layers_figure(
         for axes in (above, below):
             axes.yaxis.set_major_formatter(grouped)
             value_grid(axes, "y")
+
+
+def layer_labels(names: Sequence[str]) -> dict[float, str]:
+    """Labels of layers by place: all, if they fit; else one for each run of layers that are
+    repeated but for a number (block0 to block95), at most `LABELLED_LAYERS`."""
+    if len(names) <= LABELLED_LAYERS:
+        return {float(place): name for place, name in enumerate(names)}
+    stems = [re.match(r"(.*?)(\d+)?(?=[_.]|$)", name) for name in names]
+    keys = [(match[1], match[2]) if match else (name, None) for match, name in zip(stems, names)]
+    found: dict[float, str] = {}
+    place = 0
+    for stem, run in groupby(keys, key=lambda key: key[0]):
+        numbers = [number for _, number in run]
+        first, last = numbers[0], numbers[-1]
+        several = first is not None and first != last
+        found[place + (len(numbers) - 1) / 2] = (
+            f"{stem}{first} to {last}" if several else names[place]
+        )
+        place += len(numbers)
+    step = -(-len(found) // LABELLED_LAYERS)
+    return dict(list(found.items())[::step])
 
 
 def series_figure(
@@ -137,7 +177,7 @@ def series_figure(
         if recorded:
             axes = next(waiting)
             axes.stairs(
-                network, edges, fill=True, color="#e0a458", alpha=0.6, label="all links"
+                network, edges, fill=True, color=COMMUNICATION, alpha=0.6, label="all links"
             )
             if len(dimensions) > 1:
                 for index, shares in enumerate(dimensions):
@@ -161,7 +201,9 @@ def series_figure(
 def _line(
     axes: Any, shares: NDArray[np.float64], edges: NDArray[np.float64], label: str, index: int
 ) -> None:
-    axes.stairs(shares, edges, color=LINES[index % len(LINES)], linewidth=1.1, label=label)
+    colour, dashes, _ = line_look(index)
+    style = DASHES_OF_EQUALS[index % len(DASHES_OF_EQUALS)] if dashes == "-" else dashes
+    axes.stairs(shares, edges, color=colour, linestyle=style, linewidth=1.3, label=label)
 
 
 def lines_figure(
@@ -175,37 +217,61 @@ def lines_figure(
 ) -> None:
     """Draw y over x, one line per entry.
 
-    With `x_names`, x are the places of these names; otherwise numbers, and on a logarithmic axis
-    if they span a factor of eight or more.
+    With `x_names`, x are the places of these names, and no line joins them; otherwise numbers. An
+    axis is logarithmic if its numbers span a factor of eight (x), of twenty (y) or more.
     """
     with drawing(path, title, height=4) as figure:
         axes = figure.subplots()
         for index, (name, (x, y)) in enumerate(curves.items()):
-            again, colour = divmod(index, len(LINES))
-            dashes, marker = DASHES[again % len(DASHES)], MARKERS[again % len(MARKERS)]
+            colour, dashes, marker = line_look(index)
             axes.plot(
-                x, y, linestyle=dashes, marker=marker, color=LINES[colour], lw=1.4, ms=4, label=name
+                x, y, linestyle="" if x_names else dashes, marker=marker, color=colour, lw=1.4,
+                ms=4 if x_names is None else 6, label=name,
             )
         positions = sorted({value for x, _ in curves.values() for value in x})
         if x_names is not None:
-            axes.set_xticks(range(len(x_names)), list(x_names))
+            names = [textwrap.shorten(name, MOST_LETTERS, placeholder="…") for name in x_names]
+            axes.set_xticks(
+                range(len(names)), names, rotation=0 if len(names) <= SHORT_ROW else 45,
+                ha="center" if len(names) <= SHORT_ROW else "right",
+            )
+            axes.set_xlim(-0.5, len(names) - 0.5)
         else:
-            if positions and positions[0] > 0 and positions[-1] >= 8 * positions[0]:
-                axes.set_xscale("log")
-                axes.minorticks_off()
-                if len(positions) <= MOST_TICKS:
-                    axes.set_xticks(positions)
-            else:
-                axes.xaxis.set_major_locator(MaxNLocator(nbins=MOST_TICKS))
-            axes.xaxis.set_major_formatter(_prefixed(positions, x_label))
-        axes.set_ylim(bottom=0)
+            _scaled_axis(axes, positions, x_label)
         heights = [value for _, y in curves.values() for value in y]
+        if min(heights, default=0) > 0 and max(heights) > LOG_HEIGHTS * min(heights):
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(0, 1.06 * max([*heights, 0.0]) or 1)
         axes.yaxis.set_major_formatter(_prefixed(heights, y_label))
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
+        axes.set_xlabel(_named(x_label))
+        axes.set_ylabel(_named(y_label))
         value_grid(axes, "both")
         if len(curves) > 1:
             axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _scaled_axis(axes: Any, positions: Sequence[float], label: str) -> None:
+    """An axis of numbers, logarithmic if they span a factor of eight or more; ticks at the numbers
+    themselves if all of these have room."""
+    if not positions or positions[0] <= 0 or positions[-1] < 8 * positions[0]:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=MOST_TICKS))
+    else:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+        least = (positions[-1] / positions[0]) ** (1 / MOST_TICKS)
+        ticks = [positions[0]]
+        for each in positions[1:]:
+            if each / ticks[-1] >= least * (1 - 1e-9):
+                ticks.append(each)
+        axes.set_xticks(ticks)
+    axes.xaxis.set_major_formatter(_prefixed(positions, label))
+
+
+def _named(key: str) -> str:
+    """A key or a metric in words, without the unit that ticks show."""
+    ending = next((end for end in UNITS if key.endswith(end)), "")
+    return key.removesuffix(ending).rstrip("_").replace("_", " ") or key
 
 
 Points = Sequence[tuple[float, float]]
@@ -233,7 +299,7 @@ def front_figure(
             (axes.yaxis, y_label, [y for _, y in points]),
         ):
             axis.set_major_formatter(_prefixed(values, label))
-            axis.set_label_text(label)
+            axis.set_label_text(_named(label))
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         value_grid(axes, "both")
@@ -246,7 +312,8 @@ def _prefixed(values: Sequence[float], key: str) -> Any:
     unit = next((unit for end, unit in UNITS.items() if key.endswith(end)), "")
     sizes = [abs(value) for value in values if value]
     if sizes and (unit or max(sizes) >= 1e5 or max(sizes) < 0.1):
-        return EngFormatter(unit=unit, sep=" ")
+        of = EngFormatter(unit=unit, sep=" ")
+        return lambda value, _: of.format_data(float(f"{value:.4g}"))
     return grouped
 
 

@@ -82,7 +82,7 @@ LIBRARY = "" if Path("/usr/share/qflow/tech/osu018").is_dir() else " qflow-tech-
 
 
 @pytest.mark.parametrize(("mode", "code", "wanted"), [
-    ("need", 1, " g++ perl"), ("want", 0, " g++ perl"), 
+    ("need", 1, " g++ perl"), ("want", 0, " g++ perl"),
     ("all", 1, f" g++ perl iverilog{LIBRARY} chromium"),
 ])
 def test_missing_system_packages_are_named(bare_path, mode, code, wanted):

@@ -388,7 +388,8 @@ def test_files_and_figure_at_the_end(expected, tmp_path):
     spec = sweep(tmp_path)
     written = write_outcome(expected, spec, tmp_path)
 
-    assert [path.name for path in written] == ["sweep.csv", "sweep.parquet", "sweep.svg", "index.html"]
+    names = [path.name for path in written]
+    assert names == ["sweep.csv", "sweep.parquet", "sweep.svg", "index.html"]
     assert (tmp_path / "sweep.csv").read_text().splitlines()[1] == (
         "1,0.1,0.03333333333333333,1.1,1x0.1"
     )
