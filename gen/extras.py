@@ -1,7 +1,6 @@
 """Optional parts of an installation (``pip install 'foldwire[NAME]'``)."""
 
 import importlib.util
-from importlib import metadata
 
 __all__ = [
     "EXTRAS",
@@ -51,6 +50,8 @@ def missing_extras(*names: str) -> str:
 
 def version_of(distribution: str) -> str:
     """The version of an installed distribution; ``not installed`` of another."""
+    from importlib import metadata  # loads much, and few commands state versions
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -28,7 +28,7 @@ from sim.describe.system import read
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     "bandwidth", "compare", "demo", "examples", "explore", "gen", "machines", "reproduce", "sim",
-    "sweep", "synth", "tb",
+    "sweep", "synth", "tb", "view",
 ]
 
 

@@ -192,8 +192,17 @@ def test_a_browser_finds_nothing_wrong_and_finds_what_is(tmp_path):
         "main { min-width: 1400px }</style><script>console.log('x')</script>"
     )
     bad.write_text(good.read_text(encoding="utf-8").replace("</body>", f"{style}</body>"))
+    lane = {"name": "crowded", "bars": [[n, 9, f"a bar of some length {n}", "compute"]
+                                        for n in range(4)]}
+    overlapping = Chart(kind="timeline", label="t", data={"end": 12, "lanes": [lane]})
+    table = done.layers
+    crowded = View(title="t", lead="", sections=[
+        Section(title="t", charts=[overlapping], tables=[table])
+    ])
+    write_view(tmp_path / "crowded.html", crowded)
     with browser() as opened:
         assert failures_of(opened, good) == []
+        assert failures_of(opened, tmp_path / "crowded.html") == []
         found = "\n".join(failures_of(opened, bad))
     for word in ("9.0 px", "contrast 2", "overlap", "wider than the window", "console: x"):
         assert word in found, found
