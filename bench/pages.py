@@ -83,13 +83,15 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-def failures_of(opened: Any, page: Path) -> list[str]:
-    """Failures of a page at all widths and in both schemes, one line each."""
+def failures_of(
+    opened: Any, page: Path, *, widths: Sequence[int] = WIDTHS, schemes: Sequence[str] = SCHEMES
+) -> list[str]:
+    """Failures of a page at each width and in each scheme, one line each."""
     found = []
     if (size_kb := page.stat().st_size / 1024) > MOST_KB:
         found.append(f"{size_kb:.0f} KB")
-    for width in WIDTHS:
-        for scheme in SCHEMES:
+    for width in widths:
+        for scheme in schemes:
             tab = opened.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             said: list[str] = []
             tab.on("console", lambda message, said=said: said.append(f"console: {message.text}"))

@@ -50,7 +50,7 @@ LEAST, SHOWN = 1e-4, 5e-4
 """Smaller shares are not named, or not in the table."""
 
 KINDS = (
-    "links", "latency", "memory", "SMs", "bus", "SRAM", "FSMs", "ALUs", "endpoint", "messages",
+    "links", "latency", "memory", "SMs", "bus", "SRAM", "FSMs", "ALUs", "endpoint",
     "admission", "compute", "late nodes", "delays",
 )
 """Units by name; links have a dimension behind theirs."""

@@ -25,19 +25,17 @@ Place = tuple[float, float]
 def network_data(record: RunRecord, network: Network) -> tuple[dict[str, Any], str]:
     """Data of the chart ``network``, and a caption that names the busiest links; the data are empty
     where no link was recorded."""
-    links = _links(record, network)
+    places = _places(network)
+    links = _links(record, network, places)
     if not links:
         return {}, "The run has no links."
-    places = _places(network)
     shown = [link for link in links if link[0] in places and link[1] in places]
     drawn = sorted(shown, key=lambda link: -link[3])[:MOST_LINKS]
     caption = _busiest(links, network.nodes)
     nodes = sum(vertex < network.nodes for vertex in places)
-    if nodes < network.nodes or len(drawn) < len(links):
-        caption += (
-            f" Drawn: {nodes} of {network.nodes} NPUs, {len(drawn)} of {len(links)} links, "
-            "the busiest ones."
-        )
+    if nodes < network.nodes or len(drawn) < len(shown):
+        which = f", and the {len(drawn)} busiest links" if len(drawn) < len(shown) else ""
+        caption += f" Drawn: {nodes} of {network.nodes} NPUs{which}."
     numbers = {vertex: number for number, vertex in enumerate(places)}
     ways = [_way_out(network, source, target) for source, target, *_ in drawn]
     if any(ways):
@@ -74,8 +72,11 @@ def _way_out(network: Network, source: int, target: int) -> int:
     return 1 if up <= network.nodes // grid // 2 else -1
 
 
-def _links(record: RunRecord, network: Network) -> list[_Link]:
-    """Links of the network with the share of time that the busiest lane is busy."""
+def _links(
+    record: RunRecord, network: Network, places: Mapping[int, Place]
+) -> list[_Link]:
+    """Links with the share of time that the busiest lane is busy; of a run in which one node stands
+    for all, those between *places*."""
     end = max(1, record.end_fs)
     busy = [100 * each / end for each in record.link_busy_fs.tolist()]
     pairs = list(zip(record.links, busy))
@@ -83,9 +84,13 @@ def _links(record: RunRecord, network: Network) -> list[_Link]:
         # A class of links for each of the node that stands for all.
         _, kind = network.link_classes()
         of = {number: index for index, number in enumerate(np.unique(kind).tolist())}
-        if len(of) == len(busy) and len(kind) <= MOST_LINKS:
+        if len(of) == len(busy):
+            here = np.array(sorted(places))
+            inside = np.isin(network.link_source, here) & np.isin(network.link_target, here)
+            chosen = np.flatnonzero(inside).tolist()
             pairs = [
-                (link, busy[of[number]]) for link, number in zip(network.links(), kind.tolist())
+                (link, busy[of[number]])
+                for link, number in zip(network.links(chosen), kind[chosen].tolist())
             ]
     most: dict[tuple[int, int, int], float] = {}
     lanes: Counter[tuple[int, int, int]] = Counter()

@@ -15,6 +15,8 @@ __all__ = ["timeline_data"]
 
 MOST_BARS, MOST_LANES, MOST_OF_QUEUE = 1500, 6, 2
 """Bars of a lane, and lanes for what overlaps: the longest bars are drawn, in the first lanes."""
+SCATTER = 2654435761
+"""Multiples of it, cut to 32 bits, put numbers in an order that spreads the first of them."""
 NPU = 0
 
 Bar = tuple[int, int, str, str]
@@ -27,7 +29,7 @@ def timeline_data(record: RunRecord, job: Job) -> tuple[dict[str, Any], str]:
     lanes, left_out = [], 0
     for name, bars in _lanes(record, job, graph):
         found = list(bars)
-        longest = sorted(found, key=lambda bar: bar[0] - bar[1])[:MOST_BARS]
+        longest = _longest(found)
         left_out += len(found) - len(longest)
         if longest:
             lanes.append({"name": name, "bars": [
@@ -45,6 +47,15 @@ def timeline_data(record: RunRecord, job: Job) -> tuple[dict[str, Any], str]:
     elif not len(record.spans) and record.call_phases is not None:
         caption += " Chunks and links are drawn for a run with --trace."
     return {"end": record.end_fs / 1e9, "lanes": lanes}, caption
+
+
+def _longest(bars: Sequence[Bar]) -> list[Bar]:
+    """The longest bars; of those that are as long as one another some from all of the time."""
+    def place(number: int) -> tuple[int, int]:
+        start, end, *_ = bars[number]
+        return start - end, number * SCATTER % (1 << 32)
+
+    return [bars[number] for number in sorted(range(len(bars)), key=place)[:MOST_BARS]]
 
 
 def _lanes(record: RunRecord, job: Job, graph: TaskGraph) -> Iterable[tuple[str, Iterable[Bar]]]:
