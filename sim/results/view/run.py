@@ -89,9 +89,9 @@ def summary_tiles(metrics: Mapping[str, float], tables: Mapping[str, Table]) -> 
         saved = f"twice of it saves {metrics['limited_percent']:.3g} %"
         found.append(Tile(value=str(limited), label=f"limits the run; {saved}"))
     if "wrong" in metrics and metrics.get("results"):
-        wrong = metrics["wrong"]
-        text = "equal to numpy's" if not wrong else f"results of {metrics['results']:.0f} differ"
-        found.append(Tile(value=f"{metrics['results'] if not wrong else wrong:.0f}", label=text))
+        count, wrong = metrics["results"], metrics["wrong"]
+        text = f"of {count:.0f} results differ from numpy's" if wrong else "results equal numpy's"
+        found.append(Tile(value=f"{wrong or count:.0f}", label=text))
     return found
 
 

@@ -62,7 +62,7 @@ def test_rtl_run_has_a_page_with_the_check_of_its_data(tmp_path):
     run(ENGINE).save(tmp_path, figures=False)
 
     text = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "equal to numpy&#39;s" in text and "level rtl" in text
+    assert "results equal numpy&#39;s" in text and "level rtl" in text
     assert charts(tmp_path / "index.html")["network"]["links"]
 
 
