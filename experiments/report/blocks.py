@@ -116,14 +116,17 @@ CLAIMS = {
     "BFP16",
 }
 
-CELLS = (
-    "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md)). Levels of logic, and "
-    "clock after place and route, median of 3 seeds: ECP5-85K ([more](docs/results/clock.md))."
-)
-COSTS = (
-    Column("lut", "LUT"), Column("ff", "FF"), Column("dsp", "DSP"),
-    Column("levels", digits=1), Column("clock_hz", "clock", "MHz", 0),
-)
+COSTS = {
+    "cells": (Column("lut", "LUT"), Column("ff", "FF"), Column("dsp", "DSP")),
+    "levels": (Column("levels", digits=1),),
+    "clocks": (Column("clock_hz", "clock", "MHz", 0),),
+}
+"""Table of the results -> columns of it in the documents."""
+NOTES = {
+    "cells": "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md)).",
+    "levels": "Levels of logic: ECP5 ([more](docs/results/clock.md)).",
+    "clocks": "Clock: ECP5-85K, after place and route, median of 3 seeds.",
+}
 ENGINES = tuple(design for design in DESIGNS if design != "ace")
 """Designs in one table; presets of ACE have one of their own."""
 VERIFIED = {
@@ -216,35 +219,36 @@ def _number(text: str, key: str = "") -> float | str:
         return text
 
 
-def _costs(root: Path) -> Callable[[str, str], list[Cell]]:
-    """Costs of a preset of a design, in the order of `COSTS`; None where one is not known."""
-    known: dict[tuple[str, str], dict[str, str]] = {}
-    for name in ("cells", "levels", "clocks"):
-        for row in _rows(root, name):
-            known.setdefault((row["design"], row["preset"]), {}).update(row)
+class _Costs:
+    """Costs of presets, as far as they have been measured."""
 
-    def cost(design: str, preset: str) -> list[Cell]:
-        row = known.get((design, preset), {})
+    def __init__(self, root: Path) -> None:
+        measured = {name: rows for name in COSTS if (rows := _rows(root, name))}
+        self.columns = [column for name in measured for column in COSTS[name]]
+        self.note = " ".join(NOTES[name] for name in measured)
+        self._known: dict[tuple[str, str], dict[str, str]] = {}
+        for row in (row for rows in measured.values() for row in rows):
+            self._known.setdefault((row["design"], row["preset"]), {}).update(row)
+
+    def of(self, design: str, preset: str) -> list[Cell]:
+        """Costs in the order of the columns; None where one is not known."""
+        row = self._known.get((design, preset), {})
+        texts = (row.get(column.name, "") for column in self.columns)
         return [
-            None if each.name not in row
-            else float(row[each.name]) if each.name in ("levels", "clock_hz")
-            else int(row[each.name])
-            for each in COSTS
+            None if not text else float(text) if "." in text else int(text) for text in texts
         ]
-
-    return cost
 
 
 def _presets(root: Path) -> str:
     """The presets of ACE: what they are, what they cost, how far they are verified."""
-    cost = _costs(root)
+    costs = _Costs(root)
     table = Table(
         "",
         [
             Column("preset"), Column("ports x bus"), Column("FSMs x contexts"), Column("SRAM"),
-            Column("lines", "lines of Verilog"), *COSTS, Column("verification"),
+            Column("lines", "lines of Verilog"), *costs.columns, Column("verification"),
         ],
-        note=CELLS,
+        note=costs.note,
     )
     for row in _rows(root, "rtl-ace"):
         banks, kib = int(row["banks"]), int(row["sram_bytes"]) >> 10
@@ -255,7 +259,7 @@ def _presets(root: Path) -> str:
             f"{row['fsms']} x {row['contexts']}",
             f"{sram}, {banks} bank{'s' if banks > 1 else ''}",
             int(row["lines"]),
-            *cost("ace", row["preset"]),
+            *costs.of("ace", row["preset"]),
             VERIFIED.get(row["preset"], ""),
         )
     return table.to_markdown()
@@ -263,14 +267,14 @@ def _presets(root: Path) -> str:
 
 def _engines(root: Path) -> str:
     """The presets of the other engines."""
-    cost = _costs(root)
+    costs = _Costs(root)
     table = Table(
         "",
         [
             Column("engine"), Column("preset"), Column("parameters"),
-            Column("lines", "lines of Verilog"), *COSTS,
+            Column("lines", "lines of Verilog"), *costs.columns,
         ],
-        note=CELLS,
+        note=costs.note,
     )
     for design in ENGINES:
         for row in _rows(root, f"rtl-{design}"):
@@ -280,7 +284,7 @@ def _engines(root: Path) -> str:
                 f"`{row['preset']}`",
                 ", ".join(f"{key} {row[key]}" for key in shown),
                 int(row["lines"]),
-                *cost(design, row["preset"]),
+                *costs.of(design, row["preset"]),
             )
     return table.to_markdown()
 
