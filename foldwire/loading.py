@@ -2,7 +2,7 @@
 
 import runpy
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,10 @@ import click
 
 from sim.describe.reader import ConfigError
 
-__all__ = ["LOAD", "load_files"]
+__all__ = ["LOAD", "load_files", "loaded"]
+
+LOADED = f"{__name__}.loaded"
+"""Key of the context of a command."""
 
 
 def load_files(paths: Iterable[Path]) -> None:
@@ -39,7 +42,14 @@ def load_files(paths: Iterable[Path]) -> None:
 
 def _load(ctx: click.Context, parameter: click.Parameter, given: Any) -> Any:
     load_files(given)
+    ctx.meta[LOADED] = given
     return given
+
+
+def loaded() -> Sequence[Path]:
+    """Files that the command in progress was given to load."""
+    context = click.get_current_context(silent=True)
+    return () if context is None else tuple(context.meta.get(LOADED, ()))
 
 
 LOAD = click.option(

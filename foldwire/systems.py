@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foldwire.console import interruptible, offer, open_page, print_table, say, step, tally
+from foldwire.loading import loaded
 from foldwire.version import __version__
 from gen.extras import has_extra, missing_extras
 from gen.folder import writing
@@ -94,6 +95,7 @@ def _command(
     words += [word for change in changes for word in ("--set", change)]
     words += [word for key, value in short.items() for word in ("--set", f"{key}={value}")]
     words += ["--trace"] if trace else []
+    words += [word for file in loaded() for word in ("--load", str(file))]
     words += [word for signal in signals for word in ("--trace-signals", signal)]
     return shlex.join(words)
 

@@ -25,7 +25,7 @@ FORMAT = 3
 REPEAT, INPUTS = "system.toml", "inputs"
 MOST_COPIED_BYTES = 64 << 20
 """Larger inputs stay where they are, and are named by their whole path."""
-WITH_FILES = ("astra", "workload")
+WITH_FILES = ("astra", "topology", "workload")
 """Tables whose texts may name files."""
 TOOLS = ("foldwire", "amaranth", "llvmlite", "numba", "numpy")
 """Distributions whose versions are kept with a run."""

@@ -83,6 +83,17 @@ def test_files_are_copied_with_their_places_relative_to_one_another(tmp_path):
     assert again.metrics["time_s"] > saved.metrics["time_s"]
 
 
+def test_links_in_a_file_go_with_the_folder(tmp_path):
+    links = tmp_path / "links.csv"
+    links.write_text((EXAMPLES / "dragonfly.csv").read_text())
+    system = RING | {"topology": {"kind": "links", "file": "links.csv"}}
+    done = run(system, source=str(tmp_path / "system.toml"))
+
+    assert differences(done, tmp_path / "runs") == []
+    document = tomllib.loads((tmp_path / "runs" / "moved" / "system.toml").read_text())
+    assert document["topology"]["file"] == "inputs/links.csv"
+
+
 def test_traces_of_single_npus_are_found_by_their_prefix(tmp_path):
     for npu in range(4):
         shutil.copy(EXAMPLES / "traces" / "two_layers.et", tmp_path / f"layers.{npu}.et")

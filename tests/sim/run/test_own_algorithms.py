@@ -1,5 +1,6 @@
 """Own algorithms in the programs of ACE: models take the cycles of RTL, sums are numpy's."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,8 @@ def test_a_file_that_is_loaded_registers_what_a_description_names(tmp_path, caps
     captured = capsys.readouterr()
 
     assert code == 0, captured.err
+    told = json.loads((tmp_path / "system" / "run.json").read_text())
+    assert f"--load {tmp_path / 'mine.py'}" in json.dumps(told)
     if level == "rtl":
         assert "of 2 results all equal numpy's" in " ".join(captured.out.split())
         assert "fsm_state" in (tmp_path / "system" / "signals.vcd").read_text()
