@@ -111,7 +111,9 @@ class StreamFIFO(wiring.Component):
         # Known a cycle early: no stream waits for a comparison of the level.
         ready = Signal(init=1)
         m.d.comb += self.i.ready.eq(ready)
-        m.d.sync += ready.eq(pop | (self.level != self._depth - push))
+        level = self.level
+        fills = (level == self._depth) | ((level == self._depth - 1) & push)
+        m.d.sync += ready.eq(pop | ~fills)
         if not self._memory:
             self._behind_register(m, push, pop)
             return
@@ -136,8 +138,8 @@ class StreamFIFO(wiring.Component):
         )
 
     def _behind_register(self, m: Module, push: Signal, pop: Signal) -> None:
-        """The first beat in a register, the others in rows."""
-        depth = self._depth - 1
+        """The first beat in a register, the others in rows, of which one stays free."""
+        depth, level = self._depth, self.level
         front = Signal(self._width, reset_less=True)
         more = Signal()  # a row is in use
         first, free = Signal(range(depth)), Signal(range(depth))
@@ -152,7 +154,7 @@ class StreamFIFO(wiring.Component):
         ]
         m.d.sync += [
             self.o.valid.eq(push | (self.level != pop)),
-            more.eq(Mux(push & ~pop, self.level != 0, self.level > 1 + (pop & ~push))),
+            more.eq(Mux(push == pop, level > 1, Mux(push, level != 0, level > 2))),
         ]
         with m.If(takes):
             m.d.sync += front.eq(Mux(more, read.data, self.i.payload))

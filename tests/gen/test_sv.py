@@ -115,10 +115,10 @@ def test_bits_of_a_structure_inside_of_another_one_are_the_right_ones():
 
 def test_a_wrong_initial_value_is_found():
     made = design(PARTS["SkidBuffer"])
-    planted = made.text.replace("spare_valid = 1'b0", "spare_valid = 1'b1")
+    planted = made.text.replace("spare_free = 1'b1", "spare_free = 1'b0")
     assert planted != made.text
     wrong = check(made, planted).wrong
-    assert len(wrong) == 2 and all("starts as 0 and as 1" in each for each in wrong)
+    assert len(wrong) == 2 and all("starts as 1 and as 0" in each for each in wrong)
 
 
 def test_a_register_that_the_text_lacks_is_found():

@@ -42,7 +42,7 @@ def test_simulation_writes_csv_and_trace_and_says_what_to_install(tmp_path):
     done = bare("sim", RING, "-o", tmp_path, folder=tmp_path)
 
     assert done.returncode == 0, done.stderr
-    assert endings(tmp_path) == {".csv", ".json"}
+    assert endings(tmp_path) == {".csv", ".html", ".json", ".toml"}
     assert "pip install 'foldwire[tables,figures]'" in done.stdout
 
 

@@ -121,7 +121,7 @@ def test_fifo_is_a_queue_of_exactly_its_depth(depth, memory, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "fifo", [UnwrappedFIFO(2, 4), OverrunFIFO(2, 4), OverrunFIFO(2, 4, memory=True)]
+    "fifo", [UnwrappedFIFO(2, 3), OverrunFIFO(2, 4), OverrunFIFO(2, 4, memory=True)]
 )
 def test_fifo_with_a_planted_bug_is_refuted(fifo, tmp_path):
     assert not holds(fifo_harness(fifo), tmp_path)

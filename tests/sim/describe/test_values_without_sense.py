@@ -41,7 +41,7 @@ def with_(section, **changes):
             with_("workload", collective="allreduce"),
             "broadcast, not 'allreduce' (did you mean 'all_reduce'?)",
         ),
-        (with_("topology", kind="tors"), "fat_tree, not 'tors' (did you mean 'torus'?)"),
+        (with_("topology", kind="tors"), "links, not 'tors' (did you mean 'torus'?)"),
         (with_("endpoint", kind="acee"), "not 'acee' (did you mean 'ace'?)"),
         (
             {**SYSTEM, "workload": {"shipped": "resnet-50"}},
