@@ -692,7 +692,6 @@ def demo(output: Path) -> None:
         utilisation=utilisation,
         hardware=hardware,
         endpoints=endpoints,
-        version=__version__,
     )
     with step("writing the report"):
         page = write_report(results, output / "report")

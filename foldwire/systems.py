@@ -223,7 +223,6 @@ def explore(
         mapped[n] = counted(cells, name, cost)
     written = write_exploration(
         outcome, spec, output / path.stem, cost=cost, time=time, synthesised=mapped,
-        version=__version__,
     )
     shown = replace(table, rows=[table.rows[n] for n in chosen])
     print_table(

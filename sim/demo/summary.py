@@ -14,8 +14,8 @@ from sim.describe.sections import Description, EngineSection
 from sim.learning.training import TrainingRun
 from sim.results.figures import loss_figure, utilisation_figure
 from sim.results.links import LinkSeries
-from sim.results.page import Fact, Page, PageFigure, PageSection, write_page
 from sim.results.training_figures import division_figure
+from sim.results.view.page import Picture, Section, Tile, View, write_view
 from sim.units import FS_PER_S, seconds_to_cycles
 
 __all__ = [
@@ -93,7 +93,6 @@ class DemoResults:
     utilisation: Utilisation
     hardware: Sequence[Hardware]
     endpoints: Sequence[EndpointRun]
-    version: str
 
     @property
     def passed(self) -> bool:
@@ -169,30 +168,29 @@ def write_report(results: DemoResults, folder: Path) -> Path:
             path = folder / f"{hardware.top}-cells.csv"
             path.write_text(hardware.cells.to_csv(), encoding="utf-8")
 
-    page = Page(
+    page = View(
         title="Foldwire: first light",
         lead="Gradients of a real training job, reduced by hardware that is simulated clock cycle "
         "by clock cycle from its register-transfer description.",
-        version=results.version,
-        facts=_facts(results),
-        parts=[
-            PageSection(
+        tiles=_tiles(results),
+        sections=[
+            Section(
                 title="Training with gradients reduced by RTL",
-                text=(
+                lead=(
                     f"{len(training.by_rtl.weights)} workers train one network on the handwritten "
                     "digits of scikit-learn, each on its own share of them. In every step each "
                     f"worker writes its {_grouped(len(training.by_rtl.weights[0]))} gradients to "
                     "its memory; the engines of a ring add them up and write the sums back. "
                     "Nothing else connects the workers."
                 ),
-                figures=[PageFigure.read(loss, "Two curves, one on top of the other.")],
+                pictures=[Picture.read(loss, "Two curves, one on top of the other.")],
                 tables=[training_table(training)],
             ),
-            PageSection(
+            Section(
                 title="ResNet-50's gradients, layer by layer",
-                text=_ring_text(results.system),
-                figures=[
-                    PageFigure.read(
+                lead=_ring_text(results.system),
+                pictures=[
+                    Picture.read(
                         links,
                         "Each direction of each link of the ring. A link carries headers and "
                         "payload; the rest of its capacity is idle.",
@@ -201,16 +199,16 @@ def write_report(results: DemoResults, folder: Path) -> Path:
                 tables=[layers],
                 files=["resnet50.csv", "utilisation.png"],
             ),
-            PageSection(
+            Section(
                 title="What an engine is worth: 64 NPUs, five kinds of endpoint",
-                text=(
+                lead=(
                     "The system simulator runs whole training jobs. Here the NPUs of a 4 x 4 x 4 "
                     "torus train ResNet-50 for two iterations; only the endpoint changes. An NPU "
                     "that runs collectives itself gives up cores and memory bandwidth; the engine "
                     "reads every gradient once and leaves the cores alone."
                 ),
-                figures=[
-                    PageFigure.read(division, "One bar per endpoint: what the NPUs wait for.")
+                pictures=[
+                    Picture.read(division, "One bar per endpoint: what the NPUs wait for.")
                 ],
                 tables=[endpoints],
                 files=["endpoints.csv"],
@@ -219,38 +217,38 @@ def write_report(results: DemoResults, folder: Path) -> Path:
         ],
     )
     path = folder / "index.html"
-    write_page(path, page)
+    write_view(path, page)
     return path
 
 
-def _facts(results: DemoResults) -> list[Fact]:
+def _tiles(results: DemoResults) -> list[Tile]:
     training = results.training
     agree = training.by_rtl.diverged_at is None
     accuracy = training.by_rtl.accuracy
     exact = sum(layer.measurement.exact for layer in results.layers)
     shares = [float(np.mean(link.total)) for link in results.utilisation.links]
     return [
-        Fact(
+        Tile(
             value=f"{100 * accuracy:.1f} %",
             label="test accuracy of the trained network",
             good=accuracy > LOWEST_ACCURACY,
         ),
-        Fact(
+        Tile(
             value="identical" if agree else f"differ at step {training.by_rtl.diverged_at}",
             label=f"weights of all {len(training.by_rtl.weights)} workers, after every step",
             good=agree,
         ),
-        Fact(
+        Tile(
             value="identical" if training.losses_equal else "different",
             label="loss curve, RTL against numpy",
             good=training.losses_equal,
         ),
-        Fact(
+        Tile(
             value=f"{exact} of {len(results.layers)}",
             label="gradient sizes of ResNet-50 reduced exactly",
             good=exact == len(results.layers),
         ),
-        Fact(value=f"{100 * min(shares):.0f} %", label="use of the least busy link, start to end"),
+        Tile(value=f"{100 * min(shares):.0f} %", label="use of the least busy link, start to end"),
     ]
 
 
@@ -272,11 +270,11 @@ def _ring_text(system: Description) -> str:
     )
 
 
-def _hardware_part(hardware: Hardware, folder: Path) -> PageSection:
+def _hardware_part(hardware: Hardware, folder: Path) -> Section:
     files = [Path(os.path.relpath(file, folder)).as_posix() for file in hardware.verilog]
-    return PageSection(
+    return Section(
         title=f"The hardware: {hardware.top}",
-        text=(
+        lead=(
             f"The emitted SystemVerilog has {_grouped(hardware.lines)} lines in "
             f"{_grouped(hardware.modules)} modules; every distinct module stands there once. The "
             "file beside it says the same in Verilog-2005."

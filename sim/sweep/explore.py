@@ -10,7 +10,7 @@ from gen.table import Cell, Column, Table
 from sim.engines.engine import Blueprint
 from sim.fields import FieldError
 from sim.opened import opening
-from sim.results.page import Fact, Page, PageFigure, PageSection, write_page
+from sim.results.view.page import Picture, Section, Tile, View, write_view
 from sim.sweep.engine import SweepOutcome
 from sim.sweep.points import Metrics
 from sim.sweep.spec import SweepSpec
@@ -95,7 +95,7 @@ def _points(table: Table, x: str, y: str) -> dict[int, tuple[float, float]]:
 
 def write_exploration(
     outcome: SweepOutcome, spec: SweepSpec, folder: Path, *, cost: str, time: str,
-    synthesised: dict[int, int], version: str,
+    synthesised: dict[int, int],
 ) -> list[Path]:
     """Write all points, those of the front, the figure and the page.
 
@@ -117,32 +117,31 @@ def write_exploration(
     )
     written = [*table.write_beside(folder / "explore"), *best.write_beside(folder / "front")]
     shown = [*spec.keys, cost, time, f"{cost}_synthesised"]
-    figures: Sequence[PageFigure] = ()
+    figures: Sequence[Picture] = ()
     if has_extra("figures"):
         figure = folder / "explore.svg"
         _draw(figure, table, chosen, cost=cost, time=time, synthesised=synthesised)
         written.append(figure)
-        figures = [PageFigure.read(figure, "Every point; those on the line have no better one.")]
+        figures = [Picture.read(figure, "Every point; those on the line have no better one.")]
     page = folder / "index.html"
-    write_page(
+    write_view(
         page,
-        Page(
+        View(
             title=f"Exploration of {folder.name}",
             lead=f"{time} against {cost} of a node's engine.",
-            version=version,
-            facts=[
-                Fact(value=str(len(table.rows)), label="points"),
-                Fact(value=str(len(chosen)), label="points that no other beats"),
-                Fact(value=str(len(synthesised)), label="of them synthesised"),
-                Fact(value=str(outcome.failed), label="points with an error",
+            tiles=[
+                Tile(value=str(len(table.rows)), label="points"),
+                Tile(value=str(len(chosen)), label="points that no other beats"),
+                Tile(value=str(len(synthesised)), label="of them synthesised"),
+                Tile(value=str(outcome.failed), label="points with an error",
                      good=not outcome.failed),
             ],
-            parts=[
-                PageSection(
+            sections=[
+                Section(
                     title="Cost against time",
-                    text="Cells are estimated from the parameters of the engine; the table says "
+                    lead="Cells are estimated from the parameters of the engine; the table says "
                     "which were synthesised.",
-                    figures=figures, tables=[best.select(shown)],
+                    pictures=figures, tables=[best.select(shown)],
                     files=[each.name for each in written],
                 )
             ],

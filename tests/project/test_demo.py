@@ -89,7 +89,6 @@ def test_report_has_every_part(training, tmp_path):
         utilisation=utilisation,
         hardware=hardware,
         endpoints=run_endpoints(),
-        version="0",
     )
 
     page = write_report(results, tmp_path / "report").read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ def test_wheel_holds_every_file_of_the_packages(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
 
-    assert {"sim/results/page.html.j2", "sim/rtl/harness/harness.cpp", "gen/shim.cc"} <= wanted
+    assert {"sim/results/view/view.html.j2", "sim/rtl/harness/harness.cpp", "gen/shim.cc"} <= wanted
     assert {f"{package}/py.typed" for package in ("hw", "gen", "sim", "foldwire")} <= wanted
     assert wanted <= held
 

@@ -5,7 +5,7 @@ import numpy as np
 from gen.table import Column, Table
 from sim.results.figures import loss_figure, utilisation_figure
 from sim.results.links import LinkSeries
-from sim.results.page import Fact, Page, PageFigure, PageSection, write_page
+from sim.results.view.page import Picture, Section, Tile, View, write_view
 
 
 def table():
@@ -31,16 +31,15 @@ def test_figures_are_the_same_bytes_every_time(tmp_path):
 def test_page_is_self_contained_escaped_and_has_unique_ids(tmp_path):
     utilisation_figure(tmp_path / "use.svg", links(), interval_cycles=64, title="t")
     loss_figure(tmp_path / "loss.svg", {"RTL": [2.0, 1.0], "numpy": [2.0, 1.0]}, title="loss")
-    figures = [PageFigure.read(tmp_path / name, "c") for name in ("use.svg", "loss.svg")]
-    page = Page(
+    figures = [Picture.read(tmp_path / name, "c") for name in ("use.svg", "loss.svg")]
+    page = View(
         title="T",
         lead="L",
-        version="0",
-        facts=[Fact(value="97 %", label="accuracy", good=True)],
-        parts=[PageSection(title="P", figures=figures, tables=[table()], files=["use.svg"])],
+        tiles=[Tile(value="97 %", label="accuracy", good=True)],
+        sections=[Section(title="P", pictures=figures, tables=[table()], files=["use.svg"])],
     )
 
-    write_page(tmp_path / "index.html", page)
+    write_view(tmp_path / "index.html", page)
 
     html = (tmp_path / "index.html").read_text()
     assert "conv&lt;1&gt;" in html and "no &lt;b&gt;" in html
