@@ -7,7 +7,7 @@ from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import SwitchConfig
 from hw.switch.formats import FLIT_LANES
-from hw.switch.packet import CLASSES, FLIT, HEADER, beats_of
+from hw.switch.packet import CLASSES, FLIT, beats_of
 
 __all__ = ["memories"]
 
@@ -21,7 +21,6 @@ def memories(c: SwitchConfig) -> Iterator[tuple[int, SRAMBank]]:
     for count, queue in (
         (c.ports, StreamFIFO(FLIT, c.queue_packets * c.packet_flits)),
         (2 * c.ports, StreamFIFO(beats_of(c.lanes), c.queue_packets * (beats + 1))),
-        (2 * c.ports, StreamFIFO(HEADER, c.queue_packets)),
     ):
         if queue.bank is not None:
             yield count, queue.bank
