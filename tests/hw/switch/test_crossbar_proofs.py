@@ -214,7 +214,7 @@ def test_every_output_gets_every_packet_once_and_in_order(outputs, packets, pass
     assert holds(buffer, tmp_path, twins=True)
 
 
-@pytest.mark.parametrize("passing", [(), (0,)])
+@pytest.mark.parametrize("passing", [pytest.param((), marks=pytest.mark.full), (0,)])
 def test_so_it_does_where_every_packet_is_for_one_output(passing, tmp_path):
     assert holds(replication(passing=passing, unicast=True), tmp_path, twins=True)
 

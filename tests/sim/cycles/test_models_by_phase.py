@@ -70,11 +70,16 @@ def check(config, shape, style, work, *, stalls=0.0, latency_cycles=30, seed=1, 
      [(SCATTER, 2666), (GATHER, 2666), (REDUCE, 8000)], 0.0, 30),
     (by_phase(2, 8, banks=8, bank_ports="1rw", alus=1), (3, 2), "baseline",
      [(SCATTER, 2666), (GATHER, 8000), (REDUCE, 8000)], 0.0, 5),
-    (by_phase(4, 16, 1, 1, 2, 2, 1, banks=2), (3, 2), "halves", [(SCATTER, 97)], 0.1, 5),
+    pytest.param(
+        by_phase(4, 16, 1, 1, 2, 2, 1, banks=2), (3, 2), "halves", [(SCATTER, 97)], 0.1, 5,
+        marks=pytest.mark.full,
+    ),
     (by_phase(3, 12, 2, 2, 2, 3, contexts=3, banks=2, bank_ports="1rw"), (3, 3), "enhanced",
      [(REDUCE, 5000)], 0.1, 30),
-    (by_phase(3, 8, 2, 1, 2, 2, phase_fsms=(2, 4, 2)), (3, 2), "enhanced", [(REDUCE, 5003)], 0.0,
-     90),
+    pytest.param(
+        by_phase(3, 8, 2, 1, 2, 2, phase_fsms=(2, 4, 2)), (3, 2), "enhanced", [(REDUCE, 5003)], 0.0,
+        90, marks=pytest.mark.full,
+    ),
     (by_phase(6, 12, rx_packets=4, tx_packets=2), (3, 2), "multi_colour", [(REDUCE, 3000)], 0.0,
      30),
 ], ids=str)
@@ -109,7 +114,9 @@ def test_a_forwarded_packet_goes_first_once_its_header_is_there():
 
 @pytest.mark.parametrize("config, block, work", [
     (by_phase(2, 8, contexts=5), None, [(SCATTER, 333), (GATHER, 2500)]),
-    (by_phase(2, 8, contexts=4), None, [(SCATTER, 333), (GATHER, 2500)]),
+    pytest.param(
+        by_phase(2, 8, contexts=4), None, [(SCATTER, 333), (GATHER, 2500)], marks=pytest.mark.full
+    ),
     (replace(BASE, sram_bytes=48 << 10), 16, [(SCATTER, 333), (GATHER, 3000)]),
 ], ids=str)
 def test_blocks_without_data_pass_while_the_ones_before_them_wait_for_memory(config, block, work):
