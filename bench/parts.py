@@ -15,7 +15,19 @@ from hw.bfp.format import BlockFormat
 from hw.bfp.gearbox import Gearbox, Packer, Unpacker
 from hw.bfp.generator import Generator
 from hw.bfp.steps import Count, Expand, Place, Round, Split
-from hw.common import arbiter, axi, axi_read, axi_write, fifo, idle, records, skid, sram, watchdog
+from hw.common import (
+    arbiter,
+    axi,
+    axi_read,
+    axi_write,
+    demux,
+    fifo,
+    idle,
+    records,
+    skid,
+    sram,
+    watchdog,
+)
 from hw.fp import adder, alu, convert, formats, minmax
 from hw.link import (
     packer,
@@ -55,6 +67,7 @@ LIBRARY: dict[str, Make] = {
     "RoundRobinArbiter": lambda: arbiter.RoundRobinArbiter(3),
     "RoundRobinArbiter, one": lambda: arbiter.RoundRobinArbiter(1),
     "AgeArbiter": lambda: arbiter.AgeArbiter(3),
+    "StreamDemux": lambda: demux.StreamDemux(4, 3),
     "StreamArbiter": lambda: arbiter.StreamArbiter(4, 3),
     "StreamArbiter, packets": lambda: arbiter.StreamArbiter(_PACKET, 2, last="last"),
     "IdleDetector": lambda: idle.IdleDetector(3),

@@ -59,20 +59,27 @@ class RoundRobinArbiter(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         preferred = Signal(self._n)  # the requesters after the one granted last
-        # Each against every other one, which is preferred, or else of a lower number: no carry, and
-        # no search that comes first. The preferred ones are those from some number on.
+        # Before a preferred one are preferred ones of lower numbers; before another one, all
+        # preferred ones and those of lower numbers. No carry, and no search that comes first.
         requests = self.requests
-        for i in range(self._n):
-            before = [
-                requests[j] & ((preferred[j] | ~preferred[i]) if j < i
-                               else (preferred[j] & ~preferred[i]))
-                for j in range(self._n) if j != i
-            ]
-            m.d.comb += self.grant[i].eq(requests[i] & ~Cat(before).any())
+        wants = Signal(self._n)  # requests of preferred ones
+        m.d.comb += [
+            wants.eq(requests & preferred),
+            self.grant.eq(
+                requests
+                & ~((preferred & _any_below(wants))
+                    | (~preferred & (_any_below(requests) | wants.any().replicate(self._n))))
+            ),
+        ]
         served = self.served if self._late else self.grant
         with m.If(served.any() if self._late else self.advance & requests.any()):
-            m.d.sync += preferred.eq(Cat(served[:i].any() for i in range(self._n)))
+            m.d.sync += preferred.eq(_any_below(served))
         return m
+
+
+def _any_below(bits: Value) -> Value:
+    """A bit for each of *bits*: whether any of lower number is high."""
+    return Cat(bits[:i].any() for i in range(len(bits)))
 
 
 class AgeArbiter(wiring.Component):

@@ -12,7 +12,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import UNIT_BITS, unit_of
-from hw.switch_dma.interfaces import StateSignature
+from hw.switch_dma.interfaces import StateSignature, WorkSignature
 from hw.switch_dma.layouts import (
     FORMAT,
     NODE,
@@ -76,12 +76,8 @@ class Control(AllReduceQueue):
         are refused. Always valid.
     row : ``Out(range(regions))``, only with several
         Of what runs, or is to run next; valid if there is any.
-    job : ``Out(stream.Signature(job_layout(config)))``
-        For all links at once.
-    done : ``In(links)``
-        Links that have done their part of the job: high until the next one.
-    outcomes : ``In(outcome_layout()).array(links)``
-        Of each link; valid when it has.
+    lanes : ``Out(WorkSignature(config)).array(links)``
+        Of each link, all of which take a job at once.
 
     And those of `AllReduceQueue`.
     """
@@ -90,9 +86,7 @@ class Control(AllReduceQueue):
     state: Any
     pending: Signal
     row: Signal
-    job: stream.Interface
-    done: Signal
-    outcomes: Any
+    lanes: Any
 
     def __init__(self, config: SwitchDmaConfig) -> None:
         count = config.regions
@@ -105,9 +99,7 @@ class Control(AllReduceQueue):
             node=per_region(config, In(NODE)),
             state=per_region(config, In(StateSignature())),
             **(several if count > 1 else {}),
-            job=Out(stream.Signature(job_layout(config))),
-            done=In(config.links),
-            outcomes=In(outcome_layout()).array(config.links),
+            lanes=Out(WorkSignature(config)).array(config.links),
         )
 
     def elaborate(self, platform: Any) -> Module:
@@ -122,9 +114,11 @@ class Control(AllReduceQueue):
         self._taken = Signal(range(c.descriptors + 1), name="taken")
         given, accepted = self._take(m)
         head = accepted.p
-        job = self.job.p
+        self._job = stream.Signature(job_layout(c)).create(path=("job",))
+        job: Any = self._job.p
         last = Signal(32)
         block_bits = exact_log2(c.block_elements)
+        takes = self._job.valid & self._job.ready
         running = Signal()
         row, void, flush = self._by_region(m, given, accepted, running, aborted)
         m.d.comb += [
@@ -138,11 +132,11 @@ class Control(AllReduceQueue):
             job.op.eq(head.op),
             job.tag.eq(head.tag),
             job.pull.eq(head.pull),
-            self.job.valid.eq(
+            self._job.valid.eq(
                 accepted.valid & ~running & self._ready.bit_select(row, 1) & ~flush & ~void
             ),
-            accepted.ready.eq((self.job.valid & self.job.ready) | void),
-            self.completed.eq(running & self.done.all() & ~flush),
+            accepted.ready.eq(takes | void),
+            self.completed.eq(running & Cat(each.done for each in self.lanes).all() & ~flush),
             *((job.row.eq(head.row),) if c.regions > 1 else ()),
         ]
         if c.fixed_point:
@@ -169,12 +163,15 @@ class Control(AllReduceQueue):
             ]
             with m.If(head.part == Part.SEND):  # what nothing but zeros is added to
                 m.d.comb += job.op.eq(ReduceOp.SUM_I32)
-        with m.If(self.job.valid & self.job.ready):
+        m.d.comb += self._job.ready.eq(Cat(each.job.ready for each in self.lanes).all())
+        for each in self.lanes:
+            m.d.comb += [each.job.valid.eq(takes), each.job.payload.eq(self._job.payload)]
+        with m.If(takes):
             m.d.sync += [running.eq(1), self.completed_tag.eq(job.tag)]
         with m.If(self.completed | flush):
             m.d.sync += running.eq(0)
         for name, _ in outcome_layout():
-            m.d.comb += self.failed[name].eq(Cat(each[name] for each in self.outcomes).any())
+            m.d.comb += self.failed[name].eq(Cat(each.outcome[name] for each in self.lanes).any())
         return m
 
     def _members(self, row: Any) -> Value:
@@ -191,8 +188,8 @@ class Control(AllReduceQueue):
             m.d.comb += self.state.outstanding.eq(self.outstanding != 0)
             return C(0, 1), C(0, 1), self.flush
         begun = Signal(range(c.regions))
-        with m.If(self.job.valid & self.job.ready):
-            m.d.sync += begun.eq(self.job.p.row)
+        with m.If(self._job.valid & self._job.ready):
+            m.d.sync += begun.eq(self._job.p.row)
         m.d.comb += self.row.eq(Mux(running, begun, accepted.p.row))
         flush = self._flushes.bit_select(self.row, 1)
         void = self._void(m, given, accepted)

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.all_reduce import AllReduceRegisters
 from hw.common.arbiter import StreamArbiter
+from hw.common.demux import StreamDemux
 from hw.common.engine import Engine
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
@@ -17,6 +18,7 @@ from hw.switch.packet import FLIT
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control
 from hw.switch_dma.home import TOOK
+from hw.switch_dma.interfaces import SettingsSignature
 from hw.switch_dma.lane import Lane
 from hw.switch_dma.layouts import DROPS, each_region, heard_layout, row_of
 from hw.switch_dma.membership import Membership
@@ -75,30 +77,28 @@ class SwitchDma(Engine):
             memberships.append(Membership(c))
             m.submodules["membership" if c.regions == 1 else f"membership_{row}"] = memberships[row]
         m.submodules.watchdog = watchdog = Watchdog(24, tries_bits=4)
+        settings: Any = SettingsSignature().create(path=("settings",))
+        m.d.comb += [
+            settings.whole.eq(registers.pull.value.own),
+            settings.window.size_log2.eq(registers.waves.value.size_log2),
+            settings.window.outstanding.eq(registers.waves.value.outstanding),
+        ]
         lanes = []
         for k in range(c.links):
             m.submodules[f"lane_{k}"] = lane = Lane(c, link=k)
             lanes.append(lane)
             connect(m, lane.mem, flipped(self.mem[k]))
             connect(m, lane.link, flipped(self.link[k]))
+            connect(m, settings, lane.settings)
+            connect(m, control.lanes[k], lane.work)
             if c.trace:
                 m.d.comb += self.took[k].eq(lane.took)
-            m.d.comb += [
-                lane.whole.eq(registers.pull.value.own),
-                lane.size_log2.eq(registers.waves.value.size_log2),
-                lane.outstanding.eq(registers.waves.value.outstanding),
-                lane.job.valid.eq(control.job.valid & control.job.ready),
-                lane.job.payload.eq(control.job.payload),
-                control.done[k].eq(lane.done),
-                control.outcomes[k].eq(lane.outcome),
-            ]
             for row, membership in enumerate(memberships):
                 connect(m, membership.member, each_region(c, lane.member)[row])
                 connect(m, membership.lanes[k], each_region(c, lane.region)[row])
                 m.d.comb += each_region(c, lane.rank)[row].eq(membership.rank)
         for membership, state in zip(memberships, each_region(c, control.state)):
             connect(m, membership.state, state)
-        m.d.comb += control.job.ready.eq(Cat(lane.job.ready for lane in lanes).all())
         self._join_links(m, registers, lanes)
         telling = self._join_notices(m, registers, memberships, lanes)
         self._join_commands(m, registers, control, memberships)
@@ -157,12 +157,15 @@ class SwitchDma(Engine):
             connect(m, lane.heard, hears.i[k])
             waits.append(tells.o.valid)
         row, ours = row_of([each.value for each in each_region(c, r.node)], hears.o.p.region)
-        m.d.comb += hears.o.ready.eq(1)
-        for k, each in enumerate(memberships):
-            m.d.comb += [
-                each.heard.valid.eq(hears.o.valid & ours & (row == k)),
-                each.heard.payload.eq(hears.o.payload),
-            ]
+        # Those of no region of ours go nowhere.
+        m.submodules.by_region = by_region = StreamDemux(heard_layout(c), c.regions + 1)
+        m.d.comb += [
+            by_region.chosen.eq(Cat(*(ours & (row == k) for k in range(c.regions)), ~ours)),
+            by_region.o[c.regions].ready.eq(1),
+        ]
+        connect(m, hears.o, by_region.i)
+        for each, port in zip(memberships, by_region.o):
+            connect(m, port, each.heard)
         waits += [lane.heard.valid for lane in lanes]
         waits += [o.valid for each in memberships for o in each.o]
         return Cat(waits, hears.o.valid).any()

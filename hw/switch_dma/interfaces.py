@@ -1,21 +1,26 @@
 """Interfaces between the parts of the endpoint."""
 
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
 from hw.common.signature import ParametricSignature
 from hw.switch.packet import HEADER
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import NODE
+from hw.switch_dma.layouts import NODE, job_layout, outcome_layout, window_layout
 
 __all__ = [
     "AnswerSignature",
     "BeginSignature",
+    "BlockSignature",
     "CreditsSignature",
     "MemberSignature",
     "PartSignature",
     "RegionSignature",
+    "SettingsSignature",
     "StateSignature",
     "WaitedSignature",
+    "WindowSignature",
+    "WorkSignature",
 ]
 
 
@@ -103,6 +108,83 @@ class CreditsSignature(ParametricSignature):
 
     def __init__(self) -> None:
         super().__init__({"resync": Out(1), "counting": In(1), "home": In(1)})
+
+
+class WorkSignature(ParametricSignature):
+    """All-reduces that a lane does its share of, seen from `Control`.
+
+    Members
+    -------
+    job : ``Out(stream.Signature(job_layout(config)))``
+        The all-reduce; all lanes take it in the same cycle.
+    done : ``In(1)``
+        The lane has done its share: high until the next job.
+    outcome : ``In(outcome_layout())``
+        Why its result is not valid; valid when `done`.
+    """
+
+    def __init__(self, config: SwitchDmaConfig) -> None:
+        super().__init__(
+            {
+                "job": Out(stream.Signature(job_layout(config))),
+                "done": In(1),
+                "outcome": In(outcome_layout()),
+            },
+            config=config,
+        )
+
+
+class WindowSignature(ParametricSignature):
+    """Limits of the blocks in flight on a link, seen from who limits them.
+
+    Members
+    -------
+    size_log2 : ``Out(4)``, outstanding : ``Out(6)``
+        Blocks of a wave as a power of two; waves under way. Change only between all-reduces.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({name: Out(field.shape) for name, field in window_layout()})
+
+
+class SettingsSignature(ParametricSignature):
+    """Settings of all-reduces by software, seen from its registers; change only between them.
+
+    Members
+    -------
+    whole : ``Out(1)``
+        Loads ask for own operands, too.
+    window : ``Out(WindowSignature())``
+        The window of waves, as software wants it: a lane may have room for less.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"whole": Out(1), "window": Out(WindowSignature())})
+
+
+class BlockSignature(ParametricSignature):
+    """The next block to be begun, seen from who begins it; valid while a job runs.
+
+    Members
+    -------
+    first : ``Out(1)``
+        It is a contract, the first of its all-reduce.
+    number : ``Out(number_bits)``
+        Its number on the link.
+    block : ``Out(32)``
+        Place in the vector of the next one that is no contract.
+    begins : ``Out(1)``
+        High for one cycle: it is begun.
+    """
+
+    def __init__(self, config: SwitchDmaConfig) -> None:
+        super().__init__(
+            {
+                "first": Out(1), "number": Out(config.number_bits), "block": Out(32),
+                "begins": Out(1),
+            },
+            config=config,
+        )
 
 
 class BeginSignature(ParametricSignature):

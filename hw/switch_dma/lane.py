@@ -8,21 +8,28 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from hw.common.arbiter import StreamArbiter
+from hw.common.demux import StreamDemux
 from hw.switch.layouts import LinkSignature
 from hw.switch.packet import FLIT, HEADER, Kind, Traffic, header_of
 from hw.switch.recode import CompressPackets, ExpandPackets
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.fork import ResultFork
 from hw.switch_dma.home import TOOK, HomeStore
-from hw.switch_dma.interfaces import CreditsSignature, MemberSignature, RegionSignature
+from hw.switch_dma.interfaces import (
+    CreditsSignature,
+    MemberSignature,
+    RegionSignature,
+    SettingsSignature,
+    WindowSignature,
+    WorkSignature,
+)
 from hw.switch_dma.layouts import (
     each_region,
     events_layout,
     heard_layout,
     job_layout,
-    outcome_layout,
     per_region,
     pick,
-    window_layout,
 )
 from hw.switch_dma.loads import Loads
 from hw.switch_dma.operands import Operands
@@ -67,18 +74,14 @@ class Lane(wiring.Component):
 
     Members
     -------
-    job : ``In(stream.Signature(job_layout(config)))``
+    work : ``In(WorkSignature(config))``
         All-reduces, one at a time.
-    done : ``Out(1)``
-        The job is done: high until the next one.
-    outcome : ``Out(outcome_layout())``
-        Why its result is not valid; valid when `done`.
     member : ``In(MemberSignature())``, rank : ``In(range(endpoints))``, for each region
         Who this is, and the members with lower numbers, valid while a job runs.
     region : ``In(RegionSignature())``, for each region
         Its packets are to be taken, and forgotten.
-    whole : ``In(1)``, size_log2 : ``In(4)``, outstanding : ``In(6)``
-        Loads ask for own operands, too; the window of waves. Change only between all-reduces.
+    settings : ``In(SettingsSignature())``
+        Of software.
     told : ``In(stream.Signature(FLIT))``
         Notices to send.
     heard : ``Out(stream.Signature(heard_layout(config)))``
@@ -99,15 +102,11 @@ class Lane(wiring.Component):
         The partial that the home store adds, with a bit that says when it is valid.
     """
 
-    job: stream.Interface
-    done: Signal
-    outcome: Any
+    work: Any
     member: Any
     rank: Signal
     region: Any
-    whole: Signal
-    size_log2: Signal
-    outstanding: Signal
+    settings: Any
     told: stream.Interface
     heard: stream.Interface
     credits: Any
@@ -123,15 +122,11 @@ class Lane(wiring.Component):
         self._link = link
         super().__init__(
             {
-                "job": In(stream.Signature(job_layout(c))),
-                "done": Out(1),
-                "outcome": Out(outcome_layout()),
+                "work": In(WorkSignature(c)),
                 "member": per_region(c, In(MemberSignature())),
                 "rank": per_region(c, In(range(c.endpoints))),
                 "region": per_region(c, In(RegionSignature())),
-                "whole": In(1),
-                "size_log2": In(4),
-                "outstanding": In(6),
+                "settings": In(SettingsSignature()),
                 "told": In(stream.Signature(FLIT)),
                 "heard": Out(stream.Signature(heard_layout(c))),
                 "credits": In(CreditsSignature()),
@@ -189,13 +184,24 @@ class Lane(wiring.Component):
         connect(m, operands.own, adds.i[1])
         sums, finished, recodes, sends = self._recode(m, adds.o, waves, home)
         connect(m, sums, home.i)
+        m.submodules.fork = fork = ResultFork()
+        connect(m, finished, fork.i)
+        connect(m, fork.sent, transmit.i[1])
+        connect(m, fork.stored, results.i[1])
         if c.multicast_partials:
-            self._sort(m, receive.o[Traffic.RESULT.value], results.i[0], adds.i[2])
-            stays = self._of_packet(m, finished, header_of(finished.p).tag[0])
+            came = receive.o[Traffic.RESULT.value]
+            m.submodules.sort = sort = StreamDemux(FLIT, 2)
+            is_sum = Value.cast(header_of(came.p).kind) == Kind.SUBTOTAL.value
+            partial = self._of_packet(m, came, is_sum)
+            m.d.comb += sort.chosen.eq(Cat(~partial, partial))
+            connect(m, came, sort.i)
+            connect(m, sort.o[0], results.i[0])
+            connect(m, sort.o[1], adds.i[2])
+            m.d.comb += fork.stays.eq(
+                self._of_packet(m, finished, header_of(finished.p).tag[0])
+            )
         else:
             connect(m, receive.o[Traffic.RESULT.value], results.i[0])
-            stays = None
-        self._fork(m, finished, (transmit.i[1], results.i[1]), stays)
         connect(m, operands.bus, flipped(self.mem.read))
         connect(m, results.bus, flipped(self.mem.write))
         quells = self._quell(m, ends, operands, results)
@@ -264,18 +270,22 @@ class Lane(wiring.Component):
         """Limit the window of waves, as software set it, to the room there is; 0 for push."""
         c = self._config
         most = exact_log2(c.wave_blocks)
-        window: Any = Signal(window_layout())
+        wanted = self.settings.window
+        window: Any = WindowSignature().create(path=("window",))
+        agreed: Any = WindowSignature().create(path=("agreed_window",))
+        connect(m, window, waves.window)
+        connect(m, agreed, operands.window)
+        connect(m, agreed, results.window)
         pull = Signal()
         with m.If(self._begun.valid):
             m.d.sync += pull.eq(self._begun.p.pull)
         m.d.comb += [
-            *(part.window.eq(Mux(pull, window.as_value(), 0)) for part in (operands, results)),
-            waves.size_log2.eq(window.size_log2),
-            waves.outstanding.eq(window.outstanding),
-            window.size_log2.eq(Mux(self.size_log2 > most, most, self.size_log2)),
+            agreed.size_log2.eq(Mux(pull, window.size_log2, 0)),
+            agreed.outstanding.eq(Mux(pull, window.outstanding, 0)),
+            window.size_log2.eq(Mux(wanted.size_log2 > most, most, wanted.size_log2)),
             window.outstanding.eq(
-                Mux(self.outstanding > c.waves, c.waves,
-                    Mux(self.outstanding == 0, 1, self.outstanding))
+                Mux(wanted.outstanding > c.waves, c.waves,
+                    Mux(wanted.outstanding == 0, 1, wanted.outstanding))
             ),
         ]
 
@@ -312,42 +322,6 @@ class Lane(wiring.Component):
             m.d.sync += held.eq(of_header)
         return Mux(source.p.first, of_header, held)
 
-    def _sort(self, m: Module, source: Any, results: Any, sums: Any) -> None:
-        """Sort results into one sink, partial sums into the other."""
-        kind = Value.cast(header_of(source.p).kind)
-        partial = self._of_packet(m, source, kind == Kind.SUBTOTAL.value)
-        m.d.comb += [
-            results.payload.eq(source.payload),
-            sums.payload.eq(source.payload),
-            results.valid.eq(source.valid & ~partial),
-            sums.valid.eq(source.valid & partial),
-            source.ready.eq(Mux(partial, sums.ready, results.ready)),
-        ]
-
-    @staticmethod
-    def _fork(m: Module, source: Any, sinks: tuple[Any, Any], stays: Value | None) -> None:
-        """Copy every flit to both sinks, to each when it can take it; packets that *stay* go to the
-        second alone.
-
-        The second begins a packet when the first has begun it, which then has room for all of it.
-        Otherwise results could wait for the transmitter and take none from the link meanwhile; if
-        all endpoints did so, no credit would come back to any transmitter.
-        """
-        has = [Signal(name=f"has_{k}") for k in range(len(sinks))]
-        needs_none: list[Value] = list(has)
-        if stays is not None:
-            needs_none[0] = has[0] | stays
-        may = [~needs_none[0], ~has[1] & (needs_none[0] | ~source.p.first)]
-        for sink, taken, free in zip(sinks, has, may):
-            m.d.comb += [sink.payload.eq(source.payload), sink.valid.eq(source.valid & free)]
-            with m.If(source.valid & source.ready):
-                m.d.sync += taken.eq(0)
-            with m.Elif(sink.valid & sink.ready):
-                m.d.sync += taken.eq(1)
-        m.d.comb += source.ready.eq(
-            Cat(done | sink.ready for sink, done in zip(sinks, needs_none)).all()
-        )
-
     def _quell(
         self, m: Module, ends: Value, operands: Operands, results: Results
     ) -> Value:
@@ -383,25 +357,23 @@ class Lane(wiring.Component):
     ) -> None:
         """Begin a job in all parts at once; it is done when all parts are, or is given up."""
         running = Signal()
-        connect(m, flipped(self.job), operands.job)
+        job = self.work.job
+        connect(m, flipped(job), operands.job)
+        connect(m, operands.next, loads.next)
         connect(m, self._begun, results.begun)
         connect(m, self._begun, loads.begun)
         m.d.comb += [
-            self._begun.valid.eq(self.job.valid & self.job.ready),
-            self._begun.payload.eq(self.job.payload),
+            self._begun.valid.eq(job.valid & job.ready),
+            self._begun.payload.eq(job.payload),
             operands.agreed.eq(results.agreed),
             waves.clear.eq(self._flush),
             loads.flush.eq(self._flush),
-            loads.whole.eq(self.whole),
-            loads.first.eq(operands.begin.first),
-            loads.number.eq(waves.begin.number),
-            loads.begins.eq(waves.begin.take),
-            loads.block.eq(operands.block),
+            loads.whole.eq(self.settings.whole),
             home.forget.eq(Cat(~each.open | each.flush for each in self._regions)),
-            self.done.eq(
+            self.work.done.eq(
                 running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
             ),
-            self.outcome.eq(results.outcome),
+            self.work.outcome.eq(results.outcome),
             self.took.eq(home.took),
         ]
         with m.If(self._begun.valid):

@@ -11,7 +11,7 @@ from hw.common.arbiter import StreamArbiter
 from hw.common.params import require_int
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.interfaces import AnswerSignature, MemberSignature
+from hw.switch_dma.interfaces import AnswerSignature, BlockSignature, MemberSignature
 from hw.switch_dma.layouts import (
     address_of,
     job_layout,
@@ -58,11 +58,8 @@ class Loads(wiring.Component):
         Who this is in that region, and how many members come before it.
     whole : ``In(1)``
         Own operands travel too: a LOAD asks for those of all members.
-    begins : ``In(1)``
-        A block is begun.
-    first : ``In(1)``, number : ``In(number_bits)``, block : ``In(32)``
-        The next block to be begun: whether it is a contract, its number, and else its place in the
-        vector; valid while a job runs.
+    next : ``In(BlockSignature(config))``
+        The next block to be begun.
     answer : ``Out(AnswerSignature(config))``
         The block of a load that came.
     i, o : ``In(stream.Signature(FLIT))``, ``Out(stream.Signature(FLIT))``
@@ -86,10 +83,7 @@ class Loads(wiring.Component):
     member: Any
     rank: Signal
     whole: Signal
-    first: Signal
-    number: Signal
-    begins: Signal
-    block: Signal
+    next: Any
     answer: Any
     i: stream.Interface
     o: stream.Interface
@@ -110,10 +104,7 @@ class Loads(wiring.Component):
                 "member": In(MemberSignature()),
                 "rank": In(range(c.endpoints)),
                 "whole": In(1),
-                "first": In(1),
-                "number": In(c.number_bits),
-                "begins": In(1),
-                "block": In(32),
+                "next": In(BlockSignature(c)),
                 "answer": Out(AnswerSignature(c)),
                 "i": In(stream.Signature(FLIT)),
                 "o": Out(stream.Signature(FLIT)),
@@ -199,7 +190,7 @@ class Loads(wiring.Component):
             m.d.sync += loaded.eq(0)
         for k, (number_k, turn_k, ahead_k) in enumerate(zip(numbers, turns, ahead)):
             here = self._row == k
-            up, down = self.begins & here, steps & here
+            up, down = self.next.begins & here, steps & here
             with m.If(self.flush[k]):
                 m.d.sync += [each.eq(0) for each in (number_k, turn_k, ahead_k, some[k])]
             with m.Else():
@@ -225,10 +216,11 @@ class Loads(wiring.Component):
         m.d.comb += [
             self.i.ready.eq(~held),
             self.answer.number.eq(number),
-            ahead.eq(number - self.number),
-            place.eq(self.block + ahead.as_signed() * c.links),
+            ahead.eq(number - self.next.number),
+            place.eq(self.next.block + ahead.as_signed() * c.links),
             sound.eq(
-                ours & self._job.pull & ~self.first & (load.op == Value.cast(self._job.op))
+                ours & self._job.pull & ~self.next.first
+                & (load.op == Value.cast(self._job.op))
                 & (full | others) & (place < self._job.blocks)
             ),
             early.eq(sound & (ahead[exact_log2(c.slots) :] == 0)),

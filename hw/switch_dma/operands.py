@@ -15,7 +15,12 @@ from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch.recode import CompressPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FloatToFixed, reach
-from hw.switch_dma.interfaces import BeginSignature, MemberSignature
+from hw.switch_dma.interfaces import (
+    BeginSignature,
+    BlockSignature,
+    MemberSignature,
+    WindowSignature,
+)
 from hw.switch_dma.layouts import (
     Part,
     address_of,
@@ -24,7 +29,6 @@ from hw.switch_dma.layouts import (
     in_part,
     job_layout,
     read_layout,
-    window_layout,
 )
 
 __all__ = ["Operands"]
@@ -68,12 +72,12 @@ class Operands(wiring.Component):
     -------
     job : ``In(stream.Signature(job_layout(config)))``
         Taken when the one before has been sent as a whole.
-    member : ``In(MemberSignature())``, window : ``In(window_layout())``
+    member : ``In(MemberSignature())``, window : ``In(WindowSignature())``
         What packets say. The window is that of the contract: 0 for push.
     begin : ``Out(BeginSignature(config))``
         Blocks as they are begun.
-    block : ``Out(32)``
-        Place in the vector of the next block that is no contract; valid while `active`.
+    next : ``Out(BlockSignature(config))``
+        The next of them.
     agreed : ``In(1)``
         The job's contract has come back.
     ask : ``In(stream.Signature(read_layout(config)))``
@@ -103,7 +107,7 @@ class Operands(wiring.Component):
     member: Any
     window: Any
     begin: Any
-    block: Signal
+    next: Any
     agreed: Signal
     ask: stream.Interface
     o: stream.Interface
@@ -136,9 +140,9 @@ class Operands(wiring.Component):
             {
                 "job": In(stream.Signature(job_layout(c))),
                 "member": In(MemberSignature()),
-                "window": In(window_layout()),
+                "window": In(WindowSignature()),
                 "begin": Out(BeginSignature(c)),
-                "block": Out(32),
+                "next": Out(BlockSignature(c)),
                 "agreed": In(1),
                 "ask": In(stream.Signature(read_layout(c))),
                 **dict.fromkeys(("o", "answers", "own"), Out(stream.Signature(FLIT))),
@@ -194,7 +198,7 @@ class Operands(wiring.Component):
         beats = range(c.payload_flits + 1)
         m.submodules.reader = reader = AXI4Reader(**c.memory_master, beats_width=len(Signal(beats)))
         connect(m, reader.bus, flipped(self.bus))
-        block, place = self.block, Signal(32)
+        block, place = self.next.block, Signal(32)
         contract = Signal()
         tail = place + 1 == job.blocks
         wanted = self.active & ~self.flush & (contract | ~job.pull | self.agreed)
@@ -219,6 +223,9 @@ class Operands(wiring.Component):
                 & (~pushes | (items.i.ready & (~reads | reader.cmd.ready)))
             ),
             self.begin.take.eq(begins),
+            self.next.first.eq(contract),
+            self.next.number.eq(self.begin.number),
+            self.next.begins.eq(begins),
             self.waits.eq(wanted & ~self.begin.ready),
             self.barrier.eq(self.active & ~contract & job.pull & ~self.agreed),
             self.ask.ready.eq(

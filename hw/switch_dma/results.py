@@ -16,7 +16,7 @@ from hw.switch.packet import FLIT, HEADER, Format
 from hw.switch.recode import ExpandPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FixedToFloat
-from hw.switch_dma.interfaces import MemberSignature, WaitedSignature
+from hw.switch_dma.interfaces import MemberSignature, WaitedSignature, WindowSignature
 from hw.switch_dma.layouts import (
     Part,
     contract_flits,
@@ -25,7 +25,6 @@ from hw.switch_dma.layouts import (
     job_layout,
     number_of,
     outcome_layout,
-    window_layout,
 )
 
 __all__ = ["SOURCES", "Results"]
@@ -57,7 +56,7 @@ class Results(wiring.Component):
     -------
     begun : ``In(stream.Signature(job_layout(config), always_ready=True))``
         High for one cycle when a job begins.
-    member : ``In(MemberSignature())``, window : ``In(window_layout())``
+    member : ``In(MemberSignature())``, window : ``In(WindowSignature())``
         Of the region whose all-reduce runs; results of others are dropped.
     i : ``In(stream.Signature(FLIT)).array(SOURCES)``
         RESULT packets from the link and from the home store.
@@ -112,7 +111,7 @@ class Results(wiring.Component):
             {
                 "begun": In(stream.Signature(job_layout(c), always_ready=True)),
                 "member": In(MemberSignature()),
-                "window": In(window_layout()),
+                "window": In(WindowSignature()),
                 "i": In(stream.Signature(FLIT)).array(SOURCES),
                 "waited": Out(WaitedSignature(c)),
                 "flush": In(1),

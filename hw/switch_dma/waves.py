@@ -13,6 +13,7 @@ from hw.switch_dma.interfaces import (
     BeginSignature,
     PartSignature,
     WaitedSignature,
+    WindowSignature,
 )
 from hw.switch_dma.layouts import pick
 
@@ -40,9 +41,9 @@ class WaveControl(wiring.Component):
     -------
     row : ``In(range(regions))``, only with several
         The region whose all-reduce runs. Changes only while idle.
-    size_log2 : ``In(...)``, outstanding : ``In(...)``
-        Blocks of a wave as a power of two, at most ``wave_blocks``; waves under way, at least 1.
-        Change only while idle.
+    window : ``In(WindowSignature())``
+        Blocks of a wave, at most ``wave_blocks``; waves under way, 1 to ``waves``. Changes only
+        while idle.
     begin : ``In(BeginSignature(config))``
         Blocks as they are begun.
     waited : ``In(WaitedSignature(config))``
@@ -60,8 +61,7 @@ class WaveControl(wiring.Component):
     """
 
     row: Signal
-    size_log2: Signal
-    outstanding: Signal
+    window: Any
     begin: Any
     waited: Any
     sent: stream.Interface
@@ -74,8 +74,7 @@ class WaveControl(wiring.Component):
         c = self._config = config
         super().__init__(
             {
-                "size_log2": In(range(exact_log2(c.wave_blocks) + 1)),
-                "outstanding": In(range(c.waves + 1)),
+                "window": In(WindowSignature()),
                 "begin": In(BeginSignature(c)),
                 "waited": In(WaitedSignature(c)),
                 "sent": In(stream.Signature(c.number_bits, always_ready=True)),
@@ -101,14 +100,14 @@ class WaveControl(wiring.Component):
             row, next_part = self.row, pick(numbers, part.row)
             same_row = part.row == self.row
         clear = self.clear.bit_select(row, 1)
+        size_log2 = self.window.size_log2[: (len(sizes) - 1).bit_length()]
+        outstanding = self.window.outstanding[: c.waves.bit_length()]
         m.d.comb += begin.number.eq(pick(numbers, row))
 
         def wave_of(number: Signal, name: str) -> Signal:
             wave = Signal(range(max(2, c.waves)), name=name)
             if wave_bits:
-                m.d.comb += wave.eq(
-                    Array(number[k : k + wave_bits] for k in sizes)[self.size_log2]
-                )
+                m.d.comb += wave.eq(Array(number[k : k + wave_bits] for k in sizes)[size_log2])
             return wave
 
         next_wave = wave_of(begin.number, "next_wave")
@@ -117,11 +116,11 @@ class WaveControl(wiring.Component):
         busy = Cat(count != 0 for count in counts)
         begins = Signal()
         under_way = Signal(range(c.waves + 1))  # waves
-        boundary = Array((begin.number[:k] == 0) if k else 1 for k in sizes)[self.size_log2]
+        boundary = Array((begin.number[:k] == 0) if k else 1 for k in sizes)[size_log2]
         m.d.comb += [
             begins.eq(begin.first | boundary),
             begin.ready.eq(
-                ~begins | (~busy.bit_select(next_wave, 1) & (under_way < self.outstanding))
+                ~begins | (~busy.bit_select(next_wave, 1) & (under_way < outstanding))
             ),
             self.idle.eq(under_way == 0),
         ]

@@ -32,6 +32,7 @@ from hw.switch_dma import (
     control,
     dma,
     fixed_point,
+    fork,
     home,
     lane,
     loads,
@@ -116,6 +117,7 @@ PARTS = {
         replace(_SWITCH, multicast_partials=True), port=0
     ),
     "WaveControl": lambda: waves.WaveControl(_DMA),
+    "ResultFork": lambda: fork.ResultFork(),
     "DmaTransmit": lambda: transmit.Transmit(
         _DMA, classes=(packet.Traffic.REQUEST, packet.Traffic.RESULT), lasting=1
     ),

@@ -52,7 +52,8 @@ class WaveHarness(wiring.Component):
     def __init__(self, control, c):
         self.control, self.config = control, c
         super().__init__({
-            "size_log2": In(len(control.size_log2)), "outstanding": In(len(control.outstanding)),
+            "size_log2": In(len(control.window.size_log2)),
+            "outstanding": In(len(control.window.outstanding)),
             **{name: In(1) for name in ("first", "take", "done", "answer", "sent", "clear")},
             **{name: In(BITS) for name in ("asked", "loaded", "sending", "part")},
             "bad": Out(1),
@@ -84,8 +85,8 @@ class WaveHarness(wiring.Component):
         sent = self.sent & of(live, self.sending)
         answer = self.answer & of(live, self.loaded) & ~of(answered, self.loaded)
         m.d.comb += [
-            control.size_log2.eq(size),
-            control.outstanding.eq(most),
+            control.window.size_log2.eq(size),
+            control.window.outstanding.eq(most),
             control.begin.first.eq(first),
             control.begin.take.eq(take),
             control.waited.number.eq(self.asked),
@@ -216,7 +217,7 @@ class StoreHarness(wiring.Component):
         leaves = head & store.o.ready
         m.d.comb += [
             out.eq(store.o.p.data), out_number.eq(number_of(c, out.address)),
-            waves.size_log2.eq(0), waves.outstanding.eq(c.waves),
+            waves.window.size_log2.eq(0), waves.window.outstanding.eq(c.waves),
             waves.begin.take.eq(self.take & waves.begin.ready),
             waves.waited.number.eq(out_number),
             waves.waited.done.eq(leaves & waves.waited.known),

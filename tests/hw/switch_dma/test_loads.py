@@ -30,9 +30,9 @@ class Pair(Elaboratable):
         m.submodules.loads, m.submodules.waves = loads, waves = self.loads, self.waves
         connect(m, loads.answer, waves.answer)
         m.d.comb += [
-            loads.number.eq(waves.begin.number),
-            loads.begins.eq(waves.begin.take),
-            loads.first.eq(waves.begin.first),
+            loads.next.number.eq(waves.begin.number),
+            loads.next.begins.eq(waves.begin.take),
+            loads.next.first.eq(waves.begin.first),
             waves.clear.eq(loads.flush),
         ]
         return m
@@ -74,7 +74,7 @@ class Rig:
         ctx.set(pair.loads.begun.p, {"blocks": size, "op": OP, "pull": self.pull})
         ctx.set(pair.loads.begun.valid, 1)
         ctx.set(pair.waves.begin.first, 1)
-        ctx.set(pair.loads.block, LINK)
+        ctx.set(pair.loads.next.block, LINK)
         await ctx.tick()
         ctx.set(pair.loads.begun.valid, 0)
         self.job = (self.number, own)
@@ -122,7 +122,7 @@ class Rig:
             self.number += 1
             ctx.set(waves.begin.first, 0)
             place = self.number - contract - 1
-            ctx.set(loads.block, LINK + CONFIG.links * place)
+            ctx.set(loads.next.block, LINK + CONFIG.links * place)
 
     def place(self, number):
         """Of a block of the job in the vector."""
@@ -135,8 +135,8 @@ def simulate(bench):
     simulator.add_clock(1e-9)
 
     async def run(ctx):
-        ctx.set(pair.waves.size_log2, 1)
-        ctx.set(pair.waves.outstanding, CONFIG.waves)
+        ctx.set(pair.waves.window.size_log2, 1)
+        ctx.set(pair.waves.window.outstanding, CONFIG.waves)
         await bench(ctx, pair)
 
     simulator.add_testbench(run)

@@ -21,8 +21,8 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
 
     async def bench(ctx):
         nonlocal most, seen
-        ctx.set(dut.size_log2, size_log2)
-        ctx.set(dut.outstanding, outstanding)
+        ctx.set(dut.window.size_log2, size_log2)
+        ctx.set(dut.window.outstanding, outstanding)
         number, first, lively = 0, True, 0.9
         under_way = {}  # number -> place in its all-reduce
         begun = 0
@@ -107,8 +107,8 @@ def test_every_region_has_numbers_of_its_own():
     dut = WaveControl(config)
 
     async def bench(ctx):
-        ctx.set(dut.size_log2, 1)
-        ctx.set(dut.outstanding, 4)
+        ctx.set(dut.window.size_log2, 1)
+        ctx.set(dut.window.outstanding, 4)
         numbers = [0, 0, 0]
 
         async def run(row, blocks, *, finish=True):
