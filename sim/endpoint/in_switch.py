@@ -28,8 +28,9 @@ PLACES = ("every", "home")
 
 REDUCING = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 
-LEAST_CHUNKS = 8
-"""Chunks in flight, at least: fewer would leave much of the window unused."""
+LEAST_CHUNKS = 4
+"""Chunks in flight, at least. With fewer much of the window is unused; with more, waves end one by
+one that end together in hardware. Fitted to the even draws of `bench levels`."""
 MEMORY_BYTES = float(1 << 60)
 MEMORY_BYTES_PER_S = 900e9
 """Memory bandwidth of the NPU: Volta's, as in ISCA 2021 Table V."""
