@@ -116,6 +116,21 @@ CLAIMS = {
     "BFP16",
 }
 
+# Command -> the number of the first screen that it prints, and its meaning.
+NUMBERS = {
+    "python examples/train_system.py": (
+        "**{ace:.0%}** of the speed of an ideal endpoint, with ACE: ResNet-50 on 64 NPUs; "
+        "{comm_opt:.0%} and {comp_opt:.0%} where six or two cores of each NPU do its work"
+    ),
+    "python -m bench ring": (
+        "**{utilisation_worst:.1%}** of the cycles, at least, carry a beat on every link of four "
+        "ACEs in RTL, whose results equal numpy's bit for bit"
+    ),
+    "python -m bench sim_agreement": (
+        "**{worst_pct:.2f} %** at most between {compared:.0f} run times that ASTRA-sim prints and "
+        "those of the event simulation with its simplifications"
+    ),
+}
 COSTS = {
     "cells": (Column("lut", "LUT"), Column("ff", "FF"), Column("dsp", "DSP")),
     "levels": (Column("levels", digits=1),),
@@ -187,6 +202,24 @@ def _claims(root: Path) -> str:
             numbers = _Numbers((key, _number(value, key)) for key, value in results[name].items())
             command = f"`python -m bench {name}`"
             table.add(claim.format_map(numbers), command, results[name]["verdict"])
+    return table.to_markdown()
+
+
+def _numbers(root: Path) -> str:
+    """The three numbers, of the stored lines of benches and of what the example prints."""
+    results = stored.read(root / "docs" / "results" / "bench.txt")
+    lines = results.get("ring", {}) | results.get("sim_agreement", {})
+    numbers = _Numbers((key, _number(value, key)) for key, value in lines.items())
+    if {"cases", "excused"} <= lines.keys():
+        numbers["compared"] = int(lines["cases"]) - int(lines["excused"])
+    printed = (root / "examples" / "train_system.out").read_text(encoding="utf-8")
+    ms = {kind: float(time) for kind, time, _ in map(str.split, printed.splitlines())}
+    for kind in ("ace", "baseline_comm_opt", "baseline_comp_opt"):
+        numbers[kind.removeprefix("baseline_")] = ms["ideal"] / ms[kind]
+    table = Table("", [Column("number"), Column("printed by")])
+    for command, what in NUMBERS.items():
+        shown = re.sub(r"(?<=\d)%", " %", what.format_map(numbers))
+        table.add(shown, f"`{command}`")
     return table.to_markdown()
 
 
@@ -350,6 +383,7 @@ def _switch_times(root: Path) -> str:
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "quick_start": _printed("quick_start"),
     "train_system": _printed("train_system"),
+    "numbers": _numbers,
     "claims": _claims,
     "presets": _presets,
     "engines": _engines,

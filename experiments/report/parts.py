@@ -14,6 +14,7 @@ import numpy as np
 from bench.records.registered import modules
 from bench.sources import digest
 from experiments.figure import Context, Curves
+from experiments.report.overview import PICTURE, overview
 from experiments.reproduce import PAPERS, assumptions_table, counts, grounds, rows_table
 from foldwire.catalog import build, engine_presets
 from foldwire.emission import synthesis_table
@@ -368,6 +369,16 @@ PARTS: dict[str, Part] = {
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys"),
         make=_units,
+    ),
+    "overview": Part(
+        title="The first look",
+        command="python -m experiments.report overview",
+        configuration="examples/train_system.py, examples/ring.toml, the cases of "
+        "`python -m bench sim_agreement`",
+        sources=("hw", "gen", "sim", "examples", "experiments/report/overview.py"),
+        tools=("amaranth", "pyosys", "numpy", "matplotlib"),
+        make=overview,
+        figure=(PICTURE, "Training, links of engines in RTL, and run times of ASTRA-sim"),
     ),
     "examples": Part(
         title="Examples",

@@ -25,6 +25,7 @@ __all__ = [
     "COMPUTE",
     "EXPOSED",
     "GREY",
+    "GRID",
     "INK",
     "LIGHT",
     "LINES",
@@ -40,6 +41,7 @@ __all__ = [
 INK = "#1d2530"
 GREY = "#5a6470"
 LIGHT = "#c4ccd4"
+GRID = "#e6eaee"
 # One colour for a meaning, in all figures; lines of anything else have those of `LINES`.
 COMPUTE = "#1f6f8b"
 EXPOSED = "#c8553d"
@@ -104,7 +106,7 @@ def percent_axis(axes: Axes) -> None:
 
 def value_grid(axes: Axes, axis: Any) -> None:
     """Faint lines behind the data."""
-    axes.grid(axis=axis, color="#e6eaee", linewidth=0.8)
+    axes.grid(axis=axis, color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
 
 

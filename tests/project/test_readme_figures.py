@@ -1,7 +1,10 @@
 """Figures of the README and of tables in docs are those of docs/results and of the examples."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +19,8 @@ from bench import _wire_formats, stored
 from bench.sources import digest
 from experiments.report import __main__ as report
 from experiments.report.__main__ import main
-from experiments.report.blocks import BLOCKS, CLAIMS, filled, pages
+from experiments.report.blocks import BLOCKS, CLAIMS, NUMBERS, filled, pages
+from experiments.report.overview import DARK, DARK_PICTURE, PICTURE, recoloured
 from experiments.report.parts import DESIGNS, PARTS, SYNTHESIZED, provenance
 from foldwire.catalog import Design
 from gen.table import Column, Table
@@ -86,6 +90,64 @@ def test_rates_are_a_row_per_format_with_what_the_bench_found(monkeypatch):
     assert table["lanes_8"] == [0.08, 1.08, 3.08]
 
 
+def of_training(printed):
+    ms = {kind: float(time) for kind, time in re.findall(r"^(\w+) +([\d.]+) ms$", printed, re.M)}
+    found = (100 * ms["ideal"] / ms[kind] for kind in ("ace", "baseline_comm_opt",
+                                                       "baseline_comp_opt"))
+    return [f"{each:.0f} %" for each in found]
+
+
+def of_ring(printed):
+    assert "results equal numpy's in ring order, bit for bit: yes" in printed
+    worst = re.search(r"utilisation_worst=([\d.]+)", printed)[1]
+    return [f"{100 * float(worst):.1f} %"]
+
+
+def of_agreement(printed):
+    of = dict(re.findall(r"(\w+)=([\d.]+)", printed.splitlines()[-1]))
+    return [f"{float(of['worst_pct']):.2f} %", f"{int(of['cases']) - int(of['excused'])} run"]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("python examples/train_system.py", of_training),
+        ("python -m bench ring", of_ring),
+        ("python -m bench sim_agreement", of_agreement),
+    ],
+)
+def test_numbers_of_the_first_screen_are_those_that_their_commands_print(command, told):
+    assert list(NUMBERS).count(command) == 1 and len(NUMBERS) == 3
+    (row,) = re.findall(rf"^\| (\*\*.*) \| `{re.escape(command)}` \|$", README, re.M)
+    done = subprocess.run(
+        [sys.executable, *command.split()[1:]], cwd=ROOT, capture_output=True, text=True,
+        check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+    assert re.findall(r"[\d.]+ (?:%|run)", row) == told(done.stdout)
+
+
+def test_first_screen_has_picture_commands_numbers_peers_and_limits_in_this_order():
+    marks = ("<picture>", "\nmake  ", "\nmake test", "<!-- report:numbers -->",
+             "## Beside four peers", "## What it cannot do", "## For whom")
+    places = [README.find(mark) for mark in marks]
+
+    assert -1 not in places and places == sorted(places)
+    assert README[: places[2]].count("\n") < 25
+
+
+def test_picture_of_the_first_screen_is_small_and_shows_the_numbers_of_the_example():
+    light, dark = ((ROOT / "docs" / "results" / name).read_text(encoding="utf-8")
+                   for name in (PICTURE, DARK_PICTURE))
+
+    assert f'srcset="docs/results/{DARK_PICTURE}"' in README
+    assert f'src="docs/results/{PICTURE}"' in README
+    assert len(light) < 150_000 and recoloured(light, DARK) == dark
+    assert not set(re.findall(r"#[0-9a-f]{6}", light)) & set(DARK.values())
+    for ms in re.findall(r"[\d.]+ ms", (ROOT / "examples" / "train_system.out").read_text()):
+        assert f">{ms}<" in light, "run python -m experiments.report overview"
+
+
 def test_figure_that_is_typed_is_noticed():
     block = next(line for line in README.splitlines() if line.startswith("| `test` |"))
     typed = README.replace(block, re.sub(r"\d", "7", block))
@@ -115,6 +177,17 @@ def test_a_claim_of_a_line_without_a_figure_has_a_dash_and_the_verdict_as_it_is(
     claim = filled("<!-- report:claims -->\n<!-- /report -->", tmp_path).splitlines()[3]
     assert claim.startswith("| links with retry lose 0.4 % with one packet of 10 000 lost or")
     assert ", - % with one of 100 |" in claim and claim.endswith("| noisy |")
+
+
+def test_a_number_that_was_not_stored_is_a_dash(tmp_path):
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "train_system.out").write_text(
+        "ideal 1.0 ms\nace 2.0 ms\nbaseline_comm_opt 4.0 ms\nbaseline_comp_opt 5.0 ms\n"
+    )
+    table = BLOCKS["numbers"](tmp_path)
+
+    assert "**50 %** of the speed" in table and "25 % and 20 % where" in table
+    assert "**-** of the cycles" in table and "**- %** at most between - run times" in table
 
 
 def test_claims_name_benches_that_exist():
