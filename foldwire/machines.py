@@ -14,11 +14,16 @@ from sim.machines.fit import fit, read_table
 from sim.machines.measure import lines_of, measure, sizes_from
 from sim.units import GB
 
-__all__ = ["fit_table", "list_machines", "run_table"]
+__all__ = ["fit_table", "list_machines", "machines_table", "run_table"]
 
 
 def list_machines() -> None:
     """Print all machines with the sources of their numbers."""
+    print_table(machines_table())
+
+
+def machines_table() -> Table:
+    """All machines with the sources of their numbers."""
     table = Table(
         "Machines",
         [
@@ -36,7 +41,7 @@ def list_machines() -> None:
         rates = " + ".join(f"{rate:g}" for rate in each.gb_per_s)
         reduces = "no" if each.in_switch is None else ", ".join(each.modes)
         table.add(name, each.what, each.nodes, rates, reduces, each.source, each.chosen)
-    print_table(table)
+    return table
 
 
 def run_table(

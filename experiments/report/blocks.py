@@ -15,6 +15,7 @@ from bench import stored
 from experiments.figure import GROUNDINGS
 from experiments.report.parts import DESIGNS, SWITCH_RATES, SWITCH_UNITS
 from experiments.targets import EFFECT_SHARE
+from foldwire.machines import machines_table
 from gen.table import Cell, Column, Table
 
 __all__ = ["BLOCKS", "filled", "pages"]
@@ -388,6 +389,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "presets": _presets,
     "engines": _engines,
     "papers": _papers,
+    "machines": lambda root: replace(machines_table(), note="").to_markdown(),
     "switch_rates": _measured("switch-rates", SWITCH_RATES),
     "switch_units": _measured("switch-units", SWITCH_UNITS),
     "switch_times": _switch_times,

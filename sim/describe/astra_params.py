@@ -37,7 +37,7 @@ class AstraParameters:
     """Table III, in its order. Delays are cycles of the system clock (1 GHz in the released code).
 
     Defaults are those of the paper's Table IV; a parameter without one is None and is then not part
-    of the system. ``docs/reference/system.md`` says what each parameter changes.
+    of the system. ``docs/reference/system-astra.md`` says what each parameter changes.
 
     Raises
     ------

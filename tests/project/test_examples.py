@@ -83,13 +83,6 @@ def test_commands_and_options_of_the_readme_exist():
         assert set(re.findall(r"(?<!\S)--?[a-z]+", rest)) <= options
 
 
-def test_links_of_the_readme_lead_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", README)
-
-    assert links
-    assert not [link for link in links if not (ROOT / link).exists()]
-
-
 def runs_as_cycles(kind, shape, collective):
     topology = {"kind": kind, "shape": shape, "bandwidth_bytes_per_s": 16 * 1.245e9}
     system = {

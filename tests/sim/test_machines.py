@@ -1,17 +1,21 @@
 """Machines by name: nothing above its bound, and a fit finds what was planted."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import foldwire as fw
 from bench.machines import MEASURED, outside
-from foldwire.cli import main
+from foldwire.cli import cli, main
 from sim.describe.machines import MACHINES, machine
 from sim.describe.reader import ConfigError
 from sim.endpoint.calibrated import Calibration
 from sim.machines.fit import Measured, fit, model_of, read_table
 from sim.machines.measure import lines_of, measure, sizes_from
 
+ROOT = Path(__file__).resolve().parents[2]
 PLANTED = Calibration(share=0.8, start=5e-6, step=4e-7)
 
 
@@ -362,3 +366,14 @@ def test_no_table_makes_a_fit_fail(times_us, tmp_path, capsys):
     assert "a straight line: worst row" in out and "this model: worst row" in out
     values = [float(line.split(" = ")[1]) for line in out.splitlines() if " = " in line]
     assert 0 < values[0] <= 1 and min(values[1:]) >= 0 and all(map(np.isfinite, values))
+
+
+def test_page_of_machines_has_every_option_and_shows_what_is_printed(capsys):
+    page = (ROOT / "docs" / "reference" / "machines.md").read_text(encoding="utf-8")
+    block = r"`foldwire (machines [^`]*)` prints\n\n```text\n(.*?)```"
+    ((command, shown),) = re.findall(block, page, re.DOTALL)
+
+    assert main(command.split()) == 0
+    assert capsys.readouterr().out == shown
+    options = {name for each in cli.commands["machines"].params for name in each.opts}
+    assert not [name for name in options if name.startswith("--") and f"`{name}`" not in page]

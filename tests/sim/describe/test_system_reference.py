@@ -1,4 +1,4 @@
-"""The reference page names every key of a description, with its default."""
+"""The reference pages name every key of a description, with its default."""
 
 import re
 from dataclasses import MISSING, fields, is_dataclass
@@ -19,6 +19,7 @@ from sim.describe.sections import (
 from sim.describe.topologies import TOPOLOGIES
 from sim.endpoint.ace import AceEndpoint
 from sim.endpoint.background import Background
+from sim.endpoint.calibrated import Calibration
 from sim.endpoint.kinds import KINDS, BaselineEndpoint, Bus, IdealEndpoint, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.packets import PacketOptions
@@ -27,11 +28,14 @@ from sim.network.dimension import Dimension
 from sim.network.link import LinkFault
 from sim.workload.compute_model import Roofline, SystolicArray
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs/reference/system.md").read_text("utf-8")
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference"
+PAGES = sorted([*REFERENCE.glob("system*.md"), REFERENCE / "machines.md"])
+TEXT = "\n".join(page.read_text("utf-8") for page in PAGES) + "\n# End\n"
+LONGEST_WORDS = 2500
 
 
 def section(heading):
-    found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#)", PAGE, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#)", TEXT, re.MULTILINE | re.DOTALL)
     assert found, f"no section {heading!r}"
     return found[1]
 
@@ -77,6 +81,7 @@ def defaults(kind):
         ("`[memory]`", MemorySection),
         ("`[switch.background]`", Background),
         ("`[run]`", RunSection),
+        ("`[calibration]`", Calibration),
     ],
 )
 def test_page_has_every_key_with_its_default(heading, kind):
@@ -127,3 +132,22 @@ def test_page_has_every_other_key_of_the_released_code():
 def test_page_has_every_endpoint_and_topology():
     for names, heading in ((KINDS, "`[endpoint]`"), (TOPOLOGIES, "`[topology]`")):
         assert set(re.findall(r"^\| `(\w+)` \|", section(heading), re.MULTILINE)) >= set(names)
+
+
+def test_pages_are_of_a_length_that_one_reads_and_have_each_table_once():
+    counts = {page.name: len(page.read_text("utf-8").split()) for page in PAGES}
+    headings = re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)
+
+    assert len(PAGES) == 8
+    assert not {name: words for name, words in counts.items() if words > LONGEST_WORDS}
+    assert len(headings) == len(set(headings))
+
+
+def test_the_first_page_leads_to_every_table():
+    first = (REFERENCE / "system.md").read_text("utf-8")
+    tables = re.findall(r"^## `(\[+\w+\]+)`$", TEXT, re.MULTILINE)
+
+    assert len(tables) == 14
+    assert not [table for table in tables if f"`{table}`" not in first]
+    others = {page.name for page in PAGES} - {"system.md"}
+    assert not [name for name in others if f"]({name}" not in first]

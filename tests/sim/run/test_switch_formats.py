@@ -38,7 +38,7 @@ LEVELS = {
 FLITS = {"fp32": 9, "fp16": 5, "bf16": 5, "bfp16": 4}
 """Of a packet with 32 elements, its header among them."""
 SHORT = [format for format in FLITS if format != "fp32"]
-PAGE = Path(__file__).resolve().parents[3] / "docs/reference/system.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/reference/system-switch.md"
 
 ALL = {"half": True, "bfp": True}
 """What is built for all formats: the hardware that tests of endpoints have compiled."""
