@@ -8,6 +8,7 @@ different lines is a list and no copy. The other counts are those of `bench/stru
 Each count has a target, and a limit that it has been brought down to: the command fails above a
 limit, so nothing that was gained is lost on the way to the target. Calls of `connect` in the
 endpoint of switches are counted the other way: it fails below as many as there have been.
+``--fix`` writes the licence's identifier into source files that have none.
 
 With ``--base``, code removed from and added to a commit. Statements: those of the syntax tree
 without docstrings, bodies of compound statements apart; an import is told by the names that it
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bench import structure
+from bench import _headers, structure
 from bench.result import result
 from bench.rooms import PRODUCT, upward
 from foldwire.console import print_table, say
@@ -51,6 +52,7 @@ COUNTS: dict[str, tuple[str, int, int]] = {  # title, limit, target
     "riddles": ("docstrings that begin with What, Whether, How, Of", 10, 250),
     "duplicate_runs": ("duplicate runs", 104, 105),
     "functions_over_100": (f"functions over {LONG} lines", 7, 7),
+    "headers": ("source files without the licence's identifier", 0, 0),
 }
 CONNECTS = 60, 60
 """Calls of `connect` in the endpoint of switches, whose parts are joined by signatures: as many as
@@ -291,10 +293,15 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench house", description=__doc__)
     parser.add_argument("--base", help="commit to compare with")
     parser.add_argument("--list", choices=[*COUNTS, "all"], help="show every place of a count")
+    parser.add_argument(
+        "--fix", action="store_true", help="write the licence's identifier where there is none"
+    )
     options = parser.parse_args(list(argv))
     root = Path(__file__).resolve().parent.parent
+    for path in _headers.add(root) if options.fix else ():
+        say(f"{path}: identifier added")
     now = Tree.read(root)
-    places = _counts(now)
+    places = _counts(now) | {"headers": _headers.lacking(root)}
     table = Table(
         "The house", (Column("number"), Column("now"), Column("limit"), Column("target"))
     )

@@ -2,7 +2,9 @@
 
 import subprocess
 
-from bench import structure
+import pytest
+
+from bench import _headers, house, structure
 from bench.house import Tree, duplicates, statements
 from bench.rooms import room_of, upward
 
@@ -189,3 +191,66 @@ def test_files_of_ace_programs():
     }
 
     assert structure.program_files(files) == ["sim/a.py: Partition", "sim/b.py: direction_of"]
+
+
+# ---- The licence's identifier.
+
+
+@pytest.fixture
+def licensed(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nlicense = "Apache-2.0"\n')
+    (tmp_path / "sim" / "workload" / "data").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "headed"),
+    [
+        ("a.py", '"""A."""\n', '# {}\n"""A."""\n'),
+        ("a.py", "", "# {}\n"),
+        ("a.py", "#!/usr/bin/env python\nx = 1\n", "#!/usr/bin/env python\n# {}\nx = 1\n"),
+        ("a.py", "# amaranth: UnusedElaboratable=no\n\nx = 1\n",
+         "# amaranth: UnusedElaboratable=no\n# {}\n\nx = 1\n"),
+        ("a.py", "# amaranth: UnusedElaboratable=no", "# amaranth: UnusedElaboratable=no\n# {}\n"),
+        ("a.py", "x = 1\r\n", "# {}\r\nx = 1\r\n"),
+        ("a.cc", "// A.\n", "// {}\n// A.\n"),
+        ("a.h", "int a;\n", "/* {} */\nint a;\n"),
+        ("a.css", "p {{}}\n", "/* {} */\np {{}}\n"),
+        ("a.js", "f();\n", "// {}\nf();\n"),
+        ("a.j2", "<p>\n", "{{# {} #}}\n<p>\n"),
+    ],
+)
+def test_identifier_is_asked_for_and_added_where_it_belongs(name, text, headed, licensed):
+    path = licensed / "sim" / name
+    path.write_bytes(text.replace("{{", "{").replace("}}", "}").encode())
+
+    assert _headers.lacking(licensed) == [f"sim/{name}: no identifier"]
+    assert _headers.add(licensed) == [f"sim/{name}"]
+    wanted = headed.format("SPDX-License-Identifier: Apache-2.0")
+    assert path.read_bytes().decode() == wanted
+    assert not _headers.lacking(licensed) and not _headers.add(licensed)
+    assert path.read_bytes().decode() == wanted
+
+
+def test_other_licences_count_but_in_folders_of_others_and_are_left_alone(licensed):
+    other = "# SPDX-License-Identifier: MIT\n"
+    for name in ("a.py", "workload/data/b.py", "c.txt"):
+        (licensed / "sim" / name).write_text(other)
+    (licensed / "sim" / "d.py").write_text("x = 1\n# SPDX-License-Identifier: Apache-2.0\n")
+
+    assert _headers.lacking(licensed) == ["sim/a.py: MIT", "sim/d.py: no identifier"]
+    assert _headers.add(licensed) == ["sim/d.py"]
+    assert (licensed / "sim" / "a.py").read_text() == other
+
+
+def test_the_house_fails_over_a_file_without_identifier(monkeypatch, capsys):
+    monkeypatch.setattr(house, "_counts", lambda tree: {key: [] for key in house.COUNTS})
+    monkeypatch.setattr(house.Tree, "read", lambda root: Tree({}, {}))
+    monkeypatch.setattr(house.structure, "connects", lambda files, folder: house.CONNECTS[0])
+    said = []
+    for found in ([], ["sim/a.py: no identifier"]):
+        monkeypatch.setattr(_headers, "lacking", lambda root, found=found: found)
+        said.append((house.main(["--list", "headers"]), capsys.readouterr().out))
+
+    assert [code for code, _ in said] == [0, 1]
+    assert "  sim/a.py: no identifier" in said[1][1] and " headers=1 " in said[1][1]
