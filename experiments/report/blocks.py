@@ -125,7 +125,8 @@ NUMBERS = {
     ),
     "python -m bench ring": (
         "**{utilisation_worst:.1%}** of the cycles, at least, carry a beat on every link of four "
-        "ACEs in RTL, whose results equal numpy's bit for bit"
+        "ACEs in RTL between the first and the last tenth of its bytes; results equal numpy's bit "
+        "for bit"
     ),
     "python -m bench sim_agreement": (
         "**{worst_pct:.2f} %** at most between {compared:.0f} run times that ASTRA-sim prints and "
