@@ -28,7 +28,6 @@ from sim.endpoint.kinds import endpoint as endpoint
 from sim.engines.engine import register_engine as register_engine
 from sim.events.record import RunRecord as RunRecord
 from sim.events.scheduler import Scheduler as Scheduler
-from sim.events.simulate import simulate as simulate
 from sim.hosts.surroundings import Surroundings as Surroundings
 from sim.learning.datasets import Dataset as Dataset
 from sim.learning.datasets import load_digits as load_digits
@@ -39,8 +38,6 @@ from sim.network.dimension import Dimension as Dimension
 from sim.network.link import LinkFault as LinkFault
 from sim.network.network import Network as Network
 from sim.results.breakdown import break_down as break_down
-from sim.results.store import load_run as load_run
-from sim.results.store import save_run as save_run
 from sim.rtl.ace.ring import AceRing as AceRing
 from sim.rtl.smartnic.ring import NicRing as NicRing
 from sim.run import Run as Run
@@ -48,6 +45,9 @@ from sim.run import run as run
 from sim.runs.all_reduce import AllReducer as AllReducer
 from sim.runs.all_reduce import Reduced as Reduced
 from sim.runs.all_reduce import all_reduce as all_reduce
+from sim.runs.saved import load_run as load_run
+from sim.runs.saved import save_run as save_run
+from sim.runs.simulated import simulate as simulate
 from sim.workload.graph import CollectiveCall as CollectiveCall
 from sim.workload.graph import CollectiveKind as CollectiveKind
 from sim.workload.graph import GraphBuilder as GraphBuilder

@@ -5,17 +5,17 @@ import os
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, TypeAlias, TypeVar
 
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -26,10 +26,10 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from gen.cache import Announcer, announce, set_announcer
+from gen.screen import print_sheet
 from gen.table import Table
 
 __all__ = [
@@ -55,12 +55,12 @@ class _Pipe(Console):
         os.close(nowhere)
 
 
-GAP = 2  # blanks between columns
 END_S = 0.5  # for work to end when it is interrupted
 LOG_EVERY_S = 30.0  # between lines of progress where no bar can move
 ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
-_out = _Pipe(highlight=False, width=None if sys.stdout.isatty() else 160)
+_stated = os.environ.get("COLUMNS", "").isdecimal()
+_out = _Pipe(highlight=False, width=None if _stated or sys.stdout.isatty() else 160)
 _err = Console(stderr=True, highlight=False)
 
 
@@ -283,80 +283,4 @@ def print_table(table: Table, *, most: int | None = None, where: str = "") -> No
     where : str
         Where to find the rows that are left out.
     """
-    left_out = 0 if most is None else len(table.rows) - most
-    if left_out > 1:  # a line that says so is as long as a row
-        table = replace(table, rows=table.rows[:most])
-    widths, room = _widths(table), _out.width
-    keys = next((i for i in range(len(widths)) if table.is_number(i)), len(widths)) or 1
-    while keys > 1 and sum(least + GAP for least, _ in widths[:keys]) > room / 2:
-        keys -= 1
-    parts = _parts(widths, room, keys)
-    if len(parts) > 1 and len(table.rows) == 1:
-        _print_list(table)
-    else:
-        for number, part in enumerate(parts):
-            _print_part(table, part, title=table.title if number == 0 else None)
-    if left_out > 1:
-        say(f"{left_out} more rows{f' are in {where}' if where else ''}")
-    if table.note:
-        _out.print(Text(table.note, style="dim"))
-
-
-def _widths(table: Table) -> list[tuple[int, int]]:
-    """Least width of each column, with a wrapped heading, and its width without wrapping."""
-    texts = table.texts()
-    cells = [max((len(row[i]) for row in texts), default=0) for i in range(len(table.columns))]
-    headings = [column.heading for column in table.columns]
-    return [
-        (max(cell, *(len(word) for word in heading.split())), max(cell, len(heading)))
-        for cell, heading in zip(cells, headings)
-    ]
-
-
-def _parts(widths: Sequence[tuple[int, int]], room: int, keys: int) -> list[dict[int, int]]:
-    """Split columns into parts that fit into *room* characters, each with the first *keys* columns.
-
-    Returns the width of each column of each part. A column is narrower than its least width only if
-    that does not fit beside the first ones.
-    """
-    first = {index: min(least, room) for index, (least, _) in enumerate(widths[:keys])}
-    parts = [dict(first)]
-    for index, (least, _) in enumerate(widths[keys:], keys):
-        taken = sum(width + GAP for width in parts[-1].values())
-        if len(parts[-1]) > keys and taken + least > room:
-            parts.append(dict(first))
-            taken = sum(width + GAP for width in first.values())
-        parts[-1][index] = max(1, min(least, room - taken))
-    for part in parts:
-        left = room - sum(part.values()) - GAP * (len(part) - 1)
-        for index in part:
-            more = min(max(0, widths[index][1] - part[index]), max(0, left))
-            part[index] += more
-            left -= more
-    return parts
-
-
-def _print_part(table: Table, part: Mapping[int, int], *, title: str | None) -> None:
-    view = _view(title)
-    for index, width in part.items():
-        heading = Text(table.columns[index].heading)
-        justify: JustifyMethod = "right" if table.is_number(index) else "left"
-        view.add_column(heading, justify=justify, header_style="dim", width=width)
-    for row in table.texts():
-        view.add_row(*(Text(row[index]) for index in part))
-    _out.print(view)
-
-
-def _print_list(table: Table) -> None:
-    """A table of one row, a line per column."""
-    view = _view(table.title)
-    view.show_header = False
-    for column, text in zip(table.columns, table.texts()[0]):
-        view.add_row(Text(column.heading, style="dim"), Text(text, justify="right"))
-    _out.print(view)
-
-
-def _view(title: str | None) -> RichTable:
-    view = RichTable(title=title, title_justify="left", title_style="bold", box=None)
-    view.pad_edge = False
-    return view
+    print_sheet(table.sheet(most, where), _out)

@@ -12,6 +12,7 @@ import html
 import io
 import json
 import math
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-__all__ = ["Cell", "Column", "Table"]
+    from gen.screen import Sheet
+
+__all__ = ["Cell", "Column", "NamedTables", "Table"]
 
 Cell: TypeAlias = str | int | float | bool | None
 
@@ -32,6 +35,8 @@ _SCALED = {
     "ns": ("s", 1e9), "µs": ("s", 1e6), "ms": ("s", 1e3), "MHz": ("Hz", 1e-6),
     "MB": ("B", 1e-6), "MiB": ("B", 2**-20), "GB/s": ("B/s", 1e-9), "Gbit/s": ("B/s", 8e-9),
 }
+# Rows of a table that a prompt or a notebook shows.
+_SHOWN_ROWS = 12
 # Ending of a name -> unit of its values. The longer ones first.
 _ENDINGS = {"_bytes_per_s": "B/s", "_bytes": "B", "_percent": "%", "_cycles": "cycles", "_s": "s"}
 
@@ -98,9 +103,11 @@ class Column:
         return f"{value * scale:,.{self.digits}f}".replace(",", " ")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows under columns. A column holds texts, numbers or booleans, and gaps.
+
+    Printed, it shows its first rows as people read them; all are in :attr:`rows`.
 
     Parameters
     ----------
@@ -176,12 +183,16 @@ class Table:
         return [dict(zip((c.name for c in self.columns), row)) for row in self.rows]
 
     def _index(self, name: str) -> int:
-        names = [column.name for column in self.columns]
+        names = self._ipython_key_completions_()
         if name not in names:
             raise ValueError(
                 f"{self.title!r} has no column {name!r}; there are: {', '.join(names)}"
             )
         return names.index(name)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Names that Tab offers behind ``table["``."""
+        return [column.name for column in self.columns]
 
     def texts(self) -> list[list[str]]:
         """The rows as text for people."""
@@ -190,6 +201,31 @@ class Table:
     def is_number(self, column: int) -> bool:
         """Return True if a column holds numbers, and so is aligned to the right."""
         return self._kinds.get(column) == "numbers"
+
+    def sheet(self, most: int | None = None, where: str = "") -> Sheet:
+        """The table as text for people, of at most *most* rows; *where* are the others."""
+        from gen.screen import Sheet
+
+        left_out = 0 if most is None else len(self.rows) - most
+        shown = self if left_out < 2 else self._first(most)  # a line about one is as long as it
+        elsewhere = f" are in {where}" if where else ""
+        return Sheet(
+            title=self.title,
+            headings=[column.heading for column in self.columns],
+            rows=shown.texts(),
+            right=[self.is_number(index) for index in range(len(self.columns))],
+            more="" if shown is self else f"{left_out} more rows{elsewhere}",
+            note=self.note,
+        )
+
+    def _first(self, most: int | None) -> Table:
+        return Table(self.title, self.columns, self.rows[:most], self.note)
+
+    def __repr__(self) -> str:
+        # Loading what draws takes longer than most runs, so it is loaded only when needed.
+        from gen.screen import sheet_text
+
+        return sheet_text(self.sheet(_SHOWN_ROWS), shutil.get_terminal_size((100, 24)).columns)
 
     def to_csv(self) -> str:
         """The values as CSV, under the names of the columns."""
@@ -231,6 +267,24 @@ class Table:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{source}: not a table in JSON: {error!r}") from error
 
+    @classmethod
+    def from_csv(cls, text: str, header: Table, *, source: str = "table") -> Table:
+        """Read rows that :meth:`to_csv` wrote, of a table whose title, columns and note are those
+        of *header*; *source* names it in errors.
+
+        Raises
+        ------
+        ValueError
+            The text has not those columns.
+        """
+        names, *lines = list(csv.reader(io.StringIO(text))) or [[]]
+        if names != header._ipython_key_completions_() or any(
+            len(line) != len(names) for line in lines
+        ):
+            raise ValueError(f"{source}: not the table {header.title!r}")
+        columns = [_values(column) for column in zip(*lines, strict=True)]
+        return cls(header.title, header.columns, list(zip(*columns, strict=True)), header.note)
+
     def to_markdown(self) -> str:
         """The table for people as Markdown, with the note below."""
         rule = ["---:" if self.is_number(index) else "---" for index in range(len(self.columns))]
@@ -257,9 +311,11 @@ class Table:
         return "\n".join(["<table>", line("th", headings), *rows, "</table>"])
 
     def _repr_html_(self) -> str:
-        """HTML that a notebook shows."""
-        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
-        return f"<p><b>{html.escape(self.title)}</b></p>\n{self.to_html()}{note}"
+        """HTML that a notebook shows: the first rows."""
+        sheet = self.sheet(_SHOWN_ROWS)
+        rest = "".join(f"<p>{html.escape(text)}</p>" for text in (sheet.more, sheet.note) if text)
+        first = self._first(len(sheet.rows)).to_html()
+        return f"<p><b>{html.escape(self.title)}</b></p>\n{first}{rest}"
 
     def to_arrow(self) -> pyarrow.Table:
         """As an Arrow table: title and note are its metadata, units and titles its fields'."""
@@ -324,6 +380,49 @@ class Table:
         for path in paths:
             self.write(path)
         return paths
+
+
+class NamedTables(dict[str, Table]):
+    """Tables by the names of their files."""
+
+    def __missing__(self, name: str) -> Table:
+        raise _NoTableError(f"there is no table {name!r}; there are: {', '.join(self)}")
+
+    def __repr__(self) -> str:
+        lines = (f"  {name}: {_counted(table)}" for name, table in self.items())
+        return "\n".join([f"{len(self)} tables", *lines])
+
+    def _repr_html_(self) -> str:
+        """HTML that a notebook shows: names, titles and sizes."""
+        listed = Table("Tables", [Column("table"), Column("title"), Column("rows")])
+        for name, table in self.items():
+            listed.add(name, table.title, len(table.rows))
+        return listed.to_html()
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Names that Tab offers behind ``tables["``."""
+        return list(self)
+
+
+class _NoTableError(KeyError):
+    """A name that no table has; its text is not quoted, as that of other KeyErrors."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def _counted(table: Table) -> str:
+    return f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}, {table.title}"
+
+
+def _values(texts: Sequence[str]) -> Sequence[Cell]:
+    """Cells of a column of CSV: numbers or truth values where all are, else texts."""
+    for read in (int, float, {"True": True, "False": False}.__getitem__):
+        try:
+            return [read(text) if text else None for text in texts]
+        except (ValueError, KeyError):
+            continue
+    return [text or None for text in texts]
 
 
 def _scale(unit: str) -> float:

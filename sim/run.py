@@ -93,7 +93,8 @@ def run(
             from sim.runs.engines import run_on_engines
 
             done = run_on_engines(description, system)
-            done = replace(done, record=replace(done.record, estimate=_estimate(description)))
+            estimated = replace(done.record, estimate=_estimate(description))
+            done = done.with_parts(record=estimated)
         if description.left_out:
             keys = ", ".join(description.left_out)
             done.record.notes.append(f"left out, without meaning for {description.kind}: {keys}")
@@ -148,7 +149,7 @@ def _fastest(
     described = replace(
         found.description, digest=description.digest, origin=description.origin
     )
-    return replace(found, description=described, algorithm=taken)
+    return found.with_parts(description=described, algorithm=taken)
 
 
 def _read(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from gen.brief import Brief
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.build_job import build_job
 from sim.describe.reader import ConfigError
@@ -29,8 +30,8 @@ __all__ = ["DescribedSystem", "build"]
 MOST_CHUNKS = (1 << 21) - 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class DescribedSystem:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DescribedSystem(Brief):
     """Arguments of :func:`sim.events.simulate.simulate`; ``options`` are its keywords."""
 
     network: Network

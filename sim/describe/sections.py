@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from gen.brief import Brief
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.reader import TomlReader
 from sim.endpoint.calibrated import Calibration
@@ -345,8 +346,8 @@ class EngineSection:
     style: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Description:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Description(Brief):
     """A system, what runs on it, and at which level.
 
     ``engine`` is None for endpoints that are described by event parameters alone. ``levels`` are

@@ -5,18 +5,21 @@ Times are integers in femtoseconds since the start of the run.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.brief import Brief
 from sim.endpoint.rates import EndpointRates
+from sim.fields import check_type
 from sim.network.link import Link
 
-__all__ = ["Admission", "CallPhases", "RunRecord"]
+__all__ = ["Admission", "CallPhases", "Recorded", "RunRecord", "record_in"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Admission:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Admission(Brief):
     """Bounds on the chunks of a node that are in flight.
 
     ``places``: of each scheduling queue; ``contexts``: of the phases of each index; ``rooms``: name
@@ -32,8 +35,8 @@ class Admission:
     ready: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallPhases:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CallPhases(Brief):
     """Times and numbers of the chunks and messages of each collective call, phase by phase.
 
     ======================  ==========================================================
@@ -69,8 +72,8 @@ class CallPhases:
         return CallPhases(names=[self.names[number] for number in calls], **arrays)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRecord:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunRecord(Brief):
     """A run, at whatever level.
 
     Where ``folded``, one node stands for all ``nodes`` and the arrays over nodes have one row,
@@ -157,3 +160,18 @@ class RunRecord:
         if self.call_phases is None:
             raise ValueError("chunks and messages of phases are known at level 'events' only")
         return self.call_phases
+
+
+class Recorded(Protocol):
+    """Anything that has a record, as a `sim.runs.result.Run` does."""
+
+    @property
+    def record(self) -> RunRecord: ...
+
+
+def record_in(run: RunRecord | Recorded) -> RunRecord:
+    """The record of a run, of which *run* may be the result or the record itself."""
+    if isinstance(run, RunRecord):
+        return run
+    check_type("record", run, "a Run or a RunRecord", hasattr(type(run), "record"))
+    return run.record

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.arguments import typed
+from gen.brief import Brief
 from sim.fields import check
 
 __all__ = ["DATA_SETS", "Dataset", "load_digits", "load_tumours"]
@@ -15,8 +16,8 @@ __all__ = ["DATA_SETS", "Dataset", "load_digits", "load_tumours"]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dataset:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Dataset(Brief):
     """Samples, a row of features each, and their classes 0, 1, ..."""
 
     train_x: Floats

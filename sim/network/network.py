@@ -151,6 +151,9 @@ class Network:
         self._channels = _Channels()
         self._views: dict[tuple[int, ...] | None, tuple[Network, tuple[int, ...] | None]] = {}
 
+    def __repr__(self) -> str:
+        return f"<Network {self.describe()}: {self.nodes} nodes, {len(self.link_source)} links>"
+
     @classmethod
     def ring(
         cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any

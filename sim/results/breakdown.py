@@ -18,7 +18,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.events.record import RunRecord
+from gen.brief import Brief
+from sim.events.record import Recorded, RunRecord, record_in
 from sim.fields import check_type
 from sim.results.intervals import Floats, account
 from sim.workload.graph import Job, Task, TrainingPhase
@@ -47,8 +48,8 @@ class TaskTimes:
     delay_fs: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Breakdown:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Breakdown(Brief):
     """A run divided among its tasks.
 
     Parameters
@@ -95,15 +96,15 @@ def layer_of(layers: tuple[str, ...], task: Task) -> str:
     return layers[task.layer] if 0 <= task.layer < len(layers) else NO_LAYER
 
 
-def break_down(record: RunRecord, job: Job) -> Breakdown:
-    """Divide the run among the tasks of its job.
+def break_down(record: RunRecord | Recorded, job: Job) -> Breakdown:
+    """Divide the run, given as its result or its record, among the tasks of its job.
 
     Raises
     ------
     ValueError
         The record is not one of this job.
     """
-    check_type("record", record, "a RunRecord", isinstance(record, RunRecord))
+    record = record_in(record)
     check_type("job", job, "a Job", isinstance(job, Job))
     rows, width = record.task_start_fs.shape
     counts = [len(graph.tasks) for graph in job.graphs]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.brief import Brief
 from gen.table import Column, Table
 from sim.events.record import RunRecord
 from sim.network.link import Link
@@ -32,8 +33,8 @@ MOST_WINDOWS = 1000
 """Finer recordings are merged: a figure cannot show more, and a file of them is long."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Series:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Series(Brief):
     """Shares, 0 to 1, per window of ``window_fs``; the last one may be cut short by the end.
 
     ``end_fs`` is before the end of the run where the run recorded fewer windows than it took.

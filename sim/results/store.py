@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gen.arguments import typed
 from gen.extras import has_extra
 from gen.folder import replace_text, writing
-from gen.table import Table
-from sim.events.record import RunRecord
+from gen.table import NamedTables, Table
+from sim.events.record import Recorded, RunRecord, record_in
 from sim.fields import check_type
 from sim.network.network import Network
 from sim.results.bounded import bounded_table
@@ -48,19 +48,41 @@ READ = (2, FORMAT)
 
 @dataclass(frozen=True, kw_only=True)
 class SavedRun:
-    """A run that :func:`load_run` read: all tables of the run but those of single links.
+    """Results of a run that a folder holds: ``tables`` are all but the one of single links.
 
     ``metrics`` are the plain numbers of `sim.results.metrics`, those that the run knows.
     ``provenance`` says what ran, at which level; ``origin`` has description, changes, command,
     versions and files, and is empty for a run that was saved before format 3, or without them.
+    ``headers``: tables without rows, which have files of their own in ``folder``.
     """
 
     name: str
     job: str
     metrics: dict[str, float]
-    tables: dict[str, Table]
+    tables: NamedTables
     provenance: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
+    folder: Path = field(default_factory=Path, compare=False)
+    headers: NamedTables = field(default_factory=NamedTables, compare=False)
+
+    def links(self) -> Table:
+        """The table of single links, whose rows are in a file of their own.
+
+        Raises
+        ------
+        ValueError
+            There is no such file, or it is another one.
+        """
+        path = self.folder / "links.csv"
+        if "links" not in self.headers:
+            older = "was saved by an older version, without the titles of its columns"
+            raise ValueError(f"{path}: {older}; read it as CSV")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ValueError(f"{path}: cannot be read: {reason}") from error
+        return Table.from_csv(text, self.headers["links"], source=str(path))
 
     @property
     def limited_by(self) -> str:
@@ -69,23 +91,23 @@ class SavedRun:
         return str(rows[0].get("limited_by") or "") if rows else ""
 
 
-def tables(run: Breakdown) -> dict[str, Table]:
+def tables(run: Breakdown) -> NamedTables:
     """All tables whose size does not grow with the number of NPUs, by the names of their files."""
-    return {
-        "summary": summary_table(run),
-        "iterations": iterations_table(run),
-        "phases": phases_table(run),
-        "layers": layers_table(run),
-        "collectives": collectives_table(run),
-        "dimensions": dimensions_table(run.record),
-        "endpoints": endpoints_table(run.record),
-        "bounded": bounded_table(run),
-    }
+    return NamedTables(
+        summary=summary_table(run),
+        iterations=iterations_table(run),
+        phases=phases_table(run),
+        layers=layers_table(run),
+        collectives=collectives_table(run),
+        dimensions=dimensions_table(run.record),
+        endpoints=endpoints_table(run.record),
+        bounded=bounded_table(run),
+    )
 
 
 @typed("record", "job", "folder")
 def save_run(
-    record: RunRecord,
+    record: RunRecord | Recorded,
     job: Job,
     folder: Path | str,
     *,
@@ -130,7 +152,7 @@ def save_run(
     check_type("folder", folder, "a path", isinstance(folder, str | Path))
     check_type("command", command, "a text", isinstance(command, str))
     folder = Path(folder)
-    run = break_down(record, job)
+    run = break_down(record_in(record), job)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / SUMMARY).unlink(missing_ok=True)  # until the folder is complete again
@@ -156,13 +178,14 @@ def _write(
     numbers = metrics(run) | dict(data or {})
     if network is not None:
         kept["limits"] = limits_table(record, job, network)
-    links = {"links": links_table(record)}
+    links = NamedTables(links=links_table(record))
     for stem, table in {**kept, **links, "utilisation": series_table(series)}.items():
         table.write_beside(folder / stem)
     if figures and has_extra("figures"):
         _draw(run, series, folder, name)
     if trace:
         write_trace(folder / "trace.json", record, job, series=series)
+    headers = NamedTables({name: replace(table, rows=[]) for name, table in links.items()})
     page = {"name": name, "metrics": numbers, **about}
     write_run_page(folder, run, {**kept, **links}, series, network, page)
     document = {
@@ -172,10 +195,14 @@ def _write(
         "metrics": numbers,
         **about,
         "tables": {stem: json.loads(table.to_json()) for stem, table in kept.items()},
+        "headers": {stem: json.loads(table.to_json()) for stem, table in headers.items()},
     }
     # Last: a folder with this file is complete.
     replace_text(folder / SUMMARY, json.dumps(document, ensure_ascii=False, indent=1))
-    return SavedRun(name=name, job=job.name, metrics=numbers, tables=kept, **about)
+    return SavedRun(
+        name=name, job=job.name, metrics=numbers, tables=kept, folder=folder, headers=headers,
+        **about,
+    )
 
 
 def load_run(folder: Path | str) -> SavedRun:
@@ -207,15 +234,22 @@ def load_run(folder: Path | str) -> SavedRun:
             name=str(document["name"]),
             job=str(document["job"]),
             metrics={key: float(value) for key, value in document["metrics"].items()},
-            tables={
-                stem: Table.from_json(json.dumps(table), source=f"{path}: tables.{stem}")
-                for stem, table in document["tables"].items()
-            },
+            tables=_tables_in(document, "tables", path),
+            folder=path.parent,
+            headers=_tables_in(document, "headers", path),
             provenance=dict(document.get("provenance", {})),
             origin=dict(document.get("origin", {})),
         )
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"{path}: not a saved run: {error!r}") from error
+
+
+def _tables_in(document: Mapping[str, Any], name: str, path: Path) -> NamedTables:
+    listed = document["tables"] if name == "tables" else document.get(name, {})
+    return NamedTables({
+        stem: Table.from_json(json.dumps(table), source=f"{path}: {name}.{stem}")
+        for stem, table in listed.items()
+    })
 
 
 def _draw(run: Breakdown, series: Series, folder: Path, name: str) -> None:

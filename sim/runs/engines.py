@@ -18,7 +18,7 @@ from sim.rtl.harness.system import WIRE_FAULTS
 from sim.runs.common import WINDOWS, notes_of_engine, shortest_s
 from sim.runs.job import Wait, plan_job
 from sim.runs.record import record_of
-from sim.runs.result import DataCheck, Run
+from sim.runs.result import DataCheck, Run, RunParts
 from sim.runs.scripts import EngineRun, draw_inputs, run_engines
 from sim.workload.graph import Job
 from sim.workload.host import slowed, waits_are_alike, why_not_alike
@@ -108,10 +108,10 @@ def run_on_engines(
     for node, each in signals.items():
         if not each.complete:
             record.notes.append(f"signals of node {node}: there was no room for later changes")
-    return Run(
-        description=description, system=system, record=record, job=job, data=data, engines=done,
-        signals=signals,
-    )
+    return Run(RunParts(
+        description=description, system=system, record=record, job=job, network=system.network,
+        data=data, engines=done, signals=signals,
+    ))
 
 
 def _traced(description: Description, work: Callable[[], EngineRun]) -> EngineRun:

@@ -12,7 +12,7 @@ from sim.engines.engine import engine_named
 from sim.events.simulate import simulate
 from sim.results.limits import held_note
 from sim.runs.common import WINDOWS, notes_of_engine, shortest_s
-from sim.runs.result import DataCheck, Run
+from sim.runs.result import DataCheck, Run, RunParts
 from sim.workload.graph import Job, TaskKind
 from sim.workload.host import slowed, waits_are_alike
 
@@ -55,7 +55,10 @@ def run_events(
         record.notes.append(f"{estimate}; {_at_cycles(description, system)}")
     record.notes.extend(_of_computations(description, system))
     data = _carry_out(description, system) if description.run.data else None
-    return Run(description=description, system=system, record=record, job=system.job, data=data)
+    return Run(RunParts(
+        description=description, system=system, record=record, job=system.job,
+        network=system.network, data=data,
+    ))
 
 
 def _at_cycles(description: Description, system: DescribedSystem) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.brief import Brief
 from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from sim.cycles.model import CycleModel
@@ -33,8 +34,8 @@ Inputs = Sequence[Sequence[NDArray[Any]] | NDArray[Any]]
 Places = dict[tuple[int, int], Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineRun:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EngineRun(Brief):
     """Result of :func:`run_engines`. Cycles count from the reset of the RTL.
 
     Parameters

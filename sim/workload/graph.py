@@ -10,6 +10,7 @@ from enum import Enum, IntEnum
 from numbers import Integral
 
 from gen.arguments import MOST_INTEGER, MOST_NUMBER
+from gen.brief import Brief
 from sim.fields import (
     FieldError,
     check,
@@ -159,8 +160,8 @@ class Task:
         check_at_least(self, 0, "peer", optional=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskGraph:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TaskGraph(Brief):
     """Tasks in an order in which each comes after all tasks that it waits for."""
 
     tasks: tuple[Task, ...]
@@ -178,8 +179,8 @@ class TaskGraph:
                     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Job(Brief):
     """The graphs of all NPUs: NPU i runs ``graphs[graph_of[i]]``; a single graph is for all.
 
     In every graph the n-th collective over the same dimensions is the same collective.
