@@ -24,6 +24,7 @@ from sim.hosts.command import Command
 from sim.hosts.rules import EngineRules
 from sim.hosts.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
 from sim.hosts.surroundings import Surroundings
+from sim.hosts.vectors import ENGINE_TYPES
 from sim.rtl.errors import (
     CommandRefusedError,
     MemoryAccessError,
@@ -62,7 +63,6 @@ _ASKED = 64  # requests for a number after which a link counts as one that never
 # More than a command takes until it counts as outstanding.
 _JUDGING_CYCLES = 8
 _ONE = "what happens to one rank would happen to each of them"
-_DTYPES = tuple(np.dtype(name) for name in ("float32", "int32", "uint32"))
 
 
 def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
@@ -75,8 +75,8 @@ def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
         For other types (floats would be added as integers, bytes in the wrong order), or an
         unknown name.
     """
-    if dtype not in _DTYPES:
-        raise FieldError("vectors", f"must hold {' or '.join(map(str, _DTYPES))}, not {dtype}")
+    if dtype not in ENGINE_TYPES:
+        raise FieldError("vectors", f"must hold {' or '.join(map(str, ENGINE_TYPES))}, not {dtype}")
     names = {each.name.lower(): each for each in ReduceOp}
     fitting = [name for name in names if name.endswith("i32") == (dtype.kind in "iu")]
     stated = fitting[0] if op is None else op.name if isinstance(op, ReduceOp) else op
@@ -586,13 +586,13 @@ class EngineDriver(EngineRules):
             )
         arrays = [np.asarray(array) for array in inputs]
         first = arrays[0].dtype
-        wanted = str(first) if first in _DTYPES else " or ".join(map(str, _DTYPES))
+        wanted = str(first) if first in ENGINE_TYPES else " or ".join(map(str, ENGINE_TYPES))
         for rank, array in enumerate(arrays):
             place = slice(0, command.elements)
             if command.collective is CollectiveKind.ALL_GATHER:
                 place = cls.shard(config, settings, command, rank)
             length = place.stop - place.start
-            if array.dtype not in _DTYPES or array.shape != (length,) or array.dtype != first:
+            if array.dtype not in ENGINE_TYPES or array.shape != (length,) or array.dtype != first:
                 raise ValueError(
                     f"{name}[{rank}] must be {length} elements of {wanted} in one dimension, "
                     f"not {array.shape} of {array.dtype}"

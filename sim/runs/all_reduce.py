@@ -1,19 +1,20 @@
-"""All-reduces of numpy vectors by an engine: as RTL, bit for bit and cycle by cycle, or golden."""
+"""All-reduces of numpy arrays by an engine: as RTL, bit for bit and cycle by cycle, or golden."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gen.arguments import typed
+from gen.brief import brief
 from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from sim.engines import registry
 from sim.fields import FieldError, check, check_type
 from sim.hosts.command import Command
 from sim.hosts.surroundings import Surroundings
+from sim.hosts.vectors import Vectors, vectors_of
 from sim.rtl.driver import EngineDriver, reduction
 
 __all__ = ["AllReducer", "Reduced", "all_reduce"]
@@ -21,28 +22,37 @@ __all__ = ["AllReducer", "Reduced", "all_reduce"]
 LEVELS = ("rtl", "golden")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Reduced:
     """Result of an all-reduce.
 
     Parameters
     ----------
     vectors : list of arrays
-        The result of each rank.
+        The result of each rank, in shape and type of what was given.
     cycles : int or None
         Clock cycles from the first register write to the last completion; None: golden.
     exact : bool
         All ranks hold the bits of the golden model: numpy, in the order of additions that the ring
         defines, with every rounding of the wire format.
+    note : str
+        Says what was converted for the engine, and back; empty if nothing was.
     """
 
     vectors: list[NDArray[Any]]
     cycles: int | None
     exact: bool
+    note: str = ""
+
+    def __repr__(self) -> str:
+        how = "golden" if self.cycles is None else f"{self.cycles} cycles"
+        words = [f"<Reduced {len(self.vectors)} x {brief(self.vectors[0])}: {how}",
+                 "exact" if self.exact else "NOT exact", *([self.note] if self.note else [])]
+        return f"{', '.join(words)}>"
 
 
 class AllReducer:
-    """A ring of engines that all-reduces vectors, one per rank; call it as often as you like.
+    """A ring of engines that all-reduces arrays, one per rank; call it as often as you like.
 
     Parameters
     ----------
@@ -111,43 +121,37 @@ class AllReducer:
             self._driver.compiled(self._record.group(self.config, 2))
 
     def __call__(
-        self, vectors: Sequence[NDArray[Any]], *, op: ReduceOp | str | None = None
+        self, vectors: Sequence[ArrayLike] | NDArray[Any], *, op: ReduceOp | str | None = None
     ) -> list[NDArray[Any]]:
         """The result of each rank; ``cycles`` accumulates the clock cycles of all calls."""
         return self.reduce(vectors, op=op).vectors
 
     def reduce(
-        self, vectors: Sequence[NDArray[Any]], *, op: ReduceOp | str | None = None
+        self, vectors: Sequence[ArrayLike] | NDArray[Any], *, op: ReduceOp | str | None = None
     ) -> Reduced:
-        """All-reduce *vectors* of float32, int32 or uint32, all of one length, one per rank.
+        """All-reduce *vectors*, arrays of one shape and type, one per rank.
+
+        Engines have float32, int32 and uint32. Other types are converted and the results rounded
+        once to what was given, which ``note`` says.
 
         Parameters
         ----------
         op : ReduceOp, str or None
             Such as ``"max"`` or ``"max_f32"``; None for the sum in the type of the vectors.
         """
-        ok = isinstance(vectors, Iterable)
-        check_type("vectors", vectors, "a sequence of arrays, one per rank", ok)
-        arrays = [np.asarray(each) for each in vectors]
-        if len(arrays) < 2 or any(each.shape != arrays[0].shape for each in arrays):
-            shapes = sorted({each.shape for each in arrays})
+        given = vectors_of(vectors)
+        arrays = given.flat
+        if self.compress and arrays[0].dtype.kind != "f":
             raise FieldError(
-                "vectors", f"must be two or more of one length, not of shapes {shapes}"
+                "vectors", f"must hold real numbers for a block format, not {given.dtype}"
             )
-        if arrays[0].ndim != 1 or not len(arrays[0]):
-            raise FieldError(
-                "vectors", f"must have one dimension and elements, not {arrays[0].shape}"
-            )
-        if any(each.dtype != arrays[0].dtype for each in arrays):
-            types = ", ".join(sorted({str(each.dtype) for each in arrays}))
-            raise FieldError("vectors", f"must be of one type, not {types}")
         check_type("op", op, "a ReduceOp, its name, or None", isinstance(op, ReduceOp | str | None))
         chosen = reduction(op, arrays[0].dtype)
         ring = self._ring_for(len(arrays), len(arrays[0]))
         command = Command(elements=len(arrays[0]), op=chosen, compress=self.compress)
         if self.level == "golden":
             golden = self._driver.reduced_by(self.config, ring, command, arrays)
-            return Reduced(vectors=[golden] * len(arrays), cycles=None, exact=True)
+            return _restored(given, [golden] * len(arrays), cycles=None, exact=True)
         if self._ring is None or self._ring.settings != ring or not self._ring.order_is_fixed:
             group = self._record.group(self.config, len(arrays))
             self._ring = self._driver(group, ring, threads=self._threads)
@@ -159,7 +163,7 @@ class AllReducer:
         exact = all(
             each.tobytes() == golden.tobytes() for each, golden in zip(found, expected, strict=True)
         )
-        return Reduced(vectors=found, cycles=done.cycles, exact=exact)
+        return _restored(given, found, cycles=done.cycles, exact=exact)
 
     def _ring_for(self, nodes: int, elements: int) -> Surroundings:
         kept = 0 if self._ring is None else self._ring.settings.memory_bytes
@@ -171,9 +175,18 @@ class AllReducer:
         )
 
 
+def _restored(
+    given: Vectors, results: Sequence[NDArray[Any]], *, cycles: int | None, exact: bool
+) -> Reduced:
+    restored = [given.restored(each) for each in results]
+    return Reduced(
+        vectors=restored, cycles=cycles, exact=exact, note=given.note_on(results[0])
+    )
+
+
 @typed("vectors", "op")
 def all_reduce(
-    vectors: Sequence[NDArray[Any]],
+    vectors: Sequence[ArrayLike] | NDArray[Any],
     *,
     engine: str = "ace",
     preset: str | None = None,
@@ -181,7 +194,7 @@ def all_reduce(
     op: ReduceOp | str | None = None,
     level: str = "rtl",
 ) -> Reduced:
-    """All-reduce *vectors*, one per rank, by the RTL of an engine; see :class:`AllReducer`.
+    """All-reduce *vectors*, an array per rank, by the RTL of an engine; see :class:`AllReducer`.
 
     ``all_reduce(gradients, engine="smartnic", format="bfp16")`` returns bits and cycles.
     """
