@@ -8,8 +8,7 @@ from typing import Any
 from foldwire.console import interruptible, offer, say, step
 from gen.extras import has_extra
 from gen.folder import writing
-from gen.table import Column, Table
-from sim.machines.measure import heading, line_of, sizes_from
+from sim.machines.measure import heading, line_of, rows_table, sizes_from
 from sim.machines.own import SizedCollective, SizedRow, prepare
 
 __all__ = ["run_sizes"]
@@ -56,19 +55,7 @@ def _write(
     rows: Sequence[SizedRow], measurement: SizedCollective, folder: Path, *, draw: bool
 ) -> None:
     """Write ``bandwidth.csv``, as Parquet too, and ``bandwidth.svg``."""
-    table = Table("Bandwidth", [
-        Column("size_bytes", "size", "B"),
-        Column("time_s", "time", "µs", 3),
-        Column("algbw_bytes_per_s", "algbw", "GB/s", 3),
-        Column("busbw_bytes_per_s", "busbw", "GB/s", 3),
-        Column("bound_s", "lower bound", "µs", 3),
-        Column("bound_percent", "of the bound", "%", 1),
-        Column("set_by"),
-    ])
-    for row in rows:
-        table.add(
-            row.size_bytes, row.time_s, row.algbw, row.busbw, row.bound_s, row.percent, row.set_by
-        )
+    table = rows_table(rows, "set_by", [row.set_by for row in rows])
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = table.write_beside(folder / "bandwidth")

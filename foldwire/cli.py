@@ -93,6 +93,7 @@ def _refuse_options_of_none(argument: str) -> None:
         assert parameter.name is not None
         if (
             isinstance(parameter, click.Option)
+            and parameter.expose_value  # not of those for what is printed
             and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
         ):
             raise click.UsageError(f"{parameter.opts[-1]} needs {argument}")
@@ -216,6 +217,7 @@ def cli() -> None:
 @click.option("--split", is_flag=True, help="A file for each module of SystemVerilog.")
 @click.option("--replace", is_flag=True, help="Write over another configuration of this name.")
 @OUTPUT
+@_printed
 def gen(
     design: str | None,
     preset: str | None,
@@ -236,12 +238,13 @@ def gen(
     endpoint. Without DESIGN, list all designs.
     """
     from foldwire import catalog
-    from foldwire.console import print_table, say, step
+    from foldwire.console import offer, print_table, say, step
     from foldwire.emission import write_verilog
 
     if design is None:
         _refuse_options_of_none("DESIGN")
-        print_table(catalog.listing())
+        print_table(listed := catalog.listing())
+        offer(lambda: {"designs": listed.records()})
         return
     chosen = _design(design, preset, changes)
     with step(f"emitting {chosen.top}"):
@@ -258,6 +261,7 @@ def gen(
         )
     for path in written:
         say(str(path))
+    offer(lambda: {"files": [str(path) for path in written]})
 
 
 @cli.command(
@@ -278,6 +282,7 @@ def gen(
 @click.option("--levels", is_flag=True, help="Longest paths in levels of logic (ecp5).")
 @click.option("--fmax", is_flag=True, help="Clock after place and route (ecp5; minutes a seed).")
 @OUTPUT
+@_printed
 def synth(
     design: str,
     file: str | None,
@@ -293,7 +298,7 @@ def synth(
     With FILE, a description, DESIGN says which of its engine's designs is meant. Blocks are kept as
     they are finished, so what was interrupted goes on where it was.
     """
-    from foldwire.console import print_table, say, step
+    from foldwire.console import offer, print_table, say, step
     from foldwire.emission import clock_table, levels_tables, synthesis_table
 
     if (levels or fmax) and target != "ecp5":
@@ -313,6 +318,7 @@ def synth(
         path = output / ".".join([chosen.top, target, *([kind] if kind else []), "csv"])
         path.write_text(table.to_csv(), encoding="utf-8")
         say(f"written to {path}")
+    offer(lambda: {kind or "cells": table.records() for kind, table in tables.items()})
 
 
 def _synthesized(
@@ -468,6 +474,7 @@ def sweep(
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; one per core by default.")
 @click.option("--retry", is_flag=True, help="Run again those points that failed before.")
 @OUTPUT
+@_printed
 def explore(
     file: Path, cost: str, time: str | None, synthesise: bool, workers: int | None, retry: bool,
     output: Path,
@@ -514,6 +521,7 @@ def explore(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Output of nccl-tests, or CSV of size_bytes,time_us: find share, start and step.",
 )
+@_printed
 def machines(
     name: str | None,
     collective: str,
@@ -644,9 +652,10 @@ def tb(name: str | None, full: bool) -> None:
     callback=_writable,
     help="Folder to copy them to.",
 )
+@_printed
 def examples(output: Path | None) -> None:
     """List descriptions, sweeps and scripts to start from, or copy them."""
-    from foldwire.console import print_table, say
+    from foldwire.console import offer, print_table, say
     from gen.table import Column, Table
 
     if output is None:
@@ -654,9 +663,12 @@ def examples(output: Path | None) -> None:
         for name, what in checkout.examples(ROOT).items():
             table.add(name, what)
         print_table(table)
+        offer(lambda: {"examples": table.records()})
         return
-    for path in checkout.copy_examples(ROOT, output):
+    copied = checkout.copy_examples(ROOT, output)
+    for path in copied:
         say(str(path))
+    offer(lambda: {"files": [str(path) for path in copied]})
 
 
 @cli.command(epilog=_examples("foldwire demo", "foldwire demo -o out/"))

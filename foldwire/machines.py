@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from foldwire.console import print_table, say, step
+from foldwire.console import interruptible, offer, print_table, say, step
 from gen.table import Column, Table
 from sim.describe.machines import MACHINES, machine
 from sim.endpoint.calibrated import Calibration
 from sim.machines.fit import fit, read_table
-from sim.machines.measure import lines_of, measure, sizes_from
+from sim.machines.measure import lines_of, measure, rows_table, sizes_from
 from sim.units import GB
 
 __all__ = ["fit_table", "list_machines", "machines_table", "run_table"]
@@ -19,7 +20,9 @@ __all__ = ["fit_table", "list_machines", "machines_table", "run_table"]
 
 def list_machines() -> None:
     """Print all machines with the sources of their numbers."""
-    print_table(machines_table())
+    table = machines_table()
+    print_table(table)
+    offer(lambda: {"machines": table.records()})
 
 
 def machines_table() -> Table:
@@ -58,13 +61,16 @@ def run_table(
     constants = Calibration(share=share, start=start, step=after)
     with step(f"{collective} on {name}"):
         rows = [
-            measure(
-                name, collective, size, algorithm=algorithm, calibration=constants, nodes=nodes
-            )
+            interruptible(partial(
+                measure, name, collective, size, algorithm=algorithm, calibration=constants,
+                nodes=nodes,
+            ))
             for size in sizes_from(*sizes)
         ]
     for line in lines_of(name, collective, rows, nodes):
         say(line)
+    table = rows_table(rows, "algorithm", [row.algorithm for row in rows])
+    offer(lambda: {"machine": name, "collective": collective, "rows": table.records()})
 
 
 def fit_table(
@@ -74,7 +80,7 @@ def fit_table(
     beside those of a straight line."""
     rows = read_table(path)
     with step(f"fitting {len(rows)} rows"):
-        found = fit(name, collective, algorithm, rows, nodes)
+        found = interruptible(partial(fit, name, collective, algorithm, rows, nodes))
     calibration = found.calibration
     say("[calibration]")
     say(f"share = {calibration.share:.6g}")
@@ -86,6 +92,12 @@ def fit_table(
         f"# {_errors('a straight line', found.line_errors)}: {start_s * 1e6:.4g} us and "
         f"{1 / slope / GB if slope > 0 else math.inf:.4g} GB/s"
     )
+
+
+    offer(lambda: {
+        "calibration": {name: getattr(calibration, name) for name in ("share", "start", "step")},
+        "errors": found.errors.tolist(), "line_errors": found.line_errors.tolist(),
+    })
 
 
 def _errors(what: str, errors: np.ndarray) -> str:

@@ -231,6 +231,7 @@ def explore(
         ),
         most=MOST_POINTS,
     )
+    offer(lambda: {"folder": str(output / path.stem), "points": shown.records()})
     return _say_outcome(outcome, written)
 
 

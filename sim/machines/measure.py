@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gen.table import Column, Table
 from sim.describe.machines import Machine, machine
 from sim.endpoint.calibrated import Calibration
 from sim.fields import check
@@ -16,7 +17,7 @@ from sim.workload.graph import CollectiveCall, CollectiveKind
 
 __all__ = [
     "COLLECTIVES", "COUNTED_WHOLE", "ELEMENT_BYTES", "Row", "heading", "line_of", "lines_of",
-    "measure", "sizes_from",
+    "measure", "rows_table", "sizes_from",
 ]
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
@@ -125,6 +126,23 @@ def lines_of(
         )
     lines.append(heading("algorithm"))
     return lines + [line_of(row, collective, here.nodes, row.algorithm) for row in rows]
+
+
+def rows_table(rows: Sequence[Row], last: str, texts: Sequence[str]) -> Table:
+    """The same numbers as a table; *texts* are the column *last*."""
+    table = Table("Bandwidth", [
+        Column("size_bytes", "size", "B"),
+        Column("time_s", "time", "µs", 3),
+        Column("algbw_bytes_per_s", "algbw", "GB/s", 3),
+        Column("busbw_bytes_per_s", "busbw", "GB/s", 3),
+        Column("bound_s", "lower bound", "µs", 3),
+        Column("bound_percent", "of the bound", "%", 1),
+        Column(last),
+    ])
+    for row, text in zip(rows, texts, strict=True):
+        time_s, bound_s = (row.time_s, row.bound_s) if row.is_timed else (None, None)
+        table.add(row.size_bytes, time_s, row.algbw, row.busbw, bound_s, row.percent, text)
+    return table
 
 
 def heading(last: str) -> str:

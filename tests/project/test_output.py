@@ -83,6 +83,68 @@ def test_quiet_commands_print_errors_alone(called):
     assert "run time" in called("sim", "system.toml")[1]  # the next command is not quiet
 
 
+@pytest.mark.parametrize("start", [[], ["--start", "2e-5"]])
+def test_json_of_machines_is_what_is_printed(capsys, start):
+    arguments = ["machines", "dgx-h100", "--from", "1M", "--to", "4M", *start]
+    assert main([*arguments, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert main(arguments) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if "float" in line]
+
+    assert len(rows) == len(lines) == 2
+    for row, (size, *_, time_us, algbw, busbw, _, percent, algorithm) in zip(rows, lines):
+        assert (row["size_bytes"], row["algorithm"]) == (int(size), algorithm)
+        assert float(algbw) == pytest.approx(row["algbw_bytes_per_s"] / 1e9, abs=0.006)
+        assert float(busbw) == pytest.approx(row["busbw_bytes_per_s"] / 1e9, abs=0.006)
+        assert float(percent) == pytest.approx(row["bound_percent"], abs=0.06)
+        timed = None if time_us == "-" else pytest.approx(1e-6 * float(time_us), rel=1e-3)
+        assert row["time_s"] == timed and (timed is not None) == bool(start)
+
+
+def test_json_of_lists_and_files(called, capsys):
+    for command, name, least in (("machines", "machines", 8), ("gen", "designs", 4),
+                                 ("examples", "examples", 20)):
+        assert main([command, "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)[name]) > least
+        assert main([command, "--quiet"]) == 0 and capsys.readouterr() == ("", "")
+    _, out, _ = called("gen", "adder", "--json")
+    files = [Path(each) for each in json.loads(out)["files"]]
+    assert files[0] == Path("out/adder_binary32.sv") and all(each.is_file() for each in files)
+    _, out, _ = called("synth", "adder", "--json")
+    cells = json.loads(out)["cells"]
+    rows = rows_of("out/adder_binary32.generic.csv")
+    assert len(rows) == len(cells) > 0
+    assert all(alike(row[key], value) for row, each in zip(rows, cells)
+               for key, value in each.items())
+
+
+def test_json_of_explorations(called):
+    sweep = (
+        '[base]\n[base.topology]\nkind = "ring"\nshape = [2]\nbandwidth_bytes_per_s = 16e9\n'
+        '[base.endpoint]\nkind = "ace"\npreset = "test"\n'
+        '[base.workload]\ncollective = "all_reduce"\nsize_bytes = 65536\n'
+        "[grid]\nendpoint.fsms = [1, 2]\n"
+    )
+    Path("explored.toml").write_text(sweep)
+    code, out, err = called("explore", "explored.toml", "--workers", "1", "--json")
+    assert code == 0, err
+    points = json.loads(out)["points"]
+    table = {row["endpoint.fsms"]: row for row in rows_of("out/explored/front.csv")}
+    assert points and all(
+        alike(table[str(each["endpoint.fsms"])][name], each[name])
+        for each in points for name in ("time_s", "lut")
+    )
+
+
+@pytest.mark.parametrize("columns", ["60", "100"])
+def test_tables_in_a_pipe_are_as_wide_as_it_is_said(columns):
+    done = subprocess.run(
+        [sys.executable, "-m", "foldwire", "machines"], text=True, capture_output=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": columns},
+    )
+    assert max(map(len, done.stdout.splitlines())) == int(columns)
+
+
 def test_completion_is_there():
     done = subprocess.run(
         [sys.executable, "-c", "from foldwire.cli import main; main()"], text=True,
