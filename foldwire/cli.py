@@ -3,6 +3,7 @@
 Drawing and printing are imported by the commands that need them, so that help appears at once.
 """
 
+import atexit
 import difflib
 import importlib
 import os
@@ -11,7 +12,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from contextlib import suppress
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ __all__ = ["main"]
 USER_ERROR = 2
 TOOL_ERROR = 1
 INTERRUPTED = 130
-END_S = 0.4
+END_S = 0.9  # of an interrupted command
+INTERRUPTION, SHOW_CURSOR = "foldwire: interrupted", "\x1b[?25h"
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -599,7 +602,7 @@ def reproduce(name: str | None, arguments: Sequence[str]) -> int:
     Without NAME, list the papers. ARGUMENTS are those of the experiment; --help lists them.
     Experiments are part of a checkout of the repository, not of an installed package.
     """
-    from foldwire.console import say
+    from foldwire.console import interruptible, say
 
     experiments = checkout.experiments(ROOT)
     if name is None:
@@ -612,7 +615,7 @@ def reproduce(name: str | None, arguments: Sequence[str]) -> int:
     # An installed command does not have the checkout on its path.
     sys.path.insert(0, str(ROOT))
     module = importlib.import_module(f"experiments.{name.replace('-', '_')}")
-    code: int = module.main(list(arguments))
+    code: int = interruptible(partial(module.main, list(arguments)))
     return code
 
 
@@ -639,8 +642,16 @@ def tb(name: str | None, full: bool) -> None:
     choose_simulator(os.environ.get(SIMULATOR))  # or else it says what to install
     command = [sys.executable, "-m", "pytest", "-v", "--no-header",
                f"tb/{name.replace('-', '_')}"]
-    done = subprocess.run([*command, "-m", ""] if full else command, cwd=ROOT, check=False)
-    if done.returncode:
+    if full:
+        command += ["-m", ""]
+    # In a group of its own, which Ctrl-C reaches through this command alone.
+    bench = subprocess.Popen(command, cwd=ROOT, process_group=0)
+    try:
+        code = bench.wait()
+    except KeyboardInterrupt:
+        os.killpg(bench.pid, signal.SIGTERM)
+        raise
+    if code:
         raise click.exceptions.Exit(1)
 
 
@@ -678,6 +689,14 @@ def demo(output: Path) -> None:
 
     Writes Verilog, a synthesis table, figures and the page OUTPUT/report/index.html.
     """
+    from foldwire.console import interruptible
+
+    if not interruptible(partial(_demonstrate, output)):
+        raise click.exceptions.Exit(1)
+
+
+def _demonstrate(output: Path) -> bool:
+    """Run the demonstration; returns True if all of it passed."""
     from foldwire.console import print_table, say, step
     from sim.demo.endpoints import endpoints_table, run_endpoints
     from sim.demo.run import (
@@ -714,8 +733,7 @@ def demo(output: Path) -> None:
         say("")
     say(f"report: {page}")
     say(f"demo: {'passed' if results.passed else 'FAILED: see the tables above'}")
-    if not results.passed:
-        raise click.exceptions.Exit(1)
+    return results.passed
 
 
 def _design(name: str, preset: str | None, changes: Sequence[str]) -> Any:
@@ -746,16 +764,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     FOLDWIRE_DEBUG set in the environment, errors keep their traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     if "foldwire.console" in sys.modules:  # from another command of this process
         sys.modules["foldwire.console"].listen()
     try:
         code = cli.main(args=arguments, prog_name="foldwire", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except (click.Abort, KeyboardInterrupt):
-        print("foldwire: interrupted", file=sys.stderr, flush=True)
-        if argv is None:
-            _end_soon()
-        return INTERRUPTED
+        return _interrupted(argv is None)
     except click.ClickException as error:
         return _fail(error.format_message())
     except SystemExit:
@@ -768,19 +785,41 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _fail(str(error))
     except (RuntimeError, MissingExtraError) as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # while Python made a class
+            return _interrupted(argv is None)
         if os.environ.get("FOLDWIRE_DEBUG"):
             raise
         print(f"foldwire: {error}", file=sys.stderr)
         return TOOL_ERROR
 
 
-def _end_soon() -> None:
-    """End the process, within a second even if something in it does not end; Ctrl-C asks for no
-    more than that."""
+def _interrupt(signum: int, frame: object) -> None:
+    """Interrupt the command, and end the process within a second, whatever is at work in it;
+    further interrupts would disturb what is on its way."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end = threading.Timer(END_S, os._exit, (INTERRUPTED,))
+    end = threading.Timer(END_S, _leave)
     end.daemon = True
     end.start()
+    raise KeyboardInterrupt
+
+
+def _interrupted(ends: bool) -> int:
+    """Return the exit code of a command that was interrupted; end the process if it is all of it.
+
+    The interpreter's own end would wait for threads in compiled code.
+    """
+    if ends:
+        with suppress(Exception):
+            atexit._run_exitfuncs()
+        _leave()
+    print(INTERRUPTION, file=sys.stderr, flush=True)
+    return INTERRUPTED
+
+
+def _leave() -> None:
+    shown = SHOW_CURSOR if sys.stderr.isatty() else ""  # a bar of progress hides it
+    print(f"{shown}{INTERRUPTION}", file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED)
 
 
 def _fail(message: str) -> int:

@@ -12,7 +12,7 @@ from ctypes import c_ulong, py_object, pythonapi
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any, TypeAlias, TypeVar
 
 from rich.console import Console
@@ -55,7 +55,7 @@ class _Pipe(Console):
         os.close(nowhere)
 
 
-END_S = 0.5  # for work to end when it is interrupted
+END_S = 0.3  # for work to end when it is interrupted
 LOG_EVERY_S = 30.0  # between lines of progress where no bar can move
 ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
@@ -106,10 +106,14 @@ def say(text: str) -> None:
 def interruptible(work: Callable[[], Result]) -> Result:
     """Return or raise the outcome of *work*; Ctrl-C ends the command even in compiled code.
 
+    Within work that is interruptible this calls *work*.
+
     Python handles signals between its own instructions, in the main thread. So the work gets a
     thread of its own, which does not keep the process from ending. When interrupted, the work ends
     at its next instruction of Python.
     """
+    if current_thread() is not main_thread():
+        return work()
     future: Future[Result] = Future()
 
     def run() -> None:

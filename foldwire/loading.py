@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-from sim.describe.reader import ConfigError
-
 __all__ = ["LOAD", "load_files", "loaded"]
 
 LOADED = f"{__name__}.loaded"
@@ -24,6 +22,8 @@ def load_files(paths: Iterable[Path]) -> None:
     ConfigError
         A file cannot be read, or fails; in one line, with the file and the line.
     """
+    from sim.describe.reader import ConfigError  # loads numpy, which help can do without
+
     for path in paths:
         if not path.is_file():
             raise ConfigError(f"{path}: cannot be read: no such file; --load takes Python files")

@@ -3,9 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,6 +21,7 @@ from sim.learning.datasets import load_digits
 from sim.learning.training import train
 from sim.run import Run, run
 from sim.runs.all_reduce import AllReducer
+from sim.sweep.workers import own_processes, submit
 from sim.workload.astra_text import shipped
 
 __all__ = [
@@ -70,9 +69,9 @@ def synthesis_in_background() -> Iterator[Callable[[], Table]]:
 
     That process then compiles what the next commands of the README use.
     """
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        cells = pool.submit(_cells)
-        pool.submit(warm)
+    with own_processes(1) as pool:
+        cells = submit(pool, _cells)
+        submit(pool, warm)
         yield cells.result
 
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from sim.opened import recorded
 from sim.sweep.points import Metrics, Point, Result
 
-__all__ = ["evaluate", "on_cluster", "on_processes"]
+__all__ = ["evaluate", "on_cluster", "on_processes", "own_processes", "submit"]
 
 Answer = TypeVar("Answer")
 
@@ -91,12 +91,12 @@ def on_processes(
     waiting = next(coming, None)  # the next one to submit; only few are submitted ahead
     while waiting is not None:
         running: dict[Future[Result], Point] = {}
-        with _pool(workers) as pool:
+        with own_processes(workers) as pool:
             try:
                 _check_that_processes_start(pool)
                 while waiting is not None or running:
                     while waiting is not None and len(running) < QUEUED_PER_WORKER * workers:
-                        running[_submit(pool, evaluate, runner, waiting)] = waiting
+                        running[submit(pool, evaluate, runner, waiting)] = waiting
                         waiting = next(coming, None)
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         result = future.result()
@@ -107,31 +107,34 @@ def on_processes(
                         yield point, future.result()
                     else:
                         suspects.append(point)
-            except BaseException:
-                # Stopping a sweep does not wait for points in flight.
-                with _uninterrupted():
-                    processes = list((pool._processes or {}).values())
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    for process in processes:
-                        process.terminate()
-                raise
     for point in suspects:
-        with _pool(1) as pool:
+        with own_processes(1) as pool:
             try:
-                result = _submit(pool, evaluate, runner, point).result()
+                result = submit(pool, evaluate, runner, point).result()
             except BrokenProcessPool:
                 result = Result(error=CRASHED)
         yield point, result
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
+@contextmanager
+def own_processes(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes for `submit` that end with this one, and at once if the context is left by an
+    error: stopping does not wait for what is in flight."""
     # Fresh processes: a fork would copy whatever threads hold at that moment.
-    return ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
-    )
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawned, initializer=_end_with_parent) as pool:
+        try:
+            yield pool
+        except BaseException:
+            with _uninterrupted():
+                processes = list((pool._processes or {}).values())
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in processes:
+                    process.terminate()
+            raise
 
 
-def _submit(
+def submit(
     pool: ProcessPoolExecutor, work: Callable[..., Answer], *arguments: Any
 ) -> "Future[Answer]":
     """Submit work, for which processes may be started: those that ignore Ctrl-C from the beginning,
@@ -155,7 +158,7 @@ def _uninterrupted() -> Iterator[None]:
 
 def _check_that_processes_start(pool: ProcessPoolExecutor) -> None:
     try:
-        _submit(pool, os.getpid).result()
+        submit(pool, os.getpid).result()
     except BrokenProcessPool as error:
         what = GUARD.removeprefix("foldwire: ")
         raise RuntimeError(f"no worker process could start; {what}") from error

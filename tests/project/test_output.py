@@ -136,13 +136,12 @@ def test_json_of_explorations(called):
     )
 
 
-@pytest.mark.parametrize("columns", ["60", "100"])
-def test_tables_in_a_pipe_are_as_wide_as_it_is_said(columns):
+def test_tables_in_a_pipe_are_as_wide_as_it_is_said():
     done = subprocess.run(
         [sys.executable, "-m", "foldwire", "machines"], text=True, capture_output=True, check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": columns},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "60"},
     )
-    assert max(map(len, done.stdout.splitlines())) == int(columns)
+    assert max(map(len, done.stdout.splitlines())) == 60
 
 
 def test_completion_is_there():

@@ -60,15 +60,14 @@ def test_sums_of_half_precision_are_not_rounded_on_the_way():
     assert (found != each_rounded).any()
 
 
-@pytest.mark.parametrize("engine", ["ace", "smartnic"])
-def test_the_rtl_takes_them_as_well(engine):
+def test_the_rtl_takes_them_as_well():
     arrays = drawn(np.float16, (2, 3))
-    reducer = fw.AllReducer(engine)
+    reducer = fw.AllReducer("ace")
     reduced = reducer.reduce(arrays)
 
     assert reduced.exact and reduced.cycles == reducer.cycles > 0
     assert repr(reduced).startswith(f"<Reduced 4 x float16[2, 3]: {reduced.cycles} cycles, exact,")
-    flat = reduced_flat(arrays, np.float32, engine=engine)
+    flat = reduced_flat(arrays, np.float32)
     found = [each.tobytes() for each in reduced.vectors]
     assert found == [each.astype(np.float16).tobytes() for each in flat]
     assert reducer(arrays)[0].shape == (2, 3)
