@@ -3,6 +3,7 @@
 Both give the same results, in the order in which they finish.
 """
 
+import ast
 import importlib
 import logging
 import multiprocessing
@@ -86,6 +87,9 @@ def on_processes(
         sys.exit(1)  # the process of the script itself says why
     if _has_no_guard():
         sys.exit(GUARD)
+    script = sys.modules["__main__"]
+    if getattr(script, "__file__", None) == "<stdin>":  # which no process can run again
+        del script.__file__
     suspects: list[Point] = []
     coming = iter(points)
     waiting = next(coming, None)  # the next one to submit; only few are submitted ahead
@@ -168,13 +172,16 @@ def _has_no_guard() -> bool:
     """True if the program is a script that never asks for its own name, so that each process of a
     pool would run all of it."""
     script = sys.modules["__main__"]
-    path = getattr(script, "__file__", None)
-    if path is None or getattr(script, "__spec__", None) is not None:
+    path, spec = getattr(script, "__file__", None), getattr(script, "__spec__", None)
+    if path is None or (spec is not None and spec.name.endswith("__main__")):  # is not run again
         return False
     try:
-        return "__main__" not in Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
         return False
+    return not any(
+        isinstance(each, ast.Constant) and each.value == "__main__" for each in ast.walk(tree)
+    )
 
 
 def _imports_the_script() -> bool:

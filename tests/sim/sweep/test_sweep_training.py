@@ -1,5 +1,6 @@
 """Sweeps over training systems."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from sim.sweep.engine import run_sweep
 from sim.sweep.spec import parse, read
 from sim.sweep.training import RUNNER
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples" / "sweeps").glob("*.toml"))
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = sorted((ROOT / "examples" / "sweeps").glob("*.toml"))
 SWEEP = """
 [base]
 topology = { kind = "torus", shape = [2, 2], bandwidth_bytes_per_s = 1e9 }
@@ -91,18 +93,25 @@ def test_points_of_the_examples_are_training_systems(path):
     assert EXAMPLES and len(spec) >= 4
 
 
-def test_script_that_every_worker_would_run_anew_is_told_so_in_one_line(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import foldwire as fw\n"
-        "base = {'topology': {'kind': 'ring', 'shape': [3], 'bandwidth_bytes_per_s': 1e9},\n"
-        "        'workload': {'collective': 'all_reduce', 'size_bytes': 4096}}\n"
-        f"fw.sweep({{'base': base, 'grid': {{'topology.shape': [[3], [4]]}}}}, {str(tmp_path)!r})\n"
+SCRIPT = """\
+import foldwire as fw  # without a line on __main__
+base = {'topology': {'kind': 'ring', 'shape': [3], 'bandwidth_bytes_per_s': 1e9},
+        'workload': {'collective': 'all_reduce', 'size_bytes': 4096}}
+fw.sweep({'base': base, 'grid': {'topology.shape': [[3], [4]]}}, '.')
+"""
+
+
+def run_script(folder, *arguments, **options):
+    (folder / "script.py").write_text(SCRIPT)
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=120,
+        cwd=folder, env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}."}, **options,
     )
 
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, timeout=120
-    )
+
+@pytest.mark.parametrize("arguments", [["script.py"], ["-m", "script"]])
+def test_script_that_every_worker_would_run_anew_is_told_so_in_one_line(tmp_path, arguments):
+    done = run_script(tmp_path, *arguments)
 
     assert done.returncode == 1
     assert done.stderr == (
@@ -110,3 +119,10 @@ def test_script_that_every_worker_would_run_anew_is_told_so_in_one_line(tmp_path
         "as its processes run the script, too\n"
     )
     assert not list((tmp_path / "points").glob("*.json"))
+
+
+def test_script_from_standard_input_needs_no_such_line(tmp_path):
+    done = run_script(tmp_path, "-", input=SCRIPT)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len([*(tmp_path / "points").glob("*.json")]) == 2
