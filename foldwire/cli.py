@@ -445,6 +445,7 @@ def view(folders: Sequence[Path], no_browser: bool, output: Path) -> None:
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; one per core by default.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to run on instead.")
 @click.option("--retry", is_flag=True, help="Run again those points that failed before.")
+@LOAD
 @OUTPUT
 @_printed
 def sweep(
@@ -476,6 +477,7 @@ def sweep(
 @click.option("--synthesise", is_flag=True, help="Map the engines of the best points to cells.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; one per core by default.")
 @click.option("--retry", is_flag=True, help="Run again those points that failed before.")
+@LOAD
 @OUTPUT
 @_printed
 def explore(

@@ -255,6 +255,7 @@ def _run_points(
             workers=workers,
             scheduler=scheduler,
             retry=retry,
+            load=loaded(),
             progress=progress,
         )
     return spec, outcome

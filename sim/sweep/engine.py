@@ -52,6 +52,7 @@ def run_sweep(
     workers: int = 1,
     scheduler: str | None = None,
     retry: bool = False,
+    load: Sequence[Path] = (),
     progress: Progress = lambda done, failed, total: None,
 ) -> SweepOutcome:
     """Run every point of *spec* whose result is not yet in *folder*.
@@ -74,11 +75,13 @@ def run_sweep(
         Address of a Dask scheduler that is used instead.
     retry : bool
         Run failed points again.
+    load : sequence of Path
+        Python files that every process runs before its first point.
     """
     check("workers", workers, "an integer of at least 1", type(workers) is int and workers > 0)
     address = scheduler is None or (isinstance(scheduler, str) and ":" in scheduler)
     check("scheduler", scheduler, "an address, as tcp://host:8786, or None", address)
-    points = make_points(spec, runner=runner, version=version)
+    points = make_points(spec, runner=runner, version=version, load=load)
     with closing(ResultFolder(folder / "points")) as kept:
         results: dict[str, Result] = {}
         for point in points:

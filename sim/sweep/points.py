@@ -5,7 +5,7 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +22,14 @@ Metrics: TypeAlias = dict[str, float | int | str]
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One run of a sweep. ``key`` names it by everything that its result depends on."""
+    """One run of a sweep. ``key`` names it by everything that its result depends on; ``load``:
+    Python files that are run before it."""
 
     key: str
     changes: Changes
     config: dict[str, Any]
     source: str
+    load: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +45,19 @@ class Result:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def make_points(spec: SweepSpec, *, runner: str, version: str) -> list[Point]:
+def make_points(
+    spec: SweepSpec, *, runner: str, version: str, load: Sequence[Path] = ()
+) -> list[Point]:
     """All points of *spec* in order.
 
     The key is a hash of the full configuration, of the contents of the files that it names, of
-    its runner and of the version of the package. Files that are named otherwise (by a file, or
-    without their suffix) are found when the point runs: see `Result.files`.
+    its runner, of the version of the package, and of the files to *load*. Files that are named
+    otherwise (by a file, or without their suffix) are found when the point runs: see
+    `Result.files`.
     """
     folder = Path(spec.source).parent
+    loaded = tuple(str(each.absolute()) for each in load)
+    needed = {each.name: content_of(each) for each in load}
     contents: dict[str, str] = {}
     points = []
     for changes in spec.points():
@@ -59,10 +66,12 @@ def make_points(spec: SweepSpec, *, runner: str, version: str) -> list[Point]:
             if name not in contents:
                 contents[name] = _digest(folder / name)
         files = {name: contents[name] for name in sorted(set(_texts(config))) if contents[name]}
-        meant = [config, files, runner, version]
+        meant = [config, files, runner, version, *([needed] if needed else [])]
         text = json.dumps(meant, sort_keys=True, default=str, ensure_ascii=False)
         key = hashlib.sha256(text.encode()).hexdigest()[:32]
-        points.append(Point(key=key, changes=changes, config=config, source=spec.source))
+        points.append(Point(
+            key=key, changes=changes, config=config, source=spec.source, load=loaded
+        ))
     return points
 
 

@@ -40,10 +40,13 @@ def evaluate(runner: str, point: Point) -> Result:
 
     An exception becomes the result of the point, and does not end the sweep.
     """
+    from sim.describe.loaded import have_loaded
+
     module, _, name = runner.partition(":")
     run = getattr(importlib.import_module(module), name)
     with recorded() as files:
         try:
+            have_loaded(point.load)
             result = Result(metrics=_plain(run(point.config, source=point.source)))
         except Exception as error:
             text = " ".join(str(error).split())

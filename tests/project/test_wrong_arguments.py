@@ -99,6 +99,7 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     ".header": ("{}", "{'x': 1}"),
     ".command": ("'x'", "''"),
     ".trace": ("[]",),
+    ".load": ("[]",),
     ".timeout": ("1.5",),
 }
 CALLED_OTHERWISE = {

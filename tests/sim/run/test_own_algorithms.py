@@ -12,6 +12,8 @@ from sim.collectives.ring import RING
 from sim.describe.reader import ConfigError
 from sim.hosts.surroundings import Surroundings
 from sim.run import run
+from sim.sweep.points import make_points
+from sim.sweep.spec import read
 from sim.workload.graph import CollectiveKind
 
 ALL_REDUCE = CollectiveKind.ALL_REDUCE
@@ -192,3 +194,32 @@ def test_a_file_that_fails_is_one_line(tmp_path, capsys, text, message):
 
     assert code == 2
     assert message in err and err.count("\n") == 1
+
+
+SWEPT = 'base = "system.toml"\n[grid]\nworkload.size_bytes = [400, 800]\n'
+
+
+def test_processes_of_a_sweep_load_the_file_as_well(tmp_path, capsys):
+    for name, text in (("mine.py", MINE), ("system.toml", SYSTEM.format(level="events")),
+                       ("sweep.toml", SWEPT)):
+        (tmp_path / name).write_text(text)
+    command = ["sweep", str(tmp_path / "sweep.toml"), "--workers", "2", "-o", str(tmp_path / "out")]
+
+    def swept():
+        plans.ALGORITHMS.pop("mine", None)  # this process is to be a new command
+        code = main([*command, "--load", str(tmp_path / "mine.py")])
+        captured = capsys.readouterr()
+        return code, " ".join(captured.out.split()), captured.err
+
+    code, out, err = swept()
+    assert code == 0 and "2 points, 0 of them from before" in out, err
+    assert "2 points, 2 of them from before" in swept()[1]
+    (tmp_path / "mine.py").write_text("1 / 0\n")
+    code, _, err = swept()
+    again = make_points(read(tmp_path / "sweep.toml"), runner="", version="",
+                        load=[tmp_path / "mine.py"])
+    (tmp_path / "mine.py").write_text("1 / 1\n")
+    other = make_points(read(tmp_path / "sweep.toml"), runner="", version="",
+                        load=[tmp_path / "mine.py"])
+    assert {each.key for each in again}.isdisjoint(each.key for each in other)
+    assert (code, err.count("\n")) == (2, 1) and "mine.py:1: ZeroDivisionError: division by" in err
