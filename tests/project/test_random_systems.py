@@ -139,7 +139,7 @@ def test_run_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         done = run(description)
         made.append(done)
         shifted = done.record.task_end_fs + len(made)
-        return replace(done, record=replace(done.record, task_end_fs=shifted))
+        return done.with_parts(record=replace(done.record, task_end_fs=shifted))
 
     monkeypatch.setattr(random_systems, "run", unsteady)
 
