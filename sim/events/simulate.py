@@ -22,6 +22,7 @@ from sim.events.scheduler import Scheduler
 from sim.events.stuck import longest_time, why_stuck
 from sim.fields import FieldError, check, check_type
 from sim.native.binding import bind
+from sim.native.interrupts import ended_by_interrupts
 from sim.network.link import Link
 from sim.network.network import Network
 from sim.units import FS_PER_S, MOST_TIME_S, seconds_to_fs
@@ -271,9 +272,10 @@ def _is_number(value: object, above: int = 0) -> bool:
 def _run(network: Network, job: Job, lowered: Lowered) -> None:
     state = lowered.state
     packets = "" if lowered.packets is None else " of packets"
-    status = bind(
+    call = bind(
         loop.run, state, lowered.packets, doing=f"compiling the simulator{packets} (about 20 s)"
-    )()
+    )
+    status = ended_by_interrupts(call, partial(state.numbers.__setitem__, constants.STOP, 1))
     if status == constants.TOO_MANY_CHUNKS:
         raise SimulationError(
             f"more than {len(state.free_slots)} chunks in flight, for which this machine has "

@@ -133,6 +133,33 @@ def test_points_and_rows_that_are_finished_are_kept(tmp_path):
     assert [row.partition(",")[0] for row in rows] == ["size_bytes", "1024"]
 
 
+def test_an_interrupt_ends_a_run_in_python_which_can_go_on(tmp_path):
+    """As in a notebook: the cell ends, the next one runs."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\nimport foldwire as fw\n"
+        "before = fw.run('small.toml').end_fs\nprint('begun', flush=True)\n"
+        "try:\n    fw.run('big.toml')\nexcept KeyboardInterrupt:\n"
+        "    spent = time.process_time()\n    time.sleep(0.2)\n"
+        "    print(time.process_time() - spent < 0.1, fw.run('small.toml').end_fs == before)\n"
+    )
+    for name, size in (("big.toml", "400_000_000"), ("small.toml", "4096")):
+        (tmp_path / name).write_text(BIG.replace("400_000_000", size))
+    process = subprocess.Popen(
+        [sys.executable, "script.py"], cwd=tmp_path, text=True, stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.7)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+
+    assert (process.returncode, out) == (0, "True True\n")  # nothing went on in the background
+    assert time.monotonic() - begin < 2 * ENDS_S  # with the small run again
+
+
 @pytest.mark.parametrize("arguments", [["sim", "--help"], ["sim", "small.toml", "-o", "out"]])
 def test_a_reader_that_leaves_is_no_error(tmp_path, monkeypatch, arguments):
     """As ``| head`` does; the files are written all the same."""

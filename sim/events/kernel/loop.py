@@ -49,6 +49,8 @@ from sim.events.kernel.constants import (
     REQUEST,
     RESERVE,
     SHARED_LINKS,
+    STOP,
+    STOPPED,
     STREAMS,
     TASK_DONE,
     TASK_END,
@@ -139,6 +141,8 @@ def run(s, p):
         registers[BUCKET_FREE] = bucket
         if now < 0:
             return TOO_LONG  # femtoseconds have passed the end of 64 bits
+        if s.numbers[STOP] > 0:
+            return STOPPED
         if max(registers[EVENT_TOP], registers[WAITER_TOP]) > event_limit or (
             registers[BUCKET_TOP] > bucket_limit
         ):
