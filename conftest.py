@@ -1,9 +1,13 @@
 """Prints at the end of every test run which optional tools it lacked, and how often."""
 
+import os
 import re
 from collections.abc import Iterable
 
 __all__ = ["missing_tools", "pytest_terminal_summary"]
+
+# GNU readline, which pytest imports, states the width of its terminal for the workers of xdist.
+os.environ.pop("COLUMNS", None)
 
 
 def missing_tools(reasons: Iterable[str]) -> dict[str, int]:
