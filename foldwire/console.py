@@ -29,7 +29,7 @@ from rich.progress import (
 from rich.text import Text
 
 from gen.cache import Announcer, announce, set_announcer
-from gen.screen import print_sheet
+from gen.screen import print_sheet, width_of
 from gen.table import Table
 
 __all__ = [
@@ -59,8 +59,7 @@ END_S = 0.3  # for work to end when it is interrupted
 LOG_EVERY_S = 30.0  # between lines of progress where no bar can move
 ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
-_stated = os.environ.get("COLUMNS", "").isdecimal()
-_out = _Pipe(highlight=False, width=None if _stated or sys.stdout.isatty() else 160)
+_out = _Pipe(highlight=False, width=None if sys.stdout.isatty() else width_of(160))
 _err = Console(stderr=True, highlight=False)
 
 

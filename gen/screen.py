@@ -5,6 +5,7 @@ the leading columns of text.
 """
 
 import io
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,16 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
-__all__ = ["Sheet", "print_sheet", "sheet_text"]
+__all__ = ["Sheet", "print_sheet", "sheet_text", "width_of"]
 
 GAP = 2  # blanks between columns
+LEAST = 20  # characters of a screen
+
+
+def width_of(otherwise: int) -> int:
+    """Characters of a line: those in ``COLUMNS``, of the terminal, or else *otherwise*."""
+    found = shutil.get_terminal_size((otherwise, 24)).columns
+    return found if found >= LEAST else otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +59,10 @@ def print_sheet(sheet: Sheet, console: Console) -> None:
         console.print(Text(sheet.note, style="dim"))
 
 
-def sheet_text(sheet: Sheet, width: int) -> str:
-    """The same as plain text of at most *width* characters a line."""
+def sheet_text(sheet: Sheet) -> str:
+    """The same as plain text."""
     file = io.StringIO()
+    width = width_of(100)
     print_sheet(sheet, Console(file=file, width=width, color_system=None, highlight=False))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
@@ -100,7 +109,9 @@ def _print_part(
     for index, width in part.items():
         justify: JustifyMethod = "right" if sheet.right[index] else "left"
         heading = Text(sheet.headings[index])
-        view.add_column(heading, justify=justify, header_style="dim", width=width)
+        view.add_column(
+            heading, justify=justify, header_style="dim", width=width, overflow="fold"
+        )
     for row in sheet.rows:
         view.add_row(*(Text(row[index]) for index in part))
     console.print(view)

@@ -12,7 +12,6 @@ import html
 import io
 import json
 import math
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -225,7 +224,7 @@ class Table:
         # Loading what draws takes longer than most runs, so it is loaded only when needed.
         from gen.screen import sheet_text
 
-        return sheet_text(self.sheet(_SHOWN_ROWS), shutil.get_terminal_size((100, 24)).columns)
+        return sheet_text(self.sheet(_SHOWN_ROWS))
 
     def to_csv(self) -> str:
         """The values as CSV, under the names of the columns."""

@@ -3,7 +3,6 @@
 
 import html
 import inspect
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
@@ -460,8 +459,7 @@ class Run:
         from gen.screen import sheet_text
 
         sheet = replace(self.summary.sheet(), title="", listed=True)
-        width = shutil.get_terminal_size((100, 24)).columns
-        return f"{self._line()}\n{sheet_text(sheet, width)}"
+        return f"{self._line()}\n{sheet_text(sheet)}"
 
     def _repr_html_(self) -> str:
         """HTML that a notebook shows."""

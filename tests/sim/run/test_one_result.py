@@ -114,6 +114,7 @@ def test_runs_and_tables_are_short_and_readable(runs):
     assert str(done.limits).startswith("Limits\n") and "all together" in repr(done.limits)
     assert "149 more rows" in str(done.layers) and len(str(done.layers).splitlines()) < 60
     assert max(map(len, str(done.limits).splitlines())) <= 100
+    assert str(Table("T", [Column("a")], [["x" * 300]])).count("x") == 300  # nothing is cut
     shown = repr(done.tables)
     assert shown.startswith("10 tables\n  summary: 1 row, resnet50 on 8 NPUs")
     assert len(shown.splitlines()) == 11
