@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bench.result import result
 from experiments.figure import GROUNDINGS, Assumption, Context, Figure, Lost, Maker
 from experiments.plot import draw, draw_published
-from foldwire.console import print_table, say, step
+from foldwire.console import listen, offer, print_table, say, step
 from gen.extras import require_extra
 from gen.table import Column, Table
 
@@ -80,7 +81,8 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
     figures
         Makers of the figures, by the names of these on the command line.
     argv
-        Arguments: names of figures (all if none), ``--output FOLDER``, ``--list``.
+        Arguments: names of figures (all if none), ``--output FOLDER``, ``--list``, ``--json`` or
+        ``--quiet``, with which no line of results is printed.
 
     Returns
     -------
@@ -91,6 +93,9 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
     parser.add_argument("figure", nargs="*", help="names of figures; all if none is given")
     parser.add_argument("-o", "--output", type=Path, default=Path("build", "reproduce", name))
     parser.add_argument("--list", action="store_true", help="list the figures and stop")
+    printed = parser.add_mutually_exclusive_group()
+    printed.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
     options = parser.parse_args(list(argv))
     if options.list:
         for key in figures:
@@ -102,6 +107,7 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
         known = ", ".join(figures)
         print(f"reproduce: unknown figure {unknown[0]!r}; there are: {known}", file=sys.stderr)
         return 2
+    listen(quiet=options.quiet, json=options.json)
     say(paper)
     made: dict[str, Figure] = {}
     for key in options.figure or figures:
@@ -117,12 +123,24 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
         _print_assumptions(assumed)
     _print_lost(made.values())
     say(f"CSV and pictures: {options.output}")
+    offer(lambda: {
+        "folder": str(options.output), **totals, "assumptions": assumed.records(),
+        "figures": {key: _document(figure) for key, figure in made.items()},
+    })
+    if options.json or options.quiet:
+        return 0
     result(
         f"reproduce_{name.replace('-', '_')}",
         verdict="ok" if totals["compared"] and not totals["outside"] else "short",
         **totals,
     )
     return 0
+
+
+def _document(figure: Figure) -> dict[str, Any]:
+    """Rows and tables of a figure, as JSON has them."""
+    tables = [{"title": each.title, "rows": each.records()} for each in figure.tables]
+    return {"title": figure.title, "rows": rows_table(figure).records(), "tables": tables}
 
 
 def counts(figures: Iterable[Figure]) -> dict[str, int]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from amaranth.lib import wiring
 
 from gen.arguments import typed
+from gen.brief import Brief
 from gen.extras import version_of
 from gen.folder import replace_text, writing
 from gen.merge import merge_modules
@@ -50,8 +51,8 @@ RESETS = {"high": RESET, "low": RESET_LOW}
 """Active level of the reset -> name of its port. The reset is synchronous in both cases."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Emitted:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Emitted(Brief):
     """The result of `emit`: the Verilog `text` and the facts that the manifest states.
 
     `names` are those of `gen.sv.writer.Text`; there are none in the plain style.

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gen.arguments import typed
+from gen.brief import Brief
 from sim.fields import FieldError, check_type
 from sim.learning.datasets import Dataset, Floats
 
@@ -31,8 +32,8 @@ LEARNING_RATE = 0.2
 MOMENTUM = 0.9
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingRun:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TrainingRun(Brief):
     """Result of a training run.
 
     Parameters

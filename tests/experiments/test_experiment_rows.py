@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -255,6 +256,23 @@ def test_command_prints_figures_and_ends_with_the_result(capsys, tmp_path):
     )
     assert (tmp_path / "fig1-0-points.csv").read_text() == "series,x,y\ns,1.0,2.0\ns,2.0,4.0\n"
     assert (tmp_path / "fig1-0.svg").stat().st_size and (tmp_path / "fig1-0.png").stat().st_size
+
+
+def test_json_has_the_rows_and_counts_and_quiet_nothing(capsys, tmp_path):
+    assert reproduce("p", "P", {"fig1": _figure}, ["-o", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (row,) = told["figures"]["fig1"]["rows"]
+    assert (row["setting"], row["ours"], row["verdict"]) == ("a, b [1]", "1.5", "outside")
+    assert (told["rows"], told["outside"], told["folder"]) == (1, 1, str(tmp_path))
+    assert told["assumptions"][0]["assumption"] == "a size"
+
+    assert reproduce("p", "P", {"fig1": _figure}, ["-o", str(tmp_path), "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(SystemExit):
+        reproduce("p", "P", {"fig1": _figure}, ["--quiet", "--json"])
+    capsys.readouterr()
+    reproduce("p", "P", {"fig1": _figure}, ["-o", str(tmp_path)])  # the next one is not quiet
+    assert "Fig. 1" in capsys.readouterr().out
 
 
 def test_verdict_is_ok_when_everything_compared_is_within(capsys, tmp_path):

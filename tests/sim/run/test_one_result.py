@@ -119,7 +119,8 @@ def test_runs_and_tables_are_short_and_readable(runs):
     assert shown.startswith("10 tables\n  summary: 1 row, resnet50 on 8 NPUs")
     assert len(shown.splitlines()) == 11
     for large in (done.record, done.breakdown, done.utilisation, done.job, done.job.graphs[0],
-                  done.description, done.system, done.record.phases, fw.load_digits()):
+                  done.description, done.system, done.record.phases, fw.load_digits(),
+                  fw.emit(fw.FPAdder(stages=3), name="adder")):
         assert len(repr(large)) <= 400 and "\n" not in repr(large) and "array(" not in repr(large)
     assert repr(done.network) == "<Network 4x2 ring.ring: 8 nodes, 32 links>"
 
