@@ -29,7 +29,6 @@ FILES = {"big.toml": BIG, "sweep.toml": SWEEP, "mixed.toml": MIXED}
 COMMANDS = {
     "sim": (["sim", "big.toml"], "  simulating"),
     "sweep": (["sweep", "sweep.toml", "--workers", "2"], "  3 points"),
-    "reproduce": (["reproduce", "ace-v1"], "  "),
     "demo": (["demo"], "  "),
     "tb": (["tb", "fp"], ""),
 }
@@ -79,7 +78,7 @@ def interrupted(process, *, after_s, times=1):
 
 @pytest.mark.parametrize(
     ("name", "times", "after_s"),
-    [("sim", 1, 0.7), ("sim", 3, 0.7), ("sweep", 1, 0.7), ("sweep", 2, 0.1), ("reproduce", 2, 0.7),
+    [("sim", 1, 0.7), ("sim", 3, 0.7), ("sweep", 1, 0.7), ("sweep", 2, 0.1),
      ("demo", 2, 0.2), ("tb", 2, 0.8)],
 )
 def test_an_interrupt_ends_a_command_at_once(tmp_path, name, times, after_s):
