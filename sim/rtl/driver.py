@@ -429,12 +429,19 @@ class EngineDriver(EngineRules):
         block: int | None = None,
         **options: Any,
     ) -> list[NDArray[Any]]:
-        """Reduce vectors of equal length, one per rank; every rank gets the whole result.
+        """Reduce arrays of one shape, one per rank; every rank gets the whole result.
 
-        Parameters are those of :class:`Request`, *options* those of :meth:`run`.
+        Parameters are those of :class:`Request`, *options* those of :meth:`run`. Other types than
+        the engines' are converted by :func:`sim.runs.all_reduce.all_reduce`.
         """
+        shape = np.shape(inputs[0]) if len(inputs) else ()
+        if len(shape) > 1 and all(np.shape(each) == shape for each in inputs):
+            inputs = [np.asarray(each).reshape(-1) for each in inputs]
         request = Request(inputs=inputs, op=op, compress=compress, in_place=in_place, block=block)
-        return self.run(request, **options)[0]
+        return [
+            each.reshape(shape) if len(shape) > 1 else each
+            for each in self.run(request, **options)[0]
+        ]
 
     def run(
         self,

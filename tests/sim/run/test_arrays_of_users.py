@@ -73,6 +73,15 @@ def test_the_rtl_takes_them_as_well():
     assert reducer(arrays)[0].shape == (2, 3)
 
 
+def test_rings_of_engines_take_matrices_of_their_own_types():
+    matrices = drawn(np.float32, (2, 3), ranks=3)
+    found = fw.AceRing("test", fw.Surroundings(nodes=3)).all_reduce(matrices)
+
+    expected = fw.all_reduce(matrices, level="golden").vectors
+    assert [each.tobytes() for each in found] == [each.tobytes() for each in expected]
+    assert found[0].shape == (2, 3)
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
