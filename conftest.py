@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints at the end of every test run which optional tools it lacked, and how often."""
 
 import os

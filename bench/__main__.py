@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m bench``: list the benchmarks; ``python -m bench NAME [options]``: run one.
 
 With ``--store`` the result line is kept in ``docs/results/bench.txt``, for the documents.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces of an engine in a ring whose wires lose, repeat and damage frames."""
 
 from collections.abc import Iterator, Sequence

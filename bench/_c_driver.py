@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The example of a driver in C, compiled with its header, on compiled models of the engine."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the present speed of this machine with a fixed program, to scale reference times.
 
 ``calibration.cc`` is compiled once for each compiler. Its CPU time is stored with the reference

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of a long bench in several processes; those of an interrupted run are not run again."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit the models of cells to syntheses; the command is ``python -m bench estimate --fit``.
 
 Two steps, since a synthesis takes minutes and the operators of a design seconds. Cells are first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Engines at equal injection, for `bench.engines`: networks of 16 NPUs of 150 GB/s each way."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes that endpoints add, read and write in a run, against arithmetic that knows no simulator.
 
 Every node of a group of N has (1 - 1/N) of the vector to add in a reduce-scatter, however many

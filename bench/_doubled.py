@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Units of a described system, and the changes of its description that double each.
 
 A rate or a number is doubled, a time or the size of a message is halved.

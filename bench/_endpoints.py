@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints of events, as benches draw them: where they can stand, and their collectives."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs with groups: collectives of all NPUs, and of groups that cover parts of a dimension.
 
 A collective that covers whole dimensions runs as if no group split them: to the femtosecond where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Marks of generated text that a reviewer of RTL objects to, counted in texts of all presets."""
 
 import re

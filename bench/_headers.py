@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The licence's identifier (SPDX) at the head of every source file: who lacks it, and adding it."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of the parts of a long bench, kept until a run has printed all of them."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks one instance at a time and several in the lanes of vector words, on random inputs.
 
 Busy means new inputs in every cycle, idle that they stay.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions that `bench.levels` runs at every level, and an engine as it draws them."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of engines with presets, drawn at random: events against cycles, for `bench.levels`.
 
 Sizes and latencies are log-uniform. A draw depends only on the seed and its number, and engines

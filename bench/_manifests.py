@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that are handed over, read by the tools that they are for, and compared with the design.
 
 Each check returns what is wrong, a line each.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes that the endpoints of a node send and get for collectives, by source and receipt."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that the signals of an emitted text have the names that the source gives them.
 
 The names in the source are observed while it runs: at every line a trace looks which variable,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the CPU share that other processes take during a measurement."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of an open page: sizes and contrasts of its texts, overlaps, width, the keyboard."""
 
 from collections.abc import Callable

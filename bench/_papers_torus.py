@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torus of the ACE papers, and what engines inject into it."""
 
 from collections.abc import Mapping

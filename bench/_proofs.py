@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of designs and of texts with a planted error, each made once and cached by content."""
 
 import hashlib

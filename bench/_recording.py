@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recording of a design at work, cycle by cycle: engines in a ring that all-reduce."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings of designs at work, cycle by cycle: those of the engines, and arithmetic on random
 operands.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The systems on which reference simulators were measured, as descriptions that anybody can write.
 
 ASTRA-sim 2.x: rings of 50 GB/s (GB = 2**30 B) and 500 ns, one direction for reduce-scatter and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of ASTRA-sim 2.x: their configurations, in its own formats, and what it printed of them.
 
 ``astra_sim_2.json`` holds them: systems, networks and works by name, then one case each with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recorded traffic of an engine, and the simulators that replay it.
 
 All of them see the same inputs in every cycle, and their outputs are compared with the recording.

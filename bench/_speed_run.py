@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of ``sim_speed`` in a process of its own: ``python -m bench._speed_run CASE FOLD``."""
 
 import sys

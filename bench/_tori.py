@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives of ACE engines on tori: their links, and the bound on their time."""
 
 from dataclasses import dataclass

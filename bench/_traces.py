@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training jobs as Chakra traces, one file per NPU, for simulators that read nothing else.
 
 Computations take whole microseconds there, at least one. What follows the last chunk of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cache of verdicts that are expensive to find: small files in the user's cache."""
 
 import json

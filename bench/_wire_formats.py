@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Formats on the switch's links: their cost in area, their savings in flits and in time."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE on rings and tori at all levels: bits of RTL against numpy, times of the levels compared.
 
 Cells are styles of collectives on rings and tori of 2 to 64 nodes, from 4 bytes to 4 MiB a node; a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Area: cells of all presets of all engines on UltraScale+, and the time that synthesis takes.
 
 Blocks and netlists are kept by content with the CPU seconds that each took, so that the time of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Block floating point: error on real gradients, compression on the wire, area of the codec."""
 
 import argparse

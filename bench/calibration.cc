@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fixed program whose CPU time stands beside reference times: it does what event simulators do.
 // Messages go round rings of nodes; each hop allocates one, takes the earliest from a heap, and
 // follows pointers to a node. Never change it: stored reference times are scaled by its own.

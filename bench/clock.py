@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clock of the engines on an ECP5-85K after place and route, and levels of logic of their blocks.
 
 Median of three seeds, each kept by the content of the netlist: what was interrupted goes on where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Native models against CXXRTL, every output in every cycle; which presets have no native model.
 
 Random designs hold every kind of cell, of all widths and signs, memories with all kinds of ports,

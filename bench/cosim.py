@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RTL endpoints beside the cycle model: collectives and training iterations, bits and cycles."""
 
 import random

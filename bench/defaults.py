@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Default chunks and places, against the best of a grid of stated ones.
 
 Collectives on the topologies of ``sim_limits`` and on some more, with the default endpoint. Sizes

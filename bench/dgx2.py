@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduce bandwidth over size on a DGX-2, cycle by cycle: push, pull, ring, double binary tree.
 
 16 endpoints with six links, 12 switches in two groups. What pushes and pulls is the cycle model of

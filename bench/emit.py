@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emit the published-size engine as Verilog: seconds, lines, modules."""
 
 import json

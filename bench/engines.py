@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE, smart NIC, in-switch push and pull, baselines and ideal on one workload, at equal injection.
 
 Training with data parallelism on 16 NPUs of 150 GB/s each way: switches for what reduces there

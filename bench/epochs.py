@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Aborts between operands left in tables and new ones, on RTL: no sum has both."""
 
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text of every preset and component proved equal to Amaranth's netlist; presets replayed.
 
 Every preset of the catalog and every component of `bench/parts.py` is proved as it is emitted,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cells of drawn configurations, estimated from their parameters, beside their syntheses.
 
 With ``--fit`` the models are fitted anew and stored first. Configurations that are compared are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One ACE for a ring or torus of them, against all: cycles, beats and counters, RTL and model.
 
 Vectors of unfolded systems are images of that of rank 0, so that results are compared, too. All

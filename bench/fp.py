@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adder: gates, depth and clock beside other open floating-point adders."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder that ``foldwire gen`` writes, of every preset, read by the tools that it is for.
 
 FuseSoC lists the core and exports its sources; Bender's manifest is read by a YAML parser against

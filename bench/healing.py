@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single faults of switches, links and endpoints on RTL: what heals them, and who notices."""
 
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The house: imports against the order of rooms, engines' names, copies, long functions, words.
 
 Upward imports: against the order in `bench/rooms.py`; one inside a function counts. Duplicate runs:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published size of ACE, and one that fills the links, whole: eight engines in RTL, bits exact.
 
 2 x 2 x 2 nodes with two links in every direction of a dimension of two, which are those of a larger

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One description at every level that it has: events, cycle models, RTL, and mixtures.
 
 Every description runs through ``sim.run.run``; only ``endpoint.level`` changes. Times are from the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The unit that a run names as its limit is the one whose doubling helps most.
 
 Systems are drawn over topologies, endpoints, sizes and levels, each is run, and run again with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links with retry on wires that lose, repeat and damage frames (RTL): the loss of rate."""
 
 import argparse

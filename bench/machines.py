@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines by name against what their links allow, and against public measurements.
 
 All-reduce, all-gather, all-to-all from 1 KB to 8 GB, sizes as nccl-tests counts them, in its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mutants of hw/ by syntax and by meaning, drawn by a seed: how many their block's tests kill."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test accuracy with block floating point on the wire: all formats, five seeds, one run on RTL."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes per cycle of a smart NIC at its host and network ports, with and without compression."""
 
 from collections.abc import Sequence

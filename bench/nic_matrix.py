@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ring all-reduces of RTL smart NICs: bits against the golden model, cycles against the model."""
 
 import statistics

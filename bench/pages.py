@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of results in a browser: every example, sweeps, a comparison, a run of 10^6 spans.
 
 Headless Chromium opens each at 1280 and 390 px, light and dark. A page fails for each: a message on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every component of `hw` in a small configuration, for proofs and measurements."""
 
 from collections.abc import Callable, Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of components: the bound of each, and the depth of its covers; one without any fails."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published engine of ACE and one that fills the links, on the papers' 4 x 4 x 4 torus, in RTL.
 
 One engine stands for all 64. Rates are payload that a node injects in the middle half of an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random designs in RTLIL, and random inputs for them: what two generators of models must agree on.
 
 A design is a heap of cells of every kind that models know, of random widths and signs. Operands are

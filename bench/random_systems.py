@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems drawn by a seed keep to their bounds, repeat, fold, and slow down only for a reason.
 
 Every system is run as drawn and then varied: again, unfolded, with the ideal endpoint, with links

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A compiled model that passes everything on to another one (ENGINE) and writes what the first
 // instance that is clocked sees and says, cycle by cycle, to the file TRACE: the words of all
 // inputs, then of all outputs, in the order of the ports.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every example is saved and run again from its own folder: the metrics are equal.
 
 Examples are the descriptions that `foldwire sim` takes, and the first point of each sweep. Saving

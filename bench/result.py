@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last line of every benchmark: plain numbers that a script can read."""
 
 from numbers import Integral, Real

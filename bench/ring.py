@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Share of link cycles that carry a beat in an RTL ring all-reduce, for short and long links."""
 
 from collections.abc import Sequence

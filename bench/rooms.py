@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order of the rooms: what may import what, over all product code.
 
 A room is a package or a module; it may import rooms that stand before it, and itself. An import

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of reproduced papers that can fail: those within tolerance leave it if they are wrong.
 
 Every row within its tolerance is given the value of a wrong experiment: a gain with none or half of

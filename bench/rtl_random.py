@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RTL systems with faults drawn by a seed: every rank is right or says that it is not."""
 
 import argparse

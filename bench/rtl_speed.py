@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoint cycles per second of the native model, against CXXRTL, Verilator and Icarus.
 
 Traffic: one node of a 4-node ring all-reduce, recorded cycle by cycle: a short one whose links are

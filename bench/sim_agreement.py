@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times predicted for ASTRA-sim's systems against those it prints, with its simplifications."""
 
 import argparse

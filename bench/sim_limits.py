@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives against their lower bounds, on every topology, with an ideal endpoint.
 
 A run that is faster than its bound is an error of the program and ends the bench. Every case is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cost per simulated message from 8 to 4096 NPUs, and folded to 100 000."""
 
 import argparse

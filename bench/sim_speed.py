@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU time and memory of cold processes, beside reference simulators, scaled to this machine."""
 
 import argparse

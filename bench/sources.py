@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hash of sources: which state of the code a stored figure belongs to."""
 
 import hashlib

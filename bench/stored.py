@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stored result lines: what ``python -m bench NAME --store`` leaves for the documents."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts of structure by syntax tree: engines' names, clashes, circles, signatures, columns, words.
 
 Each function takes product files (path from the root -> text) and returns one line for each place

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An all-reduce beside ordinary traffic on a DGX-2, with waves and without, cycle by cycle.
 
 The system of ``python -m bench switch_tables``. Every endpoint also sends packets to others, chosen

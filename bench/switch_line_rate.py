@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flits per input port and cycle that a reduction unit and whole switches accept (RTL)."""
 
 import itertools

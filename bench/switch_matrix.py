@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces by push and pull through RTL endpoints and switches, over tables, members, stalls.
 
 All are run on the cycle model, too: with the same commands in the same cycles, and the same stalls.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modes beyond the plain all-reduce through RTL endpoints and switches, and what they cost."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """128 endpoints with six links on a two-level fat tree of 144 switches: every cycle, and as events.
 
 The description is `examples/in_switch_128.toml`; only its size and level change. Between two sizes,

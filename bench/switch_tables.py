@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table sizes needed without waves, and the gain of waves, on a DGX-2 cycle by cycle.
 
 The system of ``python -m bench dgx2``. Without waves an endpoint has as many blocks in flight as it

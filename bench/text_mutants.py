@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Planted errors: single changes of an emitted text, drawn by syntax and seed.
 
 `draw` changes single lines. `draw_in_structures` changes the structures that stand for many lines:

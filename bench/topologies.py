@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topologies written as links against the same ones by name, and the examples that have no name.
 
 Each description runs twice, with nothing changed but how the topology is written: by its kind and

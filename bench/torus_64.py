@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """64 ACEs in RTL on a torus, all styles: bits of every node against numpy, CPU seconds of each run.
 
 A torus of 4x4x4 nodes, none of them folded, with links of 90 and of 500 cycles: all-reduces of 4

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Share of the bound that ACE in RTL reaches on tori with every link at work; bits exact.
 
 The bound is the time of the bytes that a node must send on its links, headers included, a hop, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emitted Verilog of every preset as readers and linters see it.
 
 The smallest engine is counted in the plain style of the same commit, too. A signal is wrong if its

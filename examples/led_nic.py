@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An engine of one's own: the smart NIC, with an output that is high while it works."""
 
 from dataclasses import asdict, dataclass

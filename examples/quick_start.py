@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Four RTL engines on a ring add up four gradients; then the same engine as Verilog."""
 
 import numpy as np

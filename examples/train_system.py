@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ResNet-50 on a 4 x 4 x 4 torus, two iterations, with four kinds of endpoint."""
 
 import foldwire as fw

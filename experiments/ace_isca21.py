@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures and tables of ACE (ISCA 2021): ``foldwire reproduce ace-isca21``."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures and tables of ACE version 1 (arXiv 2007.00156v1): ``foldwire reproduce ace-v1``."""
 
 import sys

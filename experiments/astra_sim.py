@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of ASTRA-SIM (ISPASS 2020): ``foldwire reproduce astra-sim``."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A published figure or table as we have it: rows beside published values, curves, losses."""
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of in-switch reductions (Klenk et al., ISCA 2020): ``foldwire reproduce klenk``."""
 
 import sys

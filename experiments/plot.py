@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws the curves and bars of a figure as SVG and PNG, and writes their points as CSV."""
 
 import textwrap

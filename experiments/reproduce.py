@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the figures of a paper, prints them, writes CSV and pictures, and counts the verdicts."""
 
 import argparse

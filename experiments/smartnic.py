@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of the FPGA-based AI smart NIC (2022): ``foldwire reproduce smartnic``."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The systems of the three papers, from the parameters of their tables, and how a run is judged.
 
 ACE v1 Table 7, ISCA 2021 Table V, ASTRA-SIM Table IV. Where a paper leaves a parameter open, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Published synthesis tables of three papers: ``foldwire reproduce tables``."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Published values and the tolerances within which ours have to be."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantities of training runs that the papers plot: compute, exposed communication, network use."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Foldwire: collective-communication hardware for distributed training.
 
 ``import foldwire as fw`` is the public interface; everything here is re-exported from ``hw`` (the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The public names, listed once: `__init__.py` reads this file. `as` marks names as re-exported.
 from foldwire.engines import engine as engine
 from foldwire.engines import preset as preset

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``foldwire bandwidth``: a collective on a described system, over sizes."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The designs that the command line can emit and synthesize, by name."""
 
 import difflib

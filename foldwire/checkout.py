@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """List the benches, experiments and examples of a checkout of the repository; copy examples.
 
 Examples are in the wheel, too, below this package.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``foldwire``. It parses, calls and prints; the work is done in `gen` and `sim`.
 
 Drawing and printing are imported by the commands that need them, so that help appears at once.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output of the commands: steps with their time, and tables."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the outputs of a design: Verilog, manifest, register map, a table of cells."""
 
 import json

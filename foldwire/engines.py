@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engines by name: their named configurations, and their components."""
 
 from collections.abc import Mapping

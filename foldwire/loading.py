@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``--load FILE``: Python that registers algorithms, endpoints or engines before a run."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``foldwire machines``: list them, run collectives on them, fit their constants."""
 
 import math

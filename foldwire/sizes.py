@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes on the command line: bytes, or with K, M, G for powers of 1024, as in nccl-tests."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps from Python, as ``foldwire sweep`` runs them."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The work of ``sim``, ``compare`` and ``sweep``; the parsing is in `cli`."""
 
 import json

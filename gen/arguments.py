@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the arguments of public functions by their annotations.
 
 A wrong argument is refused in one line, ``name must be ALLOWED, not VALUE``, before it is used.

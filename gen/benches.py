@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run cocotb tests on Verilog: build with Verilator or Icarus, run, and count the tests that ran.
 
 Verilator is two-state: registers without an initial value start at random, by the seed. Icarus

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One line for values that hold arrays and lists: what a prompt shows of results."""
 
 from collections.abc import Collection, Mapping, Sequence

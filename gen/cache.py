@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The user's cache: files that are expensive to make, by the hash of what they depend on.
 
 A file is made once, by one process, while others that need it wait. A partial file is never seen,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refuse what no backend supports in a design, in one line with the path of the module.
 
 A design here is what Amaranth prepares, before it makes a netlist of it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base class for objects that a ``with`` block closes."""
 
 from abc import ABC, abstractmethod

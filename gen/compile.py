@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A component as native code: RTLIL -> C++ -> shared object, cached by content.
 
 Two generators write the C++. `gen.native` writes straight-line code on 64-bit words; decision 27

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load models of the project's own engines without elaborating them again.
 
 To find a design in the cache of models takes its RTLIL, which takes Amaranth as long to make as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contracts of the streams at a design's ports, as assertions that are bound to its top module."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adapt the C++ that CXXRTL writes to the shim, and to what compilers can handle.
 
 Debug information, which the shim does not need, is removed, and the edge detector of the clock

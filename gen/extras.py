@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optional parts of an installation (``pip install 'foldwire[NAME]'``)."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Cheaper slices, concatenations and narrow arithmetic for the C++ that CXXRTL writes.
 //
 // The expression templates of the CXXRTL run-time evaluate a concatenation of n parts in n steps of

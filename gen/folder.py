@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output folders, checked for write access before hours of work."""
 
 import contextlib

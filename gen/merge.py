@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Merge identical modules of an RTLIL design, bottom-up.
 
 Amaranth elaborates every instance of a component into a module of its own. Two of them become one

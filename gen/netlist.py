@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Amaranth's path from a component to RTLIL, with its hot spots rewritten for wide designs.
 
 Amaranth keeps every bit as an object and visits them one by one. An engine of 64 lanes has

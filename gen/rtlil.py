@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert an Amaranth component to RTLIL text; ports under the names that all of `gen` uses."""
 
 from __future__ import annotations

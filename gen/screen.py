@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of texts on a screen, or as plain text; nothing is cut.
 
 What is wider than the screen is stacked: a single row as a list, several rows in parts that repeat

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C interface of a compiled model, around the C++ that CXXRTL writes (model.cc).
 //
 // FW_SINGLE_PASS: one eval() settles the design and its edge detector is constant.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One file per module, made of the text that has them all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cells per block of a design.
 
 The hierarchy is kept: each distinct module is mapped once, and the table gives the cells of one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one table type for everything that is reported: typed columns, rows of plain values.
 
 Values are in plain units (seconds, bytes, bytes per second; shares in percent), and the name of a

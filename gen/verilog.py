@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A component as one Verilog file with a manifest beside it, in one of two styles.
 
 ``sv`` is SystemVerilog as an engineer would write it (`gen.sv`); ``plain`` is Verilog-2005 that

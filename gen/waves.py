@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waveforms of chosen signals from native models, under the names of the source.
 
 The chosen signals become outputs of the model, called ``fw_trace_0`` and so on, so that only

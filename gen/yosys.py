@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run Yosys (the `pyosys` wheel) in a child process.
 
 An error inside Yosys ends its process, so it never runs inside ours: a job is a list of steps that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Child process of `gen.yosys`: reads steps from stdin and executes them.
 
 Functions here are the steps that no Yosys command covers; each takes the design and keywords.

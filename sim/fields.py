@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of the fields of settings, all with one wording: ``name must be ALLOWED, not VALUE``."""
 
 import difflib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record of the files that a description was made of: every reader notes what it opens, so that a
 kept result can be checked against the present contents of these files.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of one description, at whatever level: events, cycle models, RTL, or mixed.
 
 ``run`` returns the same type at every level; sweeps, comparisons, traces and figures work on it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of numbers that a command measures, in data files beside the modules of their classes."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Units of the simulator and their conversions.
 
 Times are integers: femtoseconds in the event simulation, clock cycles in cycle models and RTL;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Environment of a ring of engines in the simulator: hosts, memories, and expected contents."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build emitted Verilog, run cocotb tests on it, and tell what ran.
 
 `gen.benches` knows both simulators; here are designs, parameters and folders. A program that

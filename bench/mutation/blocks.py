@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks of files of hw/: the tests that cover them, and the designs in which changes show."""
 
 import tomllib

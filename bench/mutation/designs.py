@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Designs on which a change is looked for: ``python -m bench.mutation.designs NAME FOLDER``.
 
 Writes the RTLIL of every design of a block, to be compared with that of the unchanged files.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small changes of the Python that makes hardware: all of a file, and a draw among them by a seed.
 
 Changes are made in functions that make hardware: methods of components, except ``__init__`` and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A component without those of its ports that are constants, for designs of mutants."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proves that a changed design is equivalent to the original: Yosys makes a miter, ABC decides.
 
 The modules that a change touched are tried by themselves first: modules that are equal for all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bugs that engineers make: each kind stands for a mistake of meaning, not for a sign gone wrong.
 
 Places are recognised by names: a condition called ``ready`` is a stall, an assignment to ``credit``

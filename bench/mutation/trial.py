@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trials of mutants in copies of the tree: do they change the hardware, and do tests kill them?"""
 
 import contextlib

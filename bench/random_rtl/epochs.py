@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operands that one member kept waiting, aborts, and the next all-reduce, on RTL."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single faults of RTL switches, links and endpoints, and how software heals them."""
 
 import random

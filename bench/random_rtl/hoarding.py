@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch that does not forget epochs that have ended: a planted bug."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The system of RTL endpoints and switches that a drawn case is of."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems of endpoints on switches that reduce, a collective on each, and what goes wrong."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives on endpoints and switches that are all RTL, one after the other."""
 
 import random

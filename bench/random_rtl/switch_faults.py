@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults planted into a collective on switches."""
 
 from collections.abc import Iterator

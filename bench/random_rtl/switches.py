@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints on switches that reduce, all RTL: push and pull, one switch or a tree, with retry or
 without, one region or two."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tori of RTL engines with faults drawn by a seed: Hamiltonian cycles, and phases by dimension."""
 
 import random

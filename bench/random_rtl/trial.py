@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs and judges a drawn system with its fault, whatever the kind of system."""
 
 from abc import ABC, abstractmethod

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of engines that benches ask for."""
 
 from importlib import import_module

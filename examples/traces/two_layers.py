@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes two_layers.et: one training step of two layers, data parallel, as a Chakra trace.
 
     python examples/traces/two_layers.py

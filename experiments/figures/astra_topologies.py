@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ASTRA-SIM, Figs. 9 to 12: one collective on different topologies."""
 
 from collections.abc import Callable, Mapping

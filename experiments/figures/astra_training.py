@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ASTRA-SIM, Figs. 13 to 18: training."""
 
 from collections.abc import Mapping

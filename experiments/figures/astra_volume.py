@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ASTRA-SIM, Figs. 10 and 11: bytes that a node sends, by shape and by algorithm."""
 
 from experiments.figure import Assumption, Context, Figure, Row

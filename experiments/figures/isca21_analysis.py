@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE at ISCA 2021: memory traffic (section VI-A), the ceiling of injection, and Table II."""
 
 from experiments.figure import Assumption, Context, Figure, Row, derived

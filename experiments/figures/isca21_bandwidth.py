@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE at ISCA 2021, Figs. 5 and 6: network bandwidth over what communication is given."""
 
 from collections.abc import Mapping

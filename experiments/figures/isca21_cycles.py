@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE at ISCA 2021, Figs. 5, 9a and 9b, from the cycle model of the engine in RTL, beat by beat.
 
 The published engine, with a partition for each phase, and its size in place, where a chunk keeps

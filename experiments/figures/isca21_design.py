@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE at ISCA 2021, Figs. 9 and 10: the size of the engine, how busy it is, and use over time."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE at ISCA 2021, Figs. 11 and 12 and the abstract: training on 16 to 128 NPUs."""
 
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Klenk et al., Figs. 7 to 10: all-reduces pushed into switches, pulled through them, on rings."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Klenk et al., Fig. 11, beside NVLink: the gain of training with reducing Ethernet switches.
 
 The paper's rate is lost, and so are its frames. Ours were chosen here before any comparison: a port

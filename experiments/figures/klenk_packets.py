@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Klenk et al., Figs. 8 to 10: fat trees, tables and the latency of packets, cycle by cycle.
 
 Covers effects that events lack or have only as a mean: packets that wait for one another in

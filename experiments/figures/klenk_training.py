@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Klenk et al., Figs. 1 and 11, section VI-E: the gain of training on 16 GPUs."""
 
 from collections.abc import Callable, Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check H10: what a collective computes equals the software sum, on RTL engines."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Smart NIC, Table I: resources of our RTL beside the paper's, block by block."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Smart NIC: the hard checks of its format and of its trace formula."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC's systems: stated parameters, assumed ones, and those fitted to 6 nodes."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Smart NIC, Figs. 2 and 4: the baseline and its schemes, and the gain of the NIC."""
 
 from collections.abc import Iterable, Mapping

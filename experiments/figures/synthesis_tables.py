@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Published synthesis tables of ACE and of reductions in switches beside our RTL."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE v1, Figs. 9 to 13: one all-reduce or all-to-all on tori and on switches."""
 
 from collections.abc import Mapping

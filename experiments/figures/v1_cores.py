@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE v1, Fig. 5: an all-reduce driven by cores, on a 4x4 torus (section 3)."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE v1, Fig. 9, from the cycle model of the engine in RTL: one all-reduce on tori."""
 
 from functools import cache

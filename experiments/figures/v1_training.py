@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE v1, Figs. 14 to 17: data-parallel training on tori, two iterations, LIFO."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m experiments.report [NAME ...]``: measure, write ``docs/results``, fill the documents.
 
 Parts whose sources and tools are those of the page that is there are not measured again.

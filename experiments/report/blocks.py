@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of the README and of pages of ``docs`` that hold figures, made from ``docs/results``.
 
 Each stands between ``<!-- report:NAME -->`` and ``<!-- /report -->``; no figure there is typed.

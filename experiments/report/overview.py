@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture of README's first screen, drawn from runs: training, links in RTL, ASTRA-sim.
 
 It is written twice, for light and for dark pages; the second is the first with other colours.

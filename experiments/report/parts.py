@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of ``docs/results``; each is measured from the sources alone."""
 
 import os

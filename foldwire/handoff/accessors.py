@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions and enumerations of the C header: access to registers and fields of a device.
 
 For a register ``reg`` of ``name``, with one more argument ``index`` if it is an array:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hand-off of ACE: how software drives it, and a bench of two engines on a ring."""
 
 from collections.abc import Iterator, Mapping

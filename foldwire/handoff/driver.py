@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An example of a driver in C, on the functions of the C header."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports of a design, and what travels on its links, as sections of the manual."""
 
 from collections.abc import Mapping

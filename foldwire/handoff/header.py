@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The register map as a C header."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The component in IP-XACT (IEEE 1685-2014): registers, buses, ports, sources."""
 
 from collections.abc import Iterator, Mapping, Sequence

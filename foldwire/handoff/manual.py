@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programmer's manual of an engine: how software drives it, then every register.
 
 Sequences of writes are those that the drivers make, tables of causes and errors those of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manifests of package managers for hardware: FuseSoC's core file and Bender's package."""
 
 from collections.abc import Iterable, Mapping, Sequence

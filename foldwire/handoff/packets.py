@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets of the in-switch reduction as lists of flits, and settings of the bench's links."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verilog and data for the stand-alone bench of an engine: two of them joined, and the writes."""
 
 from abc import ABC, abstractmethod

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts that are handed over with Verilog and do not follow from ports and registers alone."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sections of the programmer's manual, in Markdown."""
 
 from collections.abc import Iterable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hand-off of the smart NIC: how software drives it, and a bench of two on a ring."""
 
 from collections.abc import Iterator, Mapping

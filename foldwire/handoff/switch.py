@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Register writes and packets for the bench of the switch, and for its manual."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Register writes, packets and vectors for the bench of the switch's endpoint, and its manual.
 
 The endpoint is one of three members; a table models the switch and the other members: it has the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operands and results for the bench of designs that never stall: adder and lanes."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers as the benches and the manual see them: offsets and words."""
 
 from collections.abc import Iterable

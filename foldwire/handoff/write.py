@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the files that are handed over beside the Verilog of a design."""
 
 import json

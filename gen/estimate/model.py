@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of cells: sums of products of parameters, as stored beside this file."""
 
 import json

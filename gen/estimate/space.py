@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configurations whose size is estimated: ranges of parameters, and what logic grows with."""
 
 import math

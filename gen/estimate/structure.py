@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators and registers of a design before they are mapped, in bits."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks mapped one by one, their cells kept by content.
 
 The children of a block are black boxes, so its cells depend on its own text, their ports, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clock that a design reaches when it is placed and routed: nextpnr on an ECP5-85K.
 
 Out of context: there are no pads, so paths from and to ports are not counted. Each seed is kept by

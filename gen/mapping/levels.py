@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Longest paths of a mapped design in levels of logic, before anything is placed.
 
 A level is a LUT4, a read of LUT-RAM, or the way into or out of a carry chain; a step along the

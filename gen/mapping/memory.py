@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SRAM macros as memory of a device or of a chip: block RAMs, area, and whether a design fits."""
 
 from __future__ import annotations

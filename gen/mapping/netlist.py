@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A design as blocks, each a text of its own that does not depend on names outside it."""
 
 from __future__ import annotations

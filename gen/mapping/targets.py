@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Technologies that designs are mapped to: Yosys commands, columns, and what a device holds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A design mapped in one run of Yosys: flattened, or as emitted SystemVerilog.
 
 Kept as one piece, by content.

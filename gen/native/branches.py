@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turn choices into branches, so that logic that only one arm needs is computed in that arm.
 
 Multiplexers are most of a synchronous design: reset or not, which state, enabled or not. Written

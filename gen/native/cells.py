@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operations of RTLIL as C++ on 64-bit words, one function for each family of cells.
 
 Sizes and signs follow the cell library of Yosys: operands are extended to the result (comparisons:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the C++ of a native model from RTLIL, which Yosys simplifies first."""
 
 from __future__ import annotations

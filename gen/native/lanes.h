@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Types and functions of the generated C++, for several instances at a time: a word is a vector
 // with a 64-bit number for each of them. A truth is 0 or 1 in each lane, as in scalar.h.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports of memories as C++ on rows of 64-bit words.
 
 A row wider than a word is an array. Reads outside a memory give zero and writes there do nothing.

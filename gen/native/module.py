@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A module of a netlist as functions, in the order in which they are computed.
 
 The work of a clock cycle in a module is split into functions. The logic that outputs depend on is

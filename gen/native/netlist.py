@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A netlist as `write_json` of Yosys writes it, with bits as integers."""
 
 from __future__ import annotations

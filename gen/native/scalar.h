@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Types and functions of the generated C++, for models of one instance: a word is a 64-bit number.
 // lanes.h has the same names for several instances at a time.
 

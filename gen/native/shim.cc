@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C interface of a model of gen/native: the same as that of gen/shim.cc.
 
 #include "model.h"

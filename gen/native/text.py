@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the C++ of a model: a class for each module, and the ports of the top one."""
 
 from __future__ import annotations

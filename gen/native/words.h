@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Arithmetic on 64-bit words and on arrays of them, least significant first, for the models of
 // gen/native.
 

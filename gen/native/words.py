@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals of at most 64 bits, and C++ expressions that gather bits from them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Group combinational statements into blocks, and order them.
 
 In Amaranth a signal has one value per cycle, whatever the order of its statements; in a block of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Constants that a module sees once its inputs are known: operators on them are not written."""
 
 from __future__ import annotations

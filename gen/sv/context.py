@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State of one module while it is written: its names, declarations and expressions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert an Amaranth component to `gen.sv.ir`: the only module of `gen.sv` that knows Amaranth's
 internals, except how a signal is made (`gen.sv.sites`).
 

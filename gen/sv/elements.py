@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fields of elements of arrays of structures.
 
 Yosys knows no arrays of structures, so an array holds vectors, and a field of an element is some of

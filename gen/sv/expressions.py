@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expressions as code.
 
 Every operand is brought to the width of its context, so that no rule of SystemVerilog ever extends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Merge modules of one class that differ only in numbers into one module with parameters.
 
 Every number that differs must be one of the integers that the class was made with, or derived from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decide which signals and expressions are written inline where used, and which get a wire."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The head of a module: its docstring, ports, constants, declarations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Instances of other modules, with their connections grouped by interface."""
 
 from __future__ import annotations

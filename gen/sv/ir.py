@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The design as the writer of SystemVerilog sees it: expressions, statements, modules.
 
 A value is an integer of `width` bits, signed or not; an operator's result is exact, so its width

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print statements, with the lines of the text within their width."""
 
 from __future__ import annotations

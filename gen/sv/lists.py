@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists of the source as arrays: find the signals of a module that are the elements of one.
 
 A list is found by its place in a signature (``link[0].tx``), by the numbers of equal submodules

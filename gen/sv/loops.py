@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statements that repeat for each element of a list, written once in a loop.
 
 A loop is made of statements that are equal except for numbers, where every number is constant or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memories as arrays: their declaration, their reads and writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare two modules, as one question about logic without registers (a miter).
 
 Registers and memories of both are cut out. The states of matched registers are the same free input

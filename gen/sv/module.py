@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write one module as a tree."""
 
 from __future__ import annotations

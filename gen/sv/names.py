@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identifiers that are reserved neither in SystemVerilog nor in C++."""
 
 from __future__ import annotations

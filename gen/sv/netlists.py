@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modules of RTLIL text, each separate from its submodules.
 
 A module that is *opened* has ports in place of each instance of another one: inputs for the outputs

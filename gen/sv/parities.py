@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checksums and digests: words of which each bit is a parity of other bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators on numbers that change nothing, left out of a text once its loops are found.
 
 Before, numbers of neighbours may differ and grow: ``x + 8'd0`` is the first of a list.

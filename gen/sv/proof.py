@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prove that a text equals Amaranth's own netlist of the same design, module by module.
 
 Amaranth's netlist of a design (its RTLIL, through none of this package's code) is compared with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decide if a module of a text equals one of a netlist: the question, and its proof."""
 
 from __future__ import annotations

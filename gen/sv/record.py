@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record of a design's text: the part of the netlist behind each instance, and its names.
 
 The proof in `gen.sv.proof` takes this as a hint: it compares what the record matches, and checks

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the live signals, the modules that drive them, and the ports that they pass through."""
 
 from __future__ import annotations

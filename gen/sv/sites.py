@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find where the Python source makes each signal, and the name that it gives it there.
 
 Amaranth looks at the next instruction for the variable that a signal is assigned to, so it finds no

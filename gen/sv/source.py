@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts that only the Python source has: names of expressions, comments, docstrings, places."""
 
 from __future__ import annotations

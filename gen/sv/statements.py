@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statements as a tree: nested as the author nested them."""
 
 from __future__ import annotations

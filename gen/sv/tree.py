@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text of a module as a tree, which all passes share until it is printed.
 
 Code is made of words, numbers and nodes. Numbers are apart from the words around them, since loops

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structures of the design as packed types, one for each distinct structure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A component as SystemVerilog: types, then modules, the top one first."""
 
 from __future__ import annotations

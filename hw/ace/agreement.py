@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digest of what all nodes must agree on; READY packets carry it."""
 
 from functools import cache

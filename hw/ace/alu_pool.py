@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ALUs, shared by the receive units."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send commands of all FSMs to the ports: the oldest chunk first."""
 
 from typing import Any, NamedTuple

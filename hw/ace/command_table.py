@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives that are running, and when each is complete."""
 
 from amaranth.hdl import Module, Signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion records: one for each command that is over, in a queue that software reads."""
 
 from amaranth.hdl import Module, Signal

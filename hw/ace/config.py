@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration of the ACE engine, and the named configurations."""
 
 from dataclasses import dataclass, fields, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contexts of an FSM: admission, what is left to arrive and to leave, completion."""
 
 from amaranth.hdl import Array, Module, Mux, Signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control part of the ACE engine: registers, commands and records, abort and failure."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copy unit: results that no packet brings, from a slot to that of the next partition."""
 
 from amaranth.hdl import Module, Mux, Signal

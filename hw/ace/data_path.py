@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data path: everything between the links and the SRAM."""
 
 from amaranth.hdl import Cat, Module, Signal

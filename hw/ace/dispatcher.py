@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chunk dispatcher: from a command to chunks in the FSMs, and back to a completion."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal

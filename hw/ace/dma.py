@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TX DMA (memory to SRAM) and RX DMA (SRAM to memory)."""
 
 from typing import Any

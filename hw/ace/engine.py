@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ACE engine: everything between the links, the memory and the register bus."""
 
 from amaranth.hdl import Cat, Module, ResetInserter

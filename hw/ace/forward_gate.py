@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gives the forward queue of a link to one receive unit at a time."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal

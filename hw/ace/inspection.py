@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The view of a context that software gets: where its chunk is, and what it has left to do."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Instruction set of the programmable FSMs.
 
 A program is a list of instructions, each of which moves a *run* of consecutive blocks of a chunk.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages between the parts of the engine. Every width follows from the configuration."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pipeline of lookups: the context and instruction that a packet is for, and what they say."""
 
 from itertools import pairwise

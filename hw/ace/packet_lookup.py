@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asks the FSMs what arriving packets are for, ahead of the packet that is being consumed."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal

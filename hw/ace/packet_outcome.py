@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outputs of a receive unit for the outcome of a packet: store, forward queue, event."""
 
 from amaranth.hdl import Module, Mux, Signal

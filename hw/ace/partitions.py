@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Partitions by phase: chunks that move on from the FSMs of a phase to those of the next one."""
 
 from typing import Any, NamedTuple

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts of a context: packets of its phase that have yet to arrive and to leave."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programmable FSM: one of the engines of ACE that drive chunks through their programs."""
 
 from amaranth.hdl import Array, Module, Signal, Value

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One link of the engine: what receives, forwards and sends its packets."""
 
 from amaranth.hdl import Module, Signal

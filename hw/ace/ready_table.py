@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table of the peers that are ready for each context, with READY packets that come early."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Receive unit: executes the receive instruction that each arriving packet names."""
 
 from amaranth.hdl import Module, Mux, Signal

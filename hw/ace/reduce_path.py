@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From an issued beat of a packet to its outcome: through the ALU or around it."""
 
 from itertools import pairwise

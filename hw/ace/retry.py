@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ACE engine whose links have retry."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns the instructions that start by themselves, and parked packets, into send commands."""
 
 from functools import reduce

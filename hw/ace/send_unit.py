@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send unit: reads packets from SRAM and queues them for a link."""
 
 from amaranth.hdl import Module, Mux, Signal

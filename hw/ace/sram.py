@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The banked SRAM and its crossbar."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value

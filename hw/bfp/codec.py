@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both ends of the wire: encoder with packer, and unpacker with decoder."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Block floating point to binary32."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The random numbers of stochastic rounding, defined bit by bit for model and hardware.
 
 A 64-bit xorshift generator (13, 7, 17) takes one step per block, so what an element is rounded

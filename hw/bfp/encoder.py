@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary32 to block floating point."""
 
 from typing import Any

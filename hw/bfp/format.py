@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Block floating-point formats: elements that share one exponent."""
 
 from dataclasses import dataclass

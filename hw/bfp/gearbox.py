@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dense packing of blocks into bus beats, and the way back."""
 
 from math import gcd

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hardware of the random numbers of stochastic rounding."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Beats between the blocks of a codec."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Golden model of block floating point: what encoder, decoder and packer must do, bit for bit.
 
 Works on whole arrays with numpy and shares nothing with the RTL but the format and the definition

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameters of a block floating-point format."""
 
 from dataclasses import dataclass

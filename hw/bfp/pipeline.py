@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handshake of a pipeline whose stages move independently."""
 
 from collections.abc import Collection

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Combinational building blocks of encoder and decoder, each for one element or one block."""
 
 from typing import Any

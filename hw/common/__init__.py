@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks that every engine is built from: streams, memories, arbiters, bus adapters, registers."""

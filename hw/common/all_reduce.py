@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common parts of the engines whose commands are all-reduces of a vector in memory.
 
 These are settings, registers and interrupts, and the queue that checks commands.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fair choice among requesters, and among streams that share one way on."""
 
 from functools import reduce

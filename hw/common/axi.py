@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signatures of the AXI buses, and the rule by which masters cut transfers into bursts."""
 
 from abc import abstractmethod

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AXI4 master that reads memory into a stream."""
 
 from typing import Any

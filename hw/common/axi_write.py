@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AXI4 master that writes a stream to memory."""
 
 from typing import Any

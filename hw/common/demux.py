@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stream given to one of several."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common base of all engines: buses to the host, and the settings that determine them."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers that all engines have, and how an engine drives them.
 
 An engine is given commands by writes, keeps count of what it completed and refused, and raises an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A first-in, first-out buffer between two streams."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Idle detection that also covers what travels between the parts of an engine."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sharing the hardware description of blocks that a design holds many times."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of parameters: a bad one is refused everywhere in the same way and in the same words.
 
 A message reads "*name* must be *what is allowed*, not *value*". A value of the wrong type is a

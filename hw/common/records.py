@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion records of an engine: one per command, in a queue that software reads."""
 
 from collections.abc import Mapping

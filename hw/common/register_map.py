@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Declaration of control and status registers, for the hardware, its drivers and its document."""
 
 import json

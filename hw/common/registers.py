@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Control and status registers behind an AXI4-Lite bus."""
 
 from collections.abc import Mapping

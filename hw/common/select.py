@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Multiplexers by number, which take fewer LUTs than those by one-hot select."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signatures that are made from parameters."""
 
 from collections.abc import Mapping

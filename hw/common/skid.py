@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A two-beat buffer that cuts every combinational path of a stream."""
 
 from typing import Any

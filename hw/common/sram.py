@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One bank of static RAM: a memory in simulation, a macro in emitted Verilog."""
 
 from typing import Any

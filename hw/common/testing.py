@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Helpers for the Amaranth simulator: put and get beats, stall at random, check the protocol."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A watchdog over what is outstanding."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reduction lane and array of lanes."""
 
 from typing import Any

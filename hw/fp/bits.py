@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shifters and a leading-zero counter, all combinational and logarithmic in depth.
 
 They work on whole words, which a compiled simulation model executes several times faster than

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary floating-point formats and the exception flags of IEEE 754."""
 
 from dataclasses import dataclass

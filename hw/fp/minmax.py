@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """IEEE 754-2019 minimum and maximum."""
 
 from typing import Any

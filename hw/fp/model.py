@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Golden model of the reduction lanes: what the hardware must return, bit for bit.
 
 Works on whole arrays with numpy's own arithmetic and shares nothing with the RTL.

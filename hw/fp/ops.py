@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operations of a reduction lane."""
 
 from amaranth.lib import enum

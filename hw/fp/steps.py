@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps of a floating-point addition, from two encodings to a rounded sum.
 
 Each function adds combinational logic to a module and maps one layout to the next, so that a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packs packets densely onto a link."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal

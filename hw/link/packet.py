@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packet header of ACE, and how packets lie on a link.
 
 A packet is one header flit and up to ``payload_bytes / 16`` payload flits; a *flit* is 16 bytes, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Receive side of a link: finds packets, checks them, keeps whole ones until consumed."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Beats of a packed link in frames with retry."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames of a link with retry: their header, their checksum, and what engines say in them.
 
 A *frame* is a header and up to ``flits`` body flits of ``width`` bits. The header lies in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both halves of an end of a link with retry."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The receiving half of a link with retry: checks frames, brings them into order."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers and an interrupt by which engines show their links with retry to software."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sending half of a link with retry: numbers frames, keeps and repeats them."""
 
 from typing import Any

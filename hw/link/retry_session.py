@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions of a link with retry, and whether the link works."""
 
 from typing import Any

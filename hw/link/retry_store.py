@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames in numbered slots: written flit by flit, read as a stream."""
 
 from collections.abc import Callable

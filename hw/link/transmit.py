@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transmit side of a link: packet queues, credits and the packer."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An engine behind links with retry: all of the wrapper but the links of its kind."""
 
 from abc import abstractmethod

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Aborting together: how all NICs of a ring come to the same epoch."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queue of all-reduces: checks them, plans them, gives them to the engines, collects outcomes."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One datapath: a host port, a network port, and the ring all-reduce between them."""
 
 from typing import Any

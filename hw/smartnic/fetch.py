@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the local vector from host memory, block by block."""
 
 from typing import Any

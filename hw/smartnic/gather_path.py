@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hands complete blocks on round the ring and to host memory."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages between the parts of the NIC, and the frame on the network."""
 
 from amaranth.lib import data, enum

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SRAM of the smart NIC, counted from its parameters."""
 
 from collections.abc import Iterator

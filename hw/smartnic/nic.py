@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC: everything between host and network."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks frames and keeps the payload of good ones."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adds what comes from the ring to what lies in host memory."""
 
 from itertools import pairwise

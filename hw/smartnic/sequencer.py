@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Walks through the blocks of an all-reduce in the order of one flow."""
 
 from typing import Any

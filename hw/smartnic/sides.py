@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common bases of the blocks on each side of a NIC: towards the host, towards the network."""
 
 from typing import Any

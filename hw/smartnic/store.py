@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes results to host memory, block by block, and says when an all-reduce is complete."""
 
 from typing import Any

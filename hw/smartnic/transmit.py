@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts the two flows into frames and sends them, as far as the next node has room."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compression at the edge of the datapath, block by block, or none."""
 
 from math import gcd

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reduction inside the switch: packets, reduction tables, switch."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Epochs of the regions: what is older than the latest is forgotten before others hear of it."""
 
 from typing import Any

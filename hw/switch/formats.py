@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Formats in which data travels, and how long that makes packets."""
 
 from collections.abc import Iterable, Mapping, Sequence

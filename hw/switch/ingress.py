@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Input of a link: checks packets, looks up where they go, stores or drops them."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interfaces between the parts of the switch."""
 
 from typing import Any

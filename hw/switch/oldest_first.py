@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choice of the operand that goes first when several inputs have one for the same link."""
 
 from typing import Any

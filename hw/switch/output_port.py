@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An output of the crossbar: whose packet it takes, and when."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packet of the in-switch reduction: one memory operation on the data of one packet.
 
 A packet is a header flit and, if it carries data, payload flits; a *flit* is 16 bytes. With the

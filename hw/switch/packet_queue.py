@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A FIFO in which room for whole packets is reserved."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns of the crossbar: the flits of the sender whose packet an output takes."""
 
 from collections.abc import Sequence

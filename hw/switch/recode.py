@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets of words to packets of compressed data, and back."""
 
 from abc import ABC, abstractmethod

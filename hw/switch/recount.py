@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Credits of a link counted anew: after a reset of one end, or when some were lost."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """First stage of a reduction unit: operands, and packets that stand for entries to be evicted."""
 
 from dataclasses import dataclass

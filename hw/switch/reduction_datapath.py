@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data of packets at a reduction unit: rows of the table, adders, and the queues behind."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entries of a reduction table: fields kept of the first packet, and the header made of them."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads at a reduction unit: each takes an entry, waits for one, or goes on without."""
 
 from dataclasses import dataclass

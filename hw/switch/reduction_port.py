@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reduction unit with what joins it to the crossbar."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reduction table of a switch port, with its ALUs."""
 
 from typing import Any

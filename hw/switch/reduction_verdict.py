@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdict on a packet at a reduction table, and the change of the table that follows."""
 
 from dataclasses import dataclass

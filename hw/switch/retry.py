@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links of the switch with retry: a reliable link out of wires that are not."""
 
 from collections.abc import Mapping

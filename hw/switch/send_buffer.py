@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buffer of whole packets at an input of the crossbar, from which they are replicated."""
 
 from collections.abc import Collection, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sharing of one way through the crossbar by several users."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes of the in-switch reduction that hardware and simulator share."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Detector of outputs that take no packets of a class."""
 
 from typing import Any

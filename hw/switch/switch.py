@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The switch: links, crossbar, reduction units, registers."""
 
 from collections.abc import Iterable

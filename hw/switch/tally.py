@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Number of parts that report the same event in a cycle."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration of the switch's endpoint, and the named configurations."""
 
 from dataclasses import dataclass, fields

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queue of all-reduces: checks them, gives them to the links, collects outcomes."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The endpoint: registers, commands, links."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FP32 as integers of a unit given beforehand, and back: sums of integers have no order."""
 
 from typing import Any

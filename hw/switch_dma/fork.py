@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results for the other members, and for this endpoint."""
 
 from typing import Any

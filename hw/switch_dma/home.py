@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The home endpoint's part: adds partials until every operand is in the sum."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interfaces between the parts of the endpoint."""
 
 from amaranth.lib import stream

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One link: everything between its memory port and its plane of switches."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages between the parts of the endpoint, and between endpoints."""
 
 from collections.abc import Sequence

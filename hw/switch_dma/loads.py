@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pull: loads the sums that this endpoint is the requester of, and finds what others load."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Epochs: joining the region, and giving everything up."""
 
 from typing import Any

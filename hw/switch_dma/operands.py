@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Request generator: reads operands from memory and sends them."""
 
 from typing import Any

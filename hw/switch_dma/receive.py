@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Receives packets of a link, whole, and sorts them by class."""
 
 from itertools import pairwise

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Control and status registers of the switch's endpoint."""
 
 from dataclasses import replace

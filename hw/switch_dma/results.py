@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stores results in memory, and finds what does not belong."""
 
 from typing import Any

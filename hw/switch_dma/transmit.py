@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends packets of several sources over a link, each class with its credits."""
 
 from collections.abc import Sequence

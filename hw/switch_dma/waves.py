@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wave control: which blocks may be under way."""
 
 from typing import Any

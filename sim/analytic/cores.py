@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An all-reduce driven by cores: how many are needed to fill the links (ACE v1, section 3).
 
 In every step of a ring each node loads its local data and the received message, adds, and writes

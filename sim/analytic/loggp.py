@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LogGP in closed form: a message, a ring all-reduce, a pipeline over hops.
 
 L latency, o overhead of the sender and of the receiver, g gap between messages, G time per byte.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC's analytic model: a training trace, and an all-reduce as its slowest part.
 
 Training of a multilayer perceptron with data parallelism (the smart-NIC paper; facts and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The system that the smart NIC is compared with: MPI all-reduces on cores set aside for them."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring of smart NICs over an Ethernet switch, and the training trace that it runs."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic of a hierarchical all-reduce per byte of payload, sent and read, and its ceiling.
 
 Two algorithms (ASTRA-SIM, section III; ACE v1, Table 5): the *baseline* all-reduces the whole

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collective algorithms, written once: plans for events, programs for FSMs, golden results."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program of ACE as one value: code of every FSM, cut of the vectors, order of the additions."""
 
 from collections.abc import Sequence

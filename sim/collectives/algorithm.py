@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The language of collective algorithms: who sends which blocks to whom, round by round.
 
 An algorithm is written once, for a group of members numbered from 0. From it come the phases of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Direct: every member sends to all others at once, in either half; the network routes."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carries out a plan on real data: takes a vector per node, returns every node's final data.
 
 It follows the programs of the event kernel, waits included: a contribution to a sum is added when

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings in which one engine stands for all: the commands that they can have.
 
 A ring looks the same from each of its ranks: rank *r* does to block *b + r* what rank 0 does to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Algorithms as programs for ACE's FSMs.
 
 A block that arrives is one receive instruction, which may add, store and send it on once. So an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Golden results of collectives: numpy, in the order of additions that an algorithm defines.
 
 A ring adds the contributions to a block one after the other: the ranks in the order in which the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recursive halving, then doubling: partners at half the distance, then at twice the distance."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings through all members of a group of several dimensions, on links of all of them.
 
 A torus has as many cycles through all its nodes as dimensions that together use every link once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives through the reduction tables and multicast regions of switches (NVLink SHARP).
 
 The links of a plane form its tree: members at a switch, or at leaves that a spine joins, or at two

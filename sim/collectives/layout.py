@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the blocks of each phase of a plan lie in the nodes' vectors."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engines' cut of a vector into blocks. Every node computes the same cut."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of engines with partitions by phase: one for each phase, and what is where between them.
 
 A phase begins with blocks in one partition and leaves others in the next. What no packet brings

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paths of the FSMs of an engine through a torus, by the style of its collectives."""
 
 from collections.abc import Sequence

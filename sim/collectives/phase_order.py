@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Order of the phases of a collective over several dimensions, by style."""
 
 from collections.abc import Sequence

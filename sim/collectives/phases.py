@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns the rounds of an algorithm into a phase of the event kernel.
 
 Sends that differ in nothing but their blocks become one send of several steps, and members that

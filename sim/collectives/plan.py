@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns a collective on a network into a plan: its phases, their order, and the rings they use."""
 
 import itertools

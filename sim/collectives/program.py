@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of a group's members in one phase of a collective: waits and sends, step by step."""
 
 from collections.abc import Callable, Sequence

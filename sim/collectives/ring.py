@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ring: every member sends to the next one, k - 1 steps for each half of an all-reduce.
 
 In the reduce-scatter block b starts at the member after b, every member on its way adds its own,

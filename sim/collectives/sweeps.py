@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends and relays of one plane of switches that reduce, from which its collectives are made."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ways of chunks through a torus: dimension by dimension, on rings of neighbours."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary trees: up with reduction, then down; or only down (broadcast).
 
 Odd numbers of groups take the mirror image, in which leaves of the other tree are inner nodes: two

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pull as the hardware does it: each block has its requester, and members take turns.
 
 The requester of a block loads it. At its first switch the load waits for an entry of the table of

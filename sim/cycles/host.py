@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operations of hosts, as compiled code carries them out: two to issue a command, one for any other
 step of a script."""
 

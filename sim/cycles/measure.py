@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the latencies of event endpoints on the cycle models of their engines.
 
 ``python -m sim.cycles.measure`` writes them to the data file of `sim.endpoint.latencies`. Each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The base of cycle models, and how long they run at most."""
 
 import importlib

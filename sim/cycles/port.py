@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A memory port and the AXI masters at it: `axi_read.py`, `axi_write.py`, and `memory.hpp`.
 
 The record *e* of an engine has the fields `PORT`, a `memory_key` for each channel, and the queues

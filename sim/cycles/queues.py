@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queues of a cycle model: beats with the cycle from which they are seen.
 
 A queue holds what the hardware's queue holds, and shows it after the same latency. Room and front

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fields of records in the states of cycle models."""
 
 from typing import Any

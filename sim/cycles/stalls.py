@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random stalls and paces as the co-simulation draws them (``sim/rtl/harness/random.hpp``)."""
 
 from typing import Any

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Demonstrations on real input: data-parallel training, and ResNet-50's gradients."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demonstration's look at a whole system: one training job, five kinds of endpoint."""
 
 from collections.abc import Sequence

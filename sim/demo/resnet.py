@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ResNet-50's gradients, layer by layer, through all-reduces that are simulated cycle by cycle.
 
 Layers of equal size take the same cycles, so each size is simulated once, the shortest first. How

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demonstration: a real training job and ResNet-50's gradients, reduced by RTL."""
 
 import os

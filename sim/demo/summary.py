@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of the demonstration, as facts, tables and a page."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table ``[astra]``: ASTRA-SIM's parameters, from its files or by name, as tables of ours.
 
 ``system`` and ``network`` name files of parameters: text of 1.0, or 2.x's system in JSON; the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Network files of ASTRA-sim's analytical network (JSON): dimensions by lists of equal length.
 
 Bandwidths are in units of 2^30 bytes a second and latencies in cycles of 1 ns, as that simulator

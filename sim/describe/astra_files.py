@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of ASTRA-sim 2.x: a system in JSON, the analytical network in YAML.
 
 The system has the keys of 1.0's text files, with lists for algorithms. Only the part of YAML that

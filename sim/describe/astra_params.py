@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The 28 parameters of the ASTRA-SIM paper's Table III, and the keys of its released code."""
 
 import math

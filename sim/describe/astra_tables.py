@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ASTRA-SIM's parameters translated into the tables of a described training system."""
 
 from collections.abc import Iterable, Iterator, Mapping

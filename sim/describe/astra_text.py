@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files and tables of ASTRA-SIM's parameters: what they state, and where.
 
 Text files hold one ``key: value`` (or ``key = value``) a line. Several files describe one system:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the simulator's arguments from a description: network, job, endpoint and options."""
 
 import math

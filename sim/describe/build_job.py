@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns ``[workload]`` into a job: a single collective here, all others in `build_loaded`."""
 
 from sim.describe.sections import Description

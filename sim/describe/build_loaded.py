@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns ``[workload]`` into a job: text files, traces and generated models."""
 
 from collections.abc import Callable, Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single keys of a description changed by their dotted paths, as sweeps and command lines do."""
 
 import copy

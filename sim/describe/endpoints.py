@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``[endpoint]``: its kind, the level at which it runs, and the engine behind it.
 
 A preset names a configuration of the hardware. It gives the event endpoint its parameters, too, so

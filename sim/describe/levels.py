@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Meaning of the keys of a description at each level, where it is not the same at all of them.
 
 ``docs/reference/levels.md`` holds this table for readers; a test compares the two. A key that has

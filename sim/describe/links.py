@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topologies of links, as tables ``[[topology.link]]`` or a CSV file: rows to a graph."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python files that register algorithms, endpoints or engines before descriptions are read."""
 
 import runpy

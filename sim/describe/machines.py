@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines by name, from public data sheets alone: nothing here is fitted.
 
 Bandwidths are those of one GPU or chip in one direction; data sheets state both directions

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common base of all readers of descriptions: checked values, and errors that name their place.
 
 A description is a frozen dataclass whose fields are values, further dataclasses (tables of TOML) or

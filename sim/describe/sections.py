@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of a described training system that are not dataclasses of other modules.
 
 Errors of their checks begin with the key, by which readers find its place.

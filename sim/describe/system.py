@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A system described in TOML: its hardware, its workload, the level at which it runs, its faults.
 
 Most tables hold the fields of the dataclass that they configure, so that class is the reference of

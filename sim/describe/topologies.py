@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Named topologies: the dimensions that a name and a shape stand for.
 
 Unless stated, links inside a package (the first dimension of a hierarchical topology) are those of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE as an event endpoint.
 
 Sources: ACE v1 sections 4 and 5, ISCA 2021 Tables V and VI and section VI-A (papers in README).

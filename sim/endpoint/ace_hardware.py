@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event endpoint of ACE, from the configuration of the hardware."""
 
 import math

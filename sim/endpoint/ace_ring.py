@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ACE hardware on a one-dimensional ring, as events: limits of its blocks and memory ports.
 
 A chunk is read in bursts through a memory port, with a bounded number of bursts outstanding. Its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ACE hardware on a torus, phase by phase, as events: limits of its blocks and memory ports.
 
 What holds on a ring (`sim.endpoint.ace_ring`) holds for each phase. A phase begins when everything

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ordinary traffic between endpoints, beside reductions: its load, kind and pattern."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An endpoint corrected by a measurement: added time per call, and per dependent message."""
 
 from collections.abc import Callable, Sequence

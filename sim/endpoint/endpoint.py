@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface between endpoint kinds and the simulator."""
 
 from abc import ABC, abstractmethod

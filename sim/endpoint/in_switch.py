@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In-switch reduction: switches reduce and multicast what endpoints push, or pull through them.
 
 Known in the field as NVLink SHARP, or UALink in-network collectives; after Klenk et al., ISCA 2020.

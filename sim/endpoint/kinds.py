@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints by name: ideal ones, those that use the NPU, and those of the engines.
 
 Sources: ACE v1 sections 4 and 5, ISCA 2021 Tables V and VI and section VI-A (papers in README). A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latencies of event endpoints, as ``sim.cycles.measure`` finds them with the cycle models."""
 
 from dataclasses import dataclass

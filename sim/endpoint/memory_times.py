@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latency and bandwidth of the memory behind an engine."""
 
 from dataclasses import dataclass

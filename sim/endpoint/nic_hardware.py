@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event endpoint of the smart NIC, from the configuration of the hardware."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC's hardware as events: engines, each with a ring, that forward frames in blocks.
 
 A chunk is a frame from every rank. The frames of a block run together, in either half of an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Best rates of an endpoint, from which lower bounds are computed."""
 
 from dataclasses import dataclass

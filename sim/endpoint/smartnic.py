@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC: ring all-reduces beside the computer, compressed on the wire.
 
 Block by block as in ``hw/smartnic``: a node's operands are read over the host bus once and added to

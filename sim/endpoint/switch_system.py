@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches that reduce and their endpoints as hardware: configuration, and the cycles it costs.
 
 Cycle models are built from it, and the event endpoint takes its packets, waves and tables from it.

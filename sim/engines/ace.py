@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE: the endpoint engine whose programs are rings, with an SRAM and FSMs of its own."""
 
 import math

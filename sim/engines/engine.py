@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The record of an engine: all that shared code asks of one.
 
 A record answers for configurations and components, for keys of a description and what follows from

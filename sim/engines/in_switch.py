@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches that reduce, and the endpoints at them."""
 
 from collections.abc import Callable, Mapping, Sequence

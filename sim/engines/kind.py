@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How an engine is run: as cycle models, as RTL, or mixed."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Algorithms of one's own on the rings of an engine: the one that a description names."""
 
 from sim.collectives import plan

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engines by name: the one list of them.
 
 A record is a :class:`sim.engines.engine.EngineRecord`. Its module is imported when it is first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of engines that pass packets around a ring of themselves."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a description at level ``cycles`` or ``rtl`` to a ring of engines, or endpoints at
 switches.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The FPGA smart NIC: ring all-reduce with block floating point on the wire."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``[switch]``: reducing switches as hardware, their endpoints, and the fabric that they form.
 
 One reading serves events and cycle models: a preset of the switch, one of the endpoint, and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What descriptions say of wires and links with retry, for engines at levels cycles and rtl."""
 
 from typing import Any

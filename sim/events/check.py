@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conservation: checks after a run that nothing was lost, doubled or left behind."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Default chunks and places, by size, links, endpoint and algorithm, where nobody has stated them.
 
 A collective is pipelined twice: its chunks overlap in the phases, and within a phase the steps of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Software routing: routes cut where they pass through a node, which receives and sends again."""
 
 from collections.abc import Sequence

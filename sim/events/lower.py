@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From network, job, plans and endpoint to the arrays of the kernel."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans and transfers as records: phases, programs, queues and partitions."""
 
 import math

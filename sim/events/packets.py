@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packet granularity: its parameters, and the lanes and ports of the routes of a job."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Progress of a run, seen from outside while the kernel works on its arrays."""
 
 from collections.abc import Callable, Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The raw record of a run at any level, from which every table, figure and trace is made.
 
 Times are integers in femtoseconds since the start of the run.

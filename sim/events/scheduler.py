@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scheduler: cuts collectives into chunks, and orders the chunks."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sends of a job as records: entries, channels, and stages of endpoints."""
 
 from collections.abc import Sequence

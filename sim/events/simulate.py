@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run: a job on a network."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arrays of the kernel, made of the collected records."""
 
 from collections.abc import Mapping, Sequence

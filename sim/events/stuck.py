@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Diagnosis of a run that got stuck, and of one that takes too long."""
 
 from collections.abc import Iterator, Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Matching of SEND and RECEIVE tasks."""
 
 from collections import defaultdict

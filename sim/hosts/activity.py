@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Activity of links and memory ports, of engines in RTL or of their models."""
 
 from dataclasses import dataclass

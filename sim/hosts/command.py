@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives as hosts command them."""
 
 from dataclasses import dataclass

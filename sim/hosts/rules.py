@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules for rings and commands of an engine, shared by its drivers and its cycle models."""
 
 from abc import ABC, abstractmethod

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts: steps of a node's host, for engines in RTL and for their cycle models alike."""
 
 import operator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Surroundings of engines that work together, in RTL and as cycle models."""
 
 from dataclasses import dataclass

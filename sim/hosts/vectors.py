@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of users, of any shape and of most types, as the vectors that engines take."""
 
 from collections.abc import Iterable

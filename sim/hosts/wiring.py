@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links between engines, in cycles and beats, and the rings that lie in them."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Effect of block floating point on the wire on training: the same network, format by format.
 
 Gradients go through the smart NIC's golden all-reduce, in which every hop rounds what it sends, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small real data sets that scikit-learn ships, split into a part to train on and one to test."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loss curves and accuracies of training with compressed all-reduces."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data-parallel training of a small network on real data, with an all-reduce that is handed in.
 
 Every worker holds its own copy of the weights and its own shard of the data. In each step it

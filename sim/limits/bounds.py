@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shortest time in which a collective can end on a network, whatever the algorithm.
 
 Notation: N nodes; dimension d has size k_d, and a node can send c_d payload bytes per second into

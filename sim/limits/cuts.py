@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts of a network along a dimension, and the bandwidth across each."""
 
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bound of a collective call on a network as it is: mapped, and with its faults."""
 
 from math import prod

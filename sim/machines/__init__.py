@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines by name: tables as nccl-tests prints them; what a measurement adds to data sheets."""

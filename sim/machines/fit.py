@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fits three constants of a machine, which data sheets leave out, to a measurement."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives on machines by name, in the columns of nccl-tests."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives on systems that a file describes, over sizes, as nccl-tests counts these."""
 
 import math

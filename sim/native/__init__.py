@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled inner loops: marked functions that Numba compiles, kept between processes.
 
 Numba takes longer to import than most runs take. Modules mark their functions without it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binds a marked function and its states to a native call."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has Numba compile a marked function; the only module of the simulator that imports it.
 
 A state reaches compiled functions as one pointer: to the words from which :mod:`sim.native.binding`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Native calls that Ctrl-C ends."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Marks functions that are to be compiled, and finds what their machine code depends on.
 
 Nothing here imports the compiler. A marked function stays a plain Python function, good for single

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks: dimensions, links, routes, ports and rings embedded in them."""

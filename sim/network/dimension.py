@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One dimension of a network: how the nodes that differ only in it are joined."""
 
 from collections.abc import Mapping

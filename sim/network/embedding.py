@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings on links that are not their own: through all nodes of a torus, and of groups of nodes."""
 
 import math

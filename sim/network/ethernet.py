@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ethernet frames: the share of a line's rate that is left for data.
 
 Sizes of the frame are those of IEEE 802.3, of headers those of RoCE v2, as the InfiniBand Trade

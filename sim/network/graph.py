@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A topology as a list of links between members and switches, and the shortest ways over them."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of the points of a grid; dimension 0 varies fastest."""
 
 import math

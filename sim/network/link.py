@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Physical links, and what can be wrong with them."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dimensions composed into nodes, directed links, and channels over them."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shortest ways over the links of a graph.
 
 A way is shortest that passes through the fewest other members, and among these over the fewest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network of point-to-point links, seen by the ports of its nodes."""
 
 from collections.abc import Iterable, Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes over the links of dimensions: dimension-ordered, avoiding links that are down.
 
 Those over the links of a graph are its shortest ways (`sim.network.paths`), by links that are up.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shapes that split each other: dimensions of a job as parts of those of a network."""
 
 from collections.abc import Collection, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The certificate that all nodes of a system behave alike, so that one can stand for all.
 
 Let g move every node one place further in one dimension. If for every g the channels are moved

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The directed links of dimensions, and their faults."""
 
 from collections.abc import Sequence

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the raw record of a run to tables, figures, pages and traces."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names the unit that bounded a run: the one that, twice as good, would make it shortest.
 
 Twice as good is twice the rate or number of a unit, or half of its latency. For each unit the time

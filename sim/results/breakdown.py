@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time that every task of a run took: computing, communicating, and waiting for communication.
 
 The time of an NPU is divided completely. At any moment its compute units either work on a task

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several runs side by side; ratios are to the first one."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures: link utilisation over time, and loss curves."""
 
 from collections.abc import Mapping, Sequence

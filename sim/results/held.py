@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds the reason why a run stayed below its bound, from the run's record.
 
 A collective reaches its bound if the busiest resource never waits. If it did, the reason is found

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Division of the time of every NPU. All NPUs that run one graph are processed together."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Speed of the collectives of a run, compared with the limits of their network."""
 
 from collections.abc import Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The load of links over time."""
 
 from collections.abc import Callable, Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plain numbers of a run, by name, as sweeps plot and comparisons read them."""
 
 import numpy as np

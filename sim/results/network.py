@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of the load of links and endpoints, and their utilisation over time."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Origin of a run: the description that it ran, and the folder that runs it again.
 
 ``system.toml`` of a saved run is the description with all changes in it, and ``inputs/`` has the

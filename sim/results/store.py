@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A finished run as a folder of files, and that folder read back."""
 
 import json

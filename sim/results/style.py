@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common style of all figures: their colours and fonts, and how they are written.
 
 Drawn without pyplot, so that importing this module touches no global state and needs no display.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of a run. Where not said otherwise, times are means over all NPUs."""
 
 from collections.abc import Callable, Hashable, Iterable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trace for Perfetto or chrome://tracing: one process per NPU, one lane per unit and link.
 
 The format is the JSON of Chrome's trace viewer: metadata events (``M``) that name processes and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of training runs: where the time went, per run and per layer, and utilisation."""
 
 import re

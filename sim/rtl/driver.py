@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled engines from numpy arrays to numpy arrays: the base of all drivers."""
 
 from abc import abstractmethod

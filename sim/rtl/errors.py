@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Failures of engines as exceptions, as their completions and registers report them."""
 
 __all__ = [

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RTL nodes among model nodes: both run window by window and exchange timestamped tokens."""
 
 import time

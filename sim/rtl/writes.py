@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes of a driver to registers, in their order."""
 
 from collections.abc import Iterator

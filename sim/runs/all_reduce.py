@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces of numpy arrays by an engine: as RTL, bit for bit and cycle by cycle, or golden."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of descriptions on cycle models, RTL, or both."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Event simulations of descriptions."""
 
 from collections.abc import Callable

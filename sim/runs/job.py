@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training job as host scripts of engines on a ring.
 
 The host of an NPU is one thread. It works through the tasks of its graph in their order: a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns a run of engines, cycle models or RTL, into a record like that of an event simulation.
 
 Known from outside the engines are the tasks and the traffic of links and memory; cycle models of

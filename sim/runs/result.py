@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The result of a run: one type at every level, for runs that have just ended and for saved ones.
 """
 

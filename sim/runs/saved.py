@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs to and from folders, at the public door: their results are a `Run`."""
 
 from sim.results import store

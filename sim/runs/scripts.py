@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts of hosts on a ring of engines: in RTL, as cycle models, or some of both."""
 
 import time

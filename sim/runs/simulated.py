@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulations of a network and a job that are made in Python: their result is a `Run`."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a sweep: skip kept results, keep new ones, make the table."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explorations: sweeps whose points have a price, and the ones that nothing beats."""
 
 from collections.abc import Sequence

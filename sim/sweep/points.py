@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The points of a sweep, their keys, and the folder that keeps their results."""
 
 import errno

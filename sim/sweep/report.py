@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files that a sweep writes at its end."""
 
 from collections.abc import Sequence

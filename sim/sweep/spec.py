@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parameters that a sweep varies, read from TOML.
 
 ::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The points of sweeps: runs of descriptions, at any level."""
 
 from typing import Any

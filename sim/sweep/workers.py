@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the points of a sweep: on processes of this machine, or on a Dask cluster.
 
 Both give the same results, in the order in which they finish.

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workloads: readers, generators, training loops and compute models."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reader and writer of the text workloads of ASTRA-sim 1.0.
 
 A file is a line with the parallelism and its options, a line with the number of layers, and one row

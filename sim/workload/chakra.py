@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chakra execution traces (MLCommons, ``et_def.proto``): the parts that are used.
 
 A node's id, name, type, data and control dependencies, duration and attributes are read;

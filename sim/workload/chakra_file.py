@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of Chakra execution traces: messages of protocol buffers, each after its length.
 
 First comes ``GlobalMetadata``, then one ``Node`` per operation. Files packed with gzip are read as

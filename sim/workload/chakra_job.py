@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs made of Chakra execution traces.
 
 | node | task | attributes used |

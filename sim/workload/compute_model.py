@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute models: from work to seconds.
 
 :class:`Roofline` fits any accelerator of which the peak rates are known. :class:`SystolicArray`

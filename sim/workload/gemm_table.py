@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reader of the layer tables of SCALE-Sim and of the workload generator of ASTRA-sim 1.0.
 
 Three kinds of CSV file, told apart by their first line: convolutions (name, input height and width,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work of an NPU: computations and collectives, and the dependencies between them.
 
 Every source of work, be it a text workload, an execution trace or a generator, becomes a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of NPUs given by their numbers, as dimensions of a shape.
 
 A group is usable when it is a block of the system's mixed-radix numbering: one value of every other

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes to a job by its hosts: the collectives they wait for, and slower NPUs; and jobs whose
 NPUs are alike."""
 

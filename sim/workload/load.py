@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One door to all workloads: a source and options in, a job out."""
 
 from collections.abc import Callable, Mapping, Sequence

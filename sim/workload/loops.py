@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training loops: the order in which layers compute, communicate and wait.
 
 The loops are those of ASTRA-sim (ISPASS 2020) and of the ACE papers (ISCA 2021, section V). An NPU

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models as tables of layers, and the training jobs made of them.
 
 A generator in ``sim.workload.generate`` fills a :class:`ModelTable`. Times come in when a job is

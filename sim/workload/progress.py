@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that the graphs of a job fit together: each message and collective has its counterpart.
 
 A job that fails the check would run into a wait that never ends.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dimensions of a system over which a layer's collectives run.
 
 Parallelism decides it: replicas that hold the same weights sum their gradients, NPUs that hold

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resources of an accelerator, and the part of them that is left for training.
 
 Communication that runs on the accelerator takes compute units and memory bandwidth away; an offload

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns the layers of a model into the job that every NPU runs.
 
 :func:`training_job` takes a text workload, :func:`layers_job` layers with times and collectives of

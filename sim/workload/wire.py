@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wire format of protocol buffers: as much of it as execution traces need.
 
 Decoding works on one block of bytes with positions in it, so an error can say where. Whatever the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contents of a computation: matrix products, other operations and memory traffic."""
 
 from dataclasses import dataclass

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bench of a ring of three ACE engines: collectives under random stalls, bad input, damage."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives on a ring of emitted engines, with random stalls on every bus and every link."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring of ACE engines under test, with stalls on its links."""
 
 from collections.abc import Iterable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring of ACE engines joined by delay lines: the design under test of this bench."""
 
 from typing import Any

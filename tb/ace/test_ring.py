@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring of emitted engines, with cocotbext-axi as hosts and memories."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compressor and decompressor under random gaps and stalls, in the simulator."""
 
 import random

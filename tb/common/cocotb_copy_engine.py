@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AXI4 reader and writer against an independent memory model, in the simulator."""
 
 import random

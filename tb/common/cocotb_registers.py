@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An AXI4-Lite register file against an independent master, in the simulator.
 
 Addresses come from the register map that the design was made from, never from here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An AXI4 reader and an AXI4 writer on one bus that copy memory: a design for the benches."""
 
 from typing import Any

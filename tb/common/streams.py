@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drivers of ready/valid streams for cocotb, with gaps and stalls drawn at random."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emitted AXI4 reader and writer, against cocotbext-axi."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lane array under random operations and gaps, in the simulator."""
 
 import random

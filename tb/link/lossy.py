@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A wire that loses, repeats, damages and delays frames, cycle by cycle, and may be cut."""
 
 import random

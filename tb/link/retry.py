@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two ends of a link with retry as native code, with engines in Python, on wires that fail."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of a counter, two of which must fail."""
 
 from typing import Any

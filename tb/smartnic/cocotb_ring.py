@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces of emitted NICs over a switch, with random pauses on every bus and every port."""
 
 from typing import Any

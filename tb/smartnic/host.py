@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NICs under test behind a switch."""
 
 from collections.abc import Iterable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Smart NICs side by side: the design under test of this bench."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An Ethernet switch in Python, and the frames that cross it."""
 
 import random

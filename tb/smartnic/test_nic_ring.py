@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emitted NICs, with cocotbext-axi as hosts and ports, and a switch in between."""
 
 import pytest

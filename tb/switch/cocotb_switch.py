@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Push and pull through an emitted switch, with pauses on links and credits that come late."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An endpoint of the switch, in Python, cycle by cycle; and packets."""
 
 import random

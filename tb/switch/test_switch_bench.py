@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emitted switch, with cocotbext-axi as software and endpoints in Python."""
 
 import pytest

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints of the in-switch reduction on RTL switches: memories, hosts, links."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces of an emitted endpoint: memory and host by cocotbext-axi, switch and peers here."""
 
 import random

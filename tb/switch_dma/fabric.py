@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems of RTL endpoints and switches, all-reduces on them, and their expected results."""
 
 import itertools

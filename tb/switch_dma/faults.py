@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets that a switch, or an endpoint, has to drop."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expected fixed-point sums of the endpoint, from the definition of the arithmetic alone."""
 
 from collections.abc import Iterable, Sequence

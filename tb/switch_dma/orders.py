@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operands of many blocks through a table and its home store, in random orders: RTL, natively."""
 
 from dataclasses import dataclass

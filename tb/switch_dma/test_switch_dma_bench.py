@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emitted endpoint under Icarus, with cocotbext-axi as host and memory, a switch in Python."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces of RTL switches and endpoints, and the cycle model beside them."""
 
 from collections.abc import Sequence

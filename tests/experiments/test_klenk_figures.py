@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In-switch reductions: what is compared, from what, and that both sides pay for what they do."""
 
 import tomllib

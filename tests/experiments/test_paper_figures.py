@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of the papers: what must hold whatever the simulator's details."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The torus of the ACE papers: what its links allow, and what engines of two sizes put on it."""
 
 import numpy as np

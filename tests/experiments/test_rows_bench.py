@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bench that tries rows with the values of wrong experiments."""
 
 from functools import partial

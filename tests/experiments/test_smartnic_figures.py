@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC's figures: the fit, what follows from it, and how resources are divided."""
 
 from dataclasses import replace

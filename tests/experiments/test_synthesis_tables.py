@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthesis tables of papers: parts of an engine add up, and areas are conversions."""
 
 import pytest

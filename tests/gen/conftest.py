@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of `gen` build from: a design with every awkward feature, and a cache."""
 
 from pathlib import Path

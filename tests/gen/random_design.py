@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Designs drawn by seed: operators, widths, signs, slices, choices, nests and memories."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files are made once, whole, by one process, wherever there is room for them."""
 
 import os

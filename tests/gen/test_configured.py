@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """An engine is elaborated once, and again when anything that it depends on has changed."""
 
 import os

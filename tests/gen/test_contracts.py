@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Contracts of streams at ports: assertions hear of what breaks them, and of nothing else."""
 
 import importlib.util

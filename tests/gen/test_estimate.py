@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of cells: sums that are recovered, ranges that are told, and what is refused."""
 
 import json

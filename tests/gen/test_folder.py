@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that several processes write are whole at any time."""
 
 import subprocess

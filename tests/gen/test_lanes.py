@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Models of several lanes do in each lane what a model of one instance does."""
 
 from unittest import mock

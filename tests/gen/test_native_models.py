@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Models of our own generator agree with CXXRTL; what it has no code for is left to that."""
 
 import random

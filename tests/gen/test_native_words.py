@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the text of native models is written in: comparing and taking over words."""
 
 import subprocess

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """`gen.netlist` writes what Amaranth writes, and what it refuses, Amaranth refuses."""
 
 import gc

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """A file for each module, and folders that hold one configuration of a name."""
 
 import importlib.util

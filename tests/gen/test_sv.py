@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Readable SystemVerilog: proved equal to Amaranth's own netlist, and fit to be read."""
 
 import os

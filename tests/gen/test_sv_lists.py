@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Lists of the source as arrays and loops: each loop says what its pieces said."""
 
 import importlib.util

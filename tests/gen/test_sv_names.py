@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals are called as the source calls them, in every instance of every preset."""
 
 import re

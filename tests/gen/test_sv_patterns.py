@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Text without marks of a generator: constants that decide nothing, branches that do nothing."""
 
 import importlib.util

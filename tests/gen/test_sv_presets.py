@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Presets as SystemVerilog: three readers have nothing to say, and small ones are proved."""
 
 import importlib.util

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Texts are proved as they are emitted; errors in parameters, loops and instances are found."""
 
 import itertools

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """What the emitted SystemVerilog is mapped to is as much as what the netlist is mapped to."""
 
 import pytest

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Synthesis tables count what is there, block by block."""
 
 from dataclasses import replace

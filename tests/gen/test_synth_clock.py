@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Place and route: seeds are kept, and what goes wrong is one line."""
 
 import sys

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Levels of logic of designs whose longest paths are known."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One table: plain units inside, people's units outside, and nothing lost on a narrow screen."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verilator is found where it is, says what it lacks, and builds programs."""
 
 import importlib.metadata

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Emitted Verilog: the same design, always the same text, nothing for a linter to find."""
 
 import json

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Chosen signals of a native model as a waveform, read back."""
 
 import pytest

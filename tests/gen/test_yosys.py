@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A failure of Yosys is an exception of ours, with its log."""
 
 import time

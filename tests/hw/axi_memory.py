@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AXI4 memory for the Amaranth simulator, which also checks that the master keeps the rules."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digests of what an engine does under fixed random inputs, to compare two versions of its RTL.
 
 ``python -m tests.hw.output_digests ace:test smartnic:test`` prints a line for each output port; two

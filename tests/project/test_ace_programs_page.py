@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page on ACE's programs: its words are the hardware's, its listing is what its code prints."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises about the source itself: who imports whom, what is declared, what must not be there."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``foldwire bandwidth``: rows, CSV and figure of sizes, equal to the runs; its refusals."""
 
 import csv

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Recordings are what an engine saw and said; the bench of models finds what differs from them."""
 
 from dataclasses import replace

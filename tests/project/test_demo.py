@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demonstration in small: the smallest engine, few steps, no time for long layers."""
 
 import tomllib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links inside the documents lead to files and headings that exist; every page can be reached."""
 
 import re

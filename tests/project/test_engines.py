@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Engines side by side: equal injection, the bytes that each must send, and a ceiling."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few of the runs that ``python -m bench epochs`` draws, and how they are judged."""
 
 from collections import Counter

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The bench of equivalence asks each question once, and lets nothing through undecided."""
 
 import json

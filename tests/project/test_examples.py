@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Examples run and print what stands beside them; the README shows the same text."""
 
 import os

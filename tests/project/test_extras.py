@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Without the extras `tables` and `figures`, everything else is there, and says how to get them."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bench of folded rings sees what is unlike, and what is not refused."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The code of the guides runs, from top to bottom, and prints what the pages show."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is handed over beside the Verilog: usable without Foldwire, and true."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bench of the folder that is handed over: it accepts what is right, and finds what is not."""
 
 import numpy as np

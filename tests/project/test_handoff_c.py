@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C header and the example of a driver: they compile, and do what the project's own does."""
 
 import ctypes

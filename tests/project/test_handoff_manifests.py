@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manifests and descriptions that are handed over, read by the tools that they are for."""
 
 import json

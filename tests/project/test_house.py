@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bench of the house notices what is planted, and takes moved code for what it is."""
 
 import subprocess

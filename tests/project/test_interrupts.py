@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C ends a command within a second and without a traceback, twice too; so does ``| head``."""
 
 import os

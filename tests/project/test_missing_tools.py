@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run of the tests says at its end which optional tools it lacked."""
 
 import importlib.util

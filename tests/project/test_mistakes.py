@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mistake in an argument of a public function is one line that names it and what is allowed."""
 
 import os

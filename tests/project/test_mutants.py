@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mutants of hw/ by themselves, and what becomes of those of a small design."""
 
 import ast

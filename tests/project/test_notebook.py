@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The notebook runs from top to bottom and prints what is stored in it."""
 
 import json

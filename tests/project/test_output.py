@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``--json`` says what the files hold, ``--quiet`` nothing; completion is there."""
 
 import csv

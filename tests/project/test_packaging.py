@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wheel: builds without a network, holds what it should, and works where nothing else is."""
 
 import os

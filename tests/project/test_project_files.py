@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands beside the source: how to contribute and to cite, and what public CI runs."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The public door: names, where they come from, and that opening it loads nothing."""
 
 import ast

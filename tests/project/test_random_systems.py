@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A drawn part of ``python -m bench random_systems``, and that it finds what it looks for."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of the README and of tables in docs are those of docs/results and of the examples."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few of the systems with faults that ``python -m bench rtl_random`` draws."""
 
 import random

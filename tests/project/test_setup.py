@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Makefile and the check for system packages, without installing anything."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reference times of `bench sim_speed` are scaled by a fixed program."""
 
 import json

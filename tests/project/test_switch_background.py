@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bench of ordinary traffic, small, and what it refuses."""
 
 import pytest

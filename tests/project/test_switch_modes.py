@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ``python -m bench switch_modes`` asks for, and how it is judged."""
 
 from fractions import Fraction

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the bench of 128 endpoints judges what it has run; the runs are planted."""
 
 from types import SimpleNamespace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sizes of tables and the gain of waves, small, and how they are judged."""
 
 import pytest

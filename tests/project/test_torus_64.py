@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bench of 64 engines has every run that it must have, sees a wrong bit, and keeps limits."""
 
 from collections import Counter

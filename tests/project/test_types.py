@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Users' scripts pass ``mypy --strict`` against the package as it is installed, with real types."""
 
 import re

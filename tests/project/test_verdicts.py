@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was found out once is known afterwards, unless it is asked for anew."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every parameter of everything public, with arguments that are wrong: one line that names it.
 
 Nothing raw from within, nothing that does not end, and nothing accepted that has no meaning: what

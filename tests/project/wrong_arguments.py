@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of everything public, cheap and right, to be made wrong in one argument at a time."""
 
 import inspect

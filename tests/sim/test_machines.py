@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines by name: nothing above its bound, and a fit finds what was planted."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversions of units: what is rounded which way, and what is refused."""
 
 import numpy as np

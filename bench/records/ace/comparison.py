@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE beside other engines."""
 
 from bench._compared import RING, TWICE, Case, ring

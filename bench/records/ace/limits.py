@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems of ACE for `bench limits_named`."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of ACE in a small configuration."""
 
 from dataclasses import replace

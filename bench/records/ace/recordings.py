@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings of ACE."""
 
 from bench._recording import of_ring

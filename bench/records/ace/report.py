@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Presets of ACE in reports."""
 
 from gen.table import Column

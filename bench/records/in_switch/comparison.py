@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches that reduce beside other engines."""
 
 from bench._compared import Case, switch

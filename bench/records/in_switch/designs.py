@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Designs of switches that reduce and their endpoints on which a change is looked for."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of switches that reduce, for `bench levels`: by push and by pull."""
 
 import random

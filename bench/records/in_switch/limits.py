@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems of switches that reduce for `bench limits_named`."""
 
 __all__ = ["EVENTS", "TOPOLOGIES"]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of switches that reduce, and of their endpoints, in a small configuration."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings of switches and of endpoints that reduce together."""
 
 from functools import partial

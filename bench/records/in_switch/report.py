@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Presets of switches that reduce and their endpoints in reports."""
 
 from gen.table import Column

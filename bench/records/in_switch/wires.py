@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces through switches over bad wires."""
 
 from collections.abc import Sequence

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of benches and reports that belong to the smart NIC."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC beside other engines, wide enough for a link of their rate."""
 
 from bench._compared import INJECTION, RING, TWICE, Case, ring

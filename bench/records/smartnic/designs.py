@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Designs of the smart NIC on which a change is looked for."""
 
 from bench.mutation.plain import Components

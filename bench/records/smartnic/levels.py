@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of smart NICs for `bench levels`."""
 
 import random

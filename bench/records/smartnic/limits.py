@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems of smart NICs for `bench limits_named`."""
 
 import random

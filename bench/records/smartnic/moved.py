@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes that units of the event NIC move, and can move."""
 
 from collections.abc import Mapping

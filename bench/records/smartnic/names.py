@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Words in paths of files and modules of the smart NIC."""
 
 __all__ = ["WORDS"]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of the smart NIC in a small configuration."""
 
 from amaranth.lib import data

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings of smart NICs, each together with its port of an Ethernet switch."""
 
 from bench._recording import of_ring

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Smart NICs in random rings."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems with smart NICs as event endpoints, as benches draw them."""
 
 from sim.collectives.plan import AlgorithmChoice

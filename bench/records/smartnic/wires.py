@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces of smart NICs over bad wires."""
 
 from functools import partial

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two engines joined by their links reduce vectors; the bench checks the results.
 
 It is the host of both: it writes registers over AXI4-Lite, serves memory over AXI4, and stalls

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints at all links of a switch push operands; every one of them must get every sum.
 
 The bench also programs the switch over AXI4-Lite. Packets to send and to expect are in the file

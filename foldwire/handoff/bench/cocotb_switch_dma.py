@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces of an endpoint, with a table in place of its switch and the other members.
 
 The table has the packets that it must send, each once, and the replies to each: sums, or partials

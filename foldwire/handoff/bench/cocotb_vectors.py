@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operands go in, one row per cycle; results are compared with a reference, bit for bit.
 
 Rows and expected results are in the file that `BENCH` names; the reference is no part of the

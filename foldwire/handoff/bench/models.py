@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of a design's surroundings: reset, a host that accesses registers, a memory, a link.
 
 They need nothing but cocotb, so that the folder can be used on its own.

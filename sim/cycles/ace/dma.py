@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TX DMA and RX DMA with their AXI masters, and the memory behind them."""
 
 from hw.ace.sram import READ_LATENCY

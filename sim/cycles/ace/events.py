@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events of the cycle model: one integer each, in a binary heap.
 
 An event says when, what, where. It carries nothing else, so the order of events is a function of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programmable FSM: contexts, READY packets, completion."""
 
 from sim.cycles.ace.events import (

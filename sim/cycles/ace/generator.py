@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programmable FSM: questions, and the generator of sends."""
 
 from hw.ace.isa import Opcode

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latencies of the blocks of the engine, as measured on its RTL by ``sim.rtl.ace.measure``."""
 
 from dataclasses import asdict, dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transmit port and link: two queues of whole packets, credits, and flits packed into beats."""
 
 from sim.cycles.ace.events import (

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event loop of the cycle model."""
 
 from sim.cycles.ace import events as e

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work of the parts of engines, in total for each node and over time for all."""
 
 from sim.cycles.ace.events import WINDOW

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Partitions by phase: hand-over from phase to phase, and the copy unit."""
 
 from hw.ace.sram import READ_LATENCY

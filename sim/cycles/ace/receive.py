@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Receive buffer, receive unit, ALU pool and forward gate of one port."""
 
 from hw.ace.sram import READ_LATENCY

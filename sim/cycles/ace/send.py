@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send unit of one port, with the arbiter in front of it."""
 
 from hw.ace.sram import READ_LATENCY

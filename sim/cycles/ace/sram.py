@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The banked SRAM: requests of its readers and writers. See ``sim.cycles.ace.crossbar``."""
 
 

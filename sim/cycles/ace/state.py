@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State of the engine's cycle model: a record per block of ``hw/ace``, in arrays."""
 
 from typing import Any, NamedTuple

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A packet of the cycle model: one integer with the header fields that matter."""
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compression at the edge of the datapath: `wire_codec.py`, and the pipelines of ``hw/bfp``."""
 
 from sim.cycles.queues import front, pop, push, room, there

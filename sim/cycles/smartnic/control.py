@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host, register accesses, `control.py`, and the sequencers that cut an all-reduce into blocks."""
 
 from hw.smartnic.control import DIVISION_CYCLES

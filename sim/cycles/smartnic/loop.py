@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle loop: nodes that have nothing to do are passed over."""
 
 from sim.cycles.queues import NEVER, shown

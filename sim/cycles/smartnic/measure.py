@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latencies of the smart NIC's event endpoint, on its cycle model."""
 
 from collections.abc import Callable, Mapping

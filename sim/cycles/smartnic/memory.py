@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host memory, the AXI masters, and the units that move blocks: `fetch.py`, `store.py`."""
 
 from sim.cycles.port import OUTCOME, READ, ask_read, ask_write, memory, write_beat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle model of smart NICs in a ring, driven from outside."""
 
 from collections.abc import Iterator, Sequence

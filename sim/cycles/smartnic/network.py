@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames: `transmit.py`, `receive.py`, links, and the switch of ``sim/rtl/smartnic/port.py``."""
 
 from sim.cycles.queues import front, pop, push, push_at, room, there

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two halves of the ring: `reduce_path.py` and `gather_path.py`."""
 
 from sim.cycles.queues import front, pop, push, room, there

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State of the smart NIC's cycle model: registers as records, queues in arrays."""
 
 from typing import Any, NamedTuple

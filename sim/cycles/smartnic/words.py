@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contents of the model's queues, packed into integers."""
 from sim.native.mark import compiled
 

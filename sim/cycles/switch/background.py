@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ordinary traffic between endpoints, beside reductions.
 
 Every link of an endpoint is offered packets at random times, as many as a *load* asks for, for one

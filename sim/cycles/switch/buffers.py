@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole packets in buffers, and outputs that take them: `send_buffer.py`, `output_port.py`.
 
 Credits and room, which come back after a time, are kept in *pools*: some are there, more are due.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch: requests and grants of its ports in a cycle (`switch.py`, `ingress.py`)."""
 
 from hw.switch.packet import MOST_YOUNGER

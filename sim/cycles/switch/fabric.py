@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Places of switches and endpoints, and the tables that software writes into the switches."""
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts of endpoints at switches: computations and all-reduces, beside the cycle model."""
 
 import time

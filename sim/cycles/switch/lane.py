@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A link of an endpoint: waves, transmitter, receiver, home store, results: `lane.py`."""
 
 from sim.cycles.port import memory

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pull: the blocks that an endpoint loads, and the loads of others that it answers: `loads.py`."""
 
 from sim.cycles.switch.buffers import give

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle loop: endpoints with their lanes, and switches."""
 
 from sim.cycles.queues import there

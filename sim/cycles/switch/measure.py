@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latencies of the event endpoint at switches, on the cycle model of both."""
 
 from collections.abc import Callable, Mapping

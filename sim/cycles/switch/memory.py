@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operands that a lane reads, and the results that it writes: `operands.py`."""
 
 from sim.cycles.port import OUTCOME, READ, ask_read, ask_write, write_beat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Software instead of in-switch reduction, in the same network: ring and double binary tree."""
 
 from dataclasses import dataclass, field

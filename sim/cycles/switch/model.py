@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle model of switches that reduce and their endpoints, driven from outside."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notes of packets and credits on links to switches and endpoints that are simulated elsewhere, and
 of additions to sums: they tell the contents of a packet, since the model has no data.
 

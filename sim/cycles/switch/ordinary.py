@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ordinary packets of a link of an endpoint: those that go out, and those that come."""
 
 import numpy as np

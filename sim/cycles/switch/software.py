@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints whose software sends messages: the network is the same, packets go to one endpoint.
 
 A message is a number of packets on every link. With *fence*, data are followed by a flag that the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State of the cycle model of in-switch reduction: registers as records, packets in slots.
 
 A *lane* is a link of an endpoint with all behind it (`hw.switch_dma.lane`). A *packet* has the

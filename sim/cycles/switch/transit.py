@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times of packets in flight, by kind: sums over all of them.
 
 A packet is in flight from the cycle in which its sender, an endpoint or a table, is granted the

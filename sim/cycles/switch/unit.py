@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reduction units, packet by packet: `reduction_unit.py` with its parts, `reduction_port.py`."""
 
 from sim.cycles.switch.buffers import enter, give, has, take

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Headers as the cycle model has them, packed into integers, and turns."""
 
 from hw.switch.packet import Kind

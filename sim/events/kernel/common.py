@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tools of all handlers: the event at hand, work still to be done, and the two kinds of resources.
 
 Handlers share these names: *s* is the :class:`~sim.events.kernel.tables.State`, *c* its

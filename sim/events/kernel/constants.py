@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Constants that the kernel shares with the code that prepares and reads its arrays."""
 
 # Kinds of events, the lowest bits of the key. Above them: stage, entry, message, phase, chunk

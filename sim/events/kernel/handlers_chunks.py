@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chunks at one node: admission to a phase, its program, the end of the phase and of the chunk."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages on their way: stages of the sending node, links, stages of the receiving node."""
 
 import numpy as np

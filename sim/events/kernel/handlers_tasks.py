@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tasks of a node: computations, collective calls, messages to other nodes, delays."""
 
 import numpy as np

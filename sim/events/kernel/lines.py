@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages that wait for a link: collectives take turns in order of time, and a turn of a
 collective goes to the message of the chunk with most phases to go.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event loop: instances, steps, resources and time.
 
 The kernel knows a few words only. A *chunk* passes its *phases* on each node. In a phase a node

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets, flits, virtual channels and credits: messages on the network at packet granularity.
 
 A message waits in the *injection port* of the first link of its route and is cut into packets, one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event queue: buckets of events with equal time and key, in a binary heap.
 
 The key says what happens (to which chunk, phase, message, stage) and never where. So the order

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches that wait for the messages of several senders, reduce them, and send on.
 
 A load takes entries of the table at a port before it goes on, one for each packet that it asks for.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arrays that the kernel runs on: those that are given, and those that change.
 
 Names of indices: node n of N, chunk c (one per call and piece), phase p, message m of a step,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of several saved runs side by side, and that of a run of which only tables are left."""
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The drawing of a network: places of NPUs and switches, and the use of every link."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A page of results: tiles, charts that a small script draws, figures and tables, in one HTML file.
 
 Charts are data in the page: `Chart.kind` names the function of ``view.js`` that draws them. What is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a run, written beside its tables."""
 
 from collections.abc import Mapping, Sequence

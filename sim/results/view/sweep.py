@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a sweep: curves of any metric over any key, and the table of all points."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The timeline of one NPU: iterations, layers, tasks, and chunks and links where they are recorded.
 """
 

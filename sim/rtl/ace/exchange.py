@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE engines in RTL among their cycle models: packets and credits."""
 
 from collections import deque

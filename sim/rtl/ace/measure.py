@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the latencies of the engine's blocks on its RTL.
 
 ``python -m sim.rtl.ace.measure`` writes them to the data file of ``sim.cycles.ace.latencies``.

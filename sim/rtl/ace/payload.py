@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets between a node in RTL and nodes that are models: real headers, golden payload."""
 
 from collections.abc import Sequence

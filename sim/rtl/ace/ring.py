@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE engines in RTL that run rings, from numpy arrays to numpy arrays."""
 
 from collections.abc import Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contexts of an engine that is stalled, as its registers show them, in words."""
 
 from collections.abc import Iterable, Iterator, Mapping

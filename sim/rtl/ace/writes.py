@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Register writes that configure an engine as a rank of a ring and start its collectives.
 
 The driver of the compiled model and the test benches perform them in order.

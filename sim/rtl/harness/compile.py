@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the co-simulation harness once and keeps it, by content, beside the compiled engines."""
 
 import hashlib

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled engines (shared objects with the fw_* C interface) and their ports by name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C interface of the co-simulation, for library.py. Functions that can fail return a negative
 // number and leave the text in `fws_error`. The structures match their namesakes in library.py.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host of one node: works through a queue of register accesses and waits.
 #pragma once
 

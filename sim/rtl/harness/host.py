@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node as software sees it: its memory, its registers, its interrupt."""
 
 import ctypes

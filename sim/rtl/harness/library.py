@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The harness's C interface, as ctypes sees it."""
 
 import ctypes

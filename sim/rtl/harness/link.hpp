@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Links: what leaves one engine arrives at the other a fixed number of cycles later.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory behind an engine's AXI4 masters: one buffer per node, one slave per port.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One node: an engine with its host, its memory ports and its link ports. And nodes whose engines
 // are lanes of one model.
 #pragma once

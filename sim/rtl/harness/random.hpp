@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counter-based randomness: a draw depends on (seed, node, port, channel, cycle) and on nothing
 // else, so that neither the window length nor the number of threads can change a run.
 #pragma once

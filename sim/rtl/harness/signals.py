@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals of RTL nodes that were traced, and the file of their waveforms."""
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of a co-simulation: nodes, their memories, and the links between them."""
 
 from collections.abc import Iterable, Mapping, Sequence

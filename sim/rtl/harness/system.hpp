@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes and links, advanced in windows: within a window of at most the smallest link latency each
 // group of nodes runs alone, on any thread; then all meet.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled engines, their hosts and memories, run together in the order of a global clock."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Smart NICs in RTL among their cycle models: Ethernet frames."""
 
 from collections import deque

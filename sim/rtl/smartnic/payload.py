@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames between NICs in RTL and NICs that are models: real headers, golden payload."""
 
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A NIC with its port of an Ethernet switch, behind the boundary of the co-simulation."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring of RTL smart NICs over a switch, from numpy arrays to numpy arrays."""
 
 from collections.abc import Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Register writes that make a smart NIC a rank of a ring, and that start its all-reduces.
 
 The driver of the compiled model, or a test bench with a register bus, performs them in order.

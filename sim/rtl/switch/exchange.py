@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches and endpoints in RTL among their cycle models: packets and credits.
 
 Models know which operands are in a packet, but not their words. These follow from the operands and

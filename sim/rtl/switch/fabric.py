@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RTL switches with RTL endpoints, from numpy arrays to numpy arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence

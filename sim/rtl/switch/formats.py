@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Golden model of the formats on the switch's links: packing FP32 data, and the values that the
 packed data stand for."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Announces the modelled members of a region to the RTL endpoints that join it.
 
 An endpoint sends nothing before it has heard from all others, on each of its links. Models send no

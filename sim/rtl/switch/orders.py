@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Orders in which tables, home endpoints and requesters added operands, and the resulting sums.
 
 A sum of FP32 depends on that order. The trace ports of switches and endpoints show it; replayed in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules for endpoints at switches that reduce."""
 
 from hw.fp.ops import ReduceOp

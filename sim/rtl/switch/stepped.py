@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RTL endpoints on RTL switches, cycle by cycle: programs, faults and registers as a test says."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contents of packets of switches and their endpoints, from the logged orders of additions."""
 
 from collections.abc import Mapping, Sequence

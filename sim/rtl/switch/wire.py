@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links between RTL and models of switches and endpoints, and the packets on them."""
 
 from collections import deque

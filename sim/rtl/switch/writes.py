@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Register writes that program switches, and that make an endpoint a member and give it commands.
 
 The driver of the compiled models, or a test bench with a register bus, performs them in order.

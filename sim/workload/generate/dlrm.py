@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deep learning recommendation model (Naumov et al., arXiv 1906.00091), hybrid parallel.
 
 Embedding tables are spread over the NPUs; each looks up the rows of its tables for the samples of

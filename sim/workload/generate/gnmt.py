@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GNMT, translation with LSTMs and attention (Wu et al., arXiv 1609.08144). Data parallel.
 
 The first layer of the encoder runs in both directions; every layer of the decoder gets the context

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A multilayer perceptron, data parallel or split over NPUs."""
 
 from collections.abc import Sequence

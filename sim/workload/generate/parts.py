@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers that several models share."""
 
 from sim.fields import FieldError

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ResNet-50 (He et al., CVPR 2016, Table 1), the variant whose 3 x 3 filters have the stride.
 
 53 convolutions and a fully connected layer. Data parallel.

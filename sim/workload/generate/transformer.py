@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformers: encoder or decoder stacks (BERT, GPT) and both together (Vaswani et al., 2017).
 
 With more than one NPU per copy of the model, the weights of a block are split as in Megatron-LM

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of compiled engines, and one engine between neighbours that do what they like."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives that are left unfinished, what every rank says of them, and the way back."""
 
 from hw.ace.registers import INTERRUPTS

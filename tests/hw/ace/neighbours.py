@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The other ranks of a ring, as one engine sees them: they send in any order and check what comes.
 
 What a packet must hold is worked out from the ranks' vectors alone: a block with k contributions is

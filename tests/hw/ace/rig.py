@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One compiled engine driven by hand: its memory, its software and its neighbours are Python."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """After a lost packet, or whenever software wants, abort makes the ring usable again."""
 
 import random

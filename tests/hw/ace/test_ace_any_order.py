@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One engine does the same whatever the order in which its neighbours' packets come."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands that are not valid are refused as a whole, and the engine works on."""
 
 import random

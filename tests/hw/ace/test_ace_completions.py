@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every command ends in a record that says what became of it, on every node."""
 
 import numpy as np

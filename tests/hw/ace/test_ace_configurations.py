@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Every configuration that is accepted can be built, and nothing in it is too narrow."""
 
 import random

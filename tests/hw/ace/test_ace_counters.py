@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Performance counters, against counts that were made without them."""
 
 from dataclasses import replace

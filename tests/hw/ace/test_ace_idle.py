@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """An engine that has been given a command is busy until the command is complete."""
 
 from dataclasses import replace

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The parts of FSM, receive unit and dispatcher keep the latencies of their data sheets."""
 
 from dataclasses import replace

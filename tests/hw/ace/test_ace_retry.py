@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of ACE engines over wires that lose, repeat and damage frames: bit-exact all the same."""
 
 import numpy as np

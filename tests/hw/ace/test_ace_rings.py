@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of engines give, bit for bit, what numpy gives in the order that the ring defines."""
 
 import random

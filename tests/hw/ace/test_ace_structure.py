@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """What holds for an engine as it is built: no path through it, its configuration, its registers."""
 
 import re

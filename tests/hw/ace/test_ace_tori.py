@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever befalls a torus, in any phase of its programs, is reported; and then it goes on."""
 
 import itertools

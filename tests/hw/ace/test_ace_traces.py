@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tool that compares engines cycle by cycle sees what it is for."""
 
 import numpy as np

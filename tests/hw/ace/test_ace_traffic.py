@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What crosses the links is what the algorithm asks for, and nothing depends on how it is run."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a context waits for: in the registers of the engine, and in the words of the driver."""
 
 from dataclasses import replace

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The banked SRAM against rows in a list, banks that arithmetic names, and turns in a circle."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The arbiter of send commands against a register for each port and chunks that never wrap."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The control part of the engine by itself: registers on one side, the parts of the engine on the
 other."""
 

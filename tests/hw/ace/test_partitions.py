@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Partitions by phase: the blocks beside models, whole engines of any division, bad divisions."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cycle-exact traces of engines: whether a change of the RTL changes an output in any cycle.
 
 ::

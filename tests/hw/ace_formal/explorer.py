@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Complete exploration of a finite transition system, breadth first."""
 
 from array import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocol between ACE engines with partitions by phase, as a transition system.
 
 Chunks go from the FSM of a phase to that of the next one. What `RingModel` says of a phase holds

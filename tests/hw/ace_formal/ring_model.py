@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocol between ACE engines as a transition system, running the real programs.
 
 One step of the model is one decision that the hardware makes: a chunk is admitted, a load is done,

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs about the parts of an FSM: no READY is lost, no peer or phase waited for, no chunk and no
 phase ends early."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every run of engines with partitions by phase, explored completely, and what happens without
 their rules."""
 

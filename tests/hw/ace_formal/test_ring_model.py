@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every run of the protocol between ACE engines on rings, one or several after another, explored
 completely, and what happens without its rules."""
 

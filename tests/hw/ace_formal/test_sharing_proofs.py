@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proofs about what is shared: ports, forward queues, ALUs and SRAM banks."""
 
 import pytest

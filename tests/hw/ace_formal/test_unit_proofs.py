@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs about the units that move packets: what they wait for, and that they write only where they
 have room."""
 

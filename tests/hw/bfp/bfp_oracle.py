@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An independent model of block floating point: exact fractions, one element at a time.
 
 Written from the definition in `hw.bfp.format.BlockFormat`, in the opposite direction of model and

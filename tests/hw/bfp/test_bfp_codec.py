@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Encoder and decoder against the golden model, on blocks of all kinds, as native code."""
 
 from typing import Any

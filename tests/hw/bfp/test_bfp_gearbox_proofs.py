@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proofs that the gearbox keeps every unit in order and never idles."""
 
 from pathlib import Path

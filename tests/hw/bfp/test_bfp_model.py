@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The golden model against exact fractions, against ml_dtypes, and against its own law."""
 
 import math

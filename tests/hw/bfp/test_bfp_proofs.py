@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs about encoder and decoder, for every block of binary32 words and every block of codes.
 
 Yosys writes the logic as SMT-LIB. The law ``encode(decode(b)) = b`` is stated about the logic

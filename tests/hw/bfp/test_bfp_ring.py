@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the codec means for a ring all-reduce: requantised at each hop, equal bits on all ranks."""
 
 import numpy as np

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Streams of the codec in Amaranth's simulator: stalls, vectors, latency, no bubbles."""
 
 import random

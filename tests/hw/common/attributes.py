@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the memory ports of a whole engine say of their transactions."""
 
 from hw.common.axi import ATTRIBUTES

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proofs about components: Yosys translates, ABC's reachability engine decides.
 
 A harness is a component with an output `bad` that must stay 0 for ever, whatever its inputs do. All

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Arbiters grant one requester at a time, each in its turn or by age, and lose no beat."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proofs that arbiters grant one requester, in turn or by age, keep packets whole and
 starve nobody."""
 

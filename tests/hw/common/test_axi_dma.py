@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """AXI4Reader and AXI4Writer move every byte, keep the bus rules, and keep the bus busy."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs about bursts, and that no AXI block lets anything through combinationally."""
 
 import pytest

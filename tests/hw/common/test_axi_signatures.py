@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """AXI buses as signatures: what is equal, what a half is, what is refused."""
 
 import pytest

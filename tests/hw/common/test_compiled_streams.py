@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The stream blocks at full width, compiled to native code, over many cycles."""
 
 from collections import deque

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams given to one of several, with random back-pressure on each."""
 
 import random

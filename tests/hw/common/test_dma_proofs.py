@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proofs that the AXI4 engines keep their promises to any memory that keeps AXI's."""
 
 import pytest

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The registers that all engines have, on an engine that does nothing else; and idle."""
 
 import hashlib

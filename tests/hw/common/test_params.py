@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad parameters are refused in the same way and the same words, whatever they are."""
 
 import numpy as np

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """What the prover itself promises: a proof of nothing fails, covers see the whole design."""
 
 import json

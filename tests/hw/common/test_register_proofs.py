@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proof that a register file answers every access once, and holds what was written."""
 
 import pytest

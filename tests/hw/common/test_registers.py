@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """RegisterFile and RegisterMap: what software writes and reads, and what the document says."""
 
 import json

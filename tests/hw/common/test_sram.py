@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """SRAMBank is a synchronous RAM, as a memory and as a macro."""
 
 import random

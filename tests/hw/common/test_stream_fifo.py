@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """StreamFIFO and SkidBuffer keep every beat, in order, at the promised pace."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proofs that the stream blocks lose, double and reorder nothing, and never hang."""
 
 import pytest

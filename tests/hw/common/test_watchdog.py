@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every cycle of the watchdog against a model."""
 
 import random

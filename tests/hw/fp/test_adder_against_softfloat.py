@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The adder, as native code, against Berkeley SoftFloat: every bit of the sum and every flag."""
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proof that the adder is IEEE 754 addition, for every pair of operands.
 
 Yosys writes the synthesised logic of the combinational adder as SMT-LIB; the claim is stated in

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Conversions to and from 16 bits: every 16-bit number, and proofs for every binary32 number."""
 
 from pathlib import Path

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Parameters of the arithmetic blocks that are refused."""
 
 from typing import Any

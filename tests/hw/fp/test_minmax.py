@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Minimum and maximum against the golden model and SoftFloat's comparison."""
 
 from typing import Any

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The lane array against the golden model, and its timing claims."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Independent model of one end of a link with retry, for packets of the switch.
 
 It knows the frames and the rules of the documents only: the CRC is that of zlib, frames are kept in

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """What arrives damaged is dropped whole and counted; what follows is intact; credits come home."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """A transmit port, a wire with latency and a receive buffer: whole packets, once, in order."""
 
 import random

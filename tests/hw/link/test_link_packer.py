@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The packer alone: flits leave in order, densely, and not later than promised."""
 
 import random

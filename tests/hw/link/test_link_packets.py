@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The header format: what is refused, what survives a round trip, what the checksum finds."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proofs: the packer is a queue of flits; credits are neither lost nor invented."""
 
 import pytest

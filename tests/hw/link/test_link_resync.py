@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Unbounded proofs: whatever was lost on a link, both ends agree again after a SYNC and its ACK.
 
 Each end is proved by itself: a receive buffer has forgotten everything when it reports that it is

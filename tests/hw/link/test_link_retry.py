@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Links with retry: RTL against RTL and against an independent model, over wires that fail."""
 
 import random

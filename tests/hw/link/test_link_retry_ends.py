@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Both ends of a link with retry, on wires that are good but for one or two flits: every run.
 
 A proof under whatever wires reaches no third frame (`test_link_retry_proofs`). Here the fault, or

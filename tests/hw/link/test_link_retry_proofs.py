@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs: whatever a wire loses, repeats or damages, frames arrive once and in order.
 
 The halves are proved apart, without a bound. What the receiver relies on (`ReceiverHarness`) is

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Sessions of links with retry: copies that come late, cables that are cut, ends that are reset."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rules of sessions, explored: copies of every SYNC live for ever and come at any time."""
 
 import random

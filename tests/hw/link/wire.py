@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Independent model of packets on a wire, and a rig that drives both ends of a compiled link.
 
 The model knows the specification only: a checksum computed bit by bit, flits one after the other.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The abort protocol between smart NICs as a transition system: `hw/smartnic/abort.py`.
 
 Hosts give one collective after another, each once all NICs are idle. In each, every node sends one

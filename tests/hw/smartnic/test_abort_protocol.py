@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every run of the abort protocol on small rings, and what happens without its rules."""
 
 from itertools import product

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of an abort by themselves, against what they say of themselves."""
 
 import random

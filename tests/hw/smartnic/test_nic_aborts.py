@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Aborts of compiled NICs: however they meet, all come to one epoch and can go on."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle model against the RTL, and the golden model against sums done one by one."""
 
 from dataclasses import fields, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory that refuses, ranks that disagree, rings that stand still: every rank says so, and the
 next all-reduce is exact."""
 

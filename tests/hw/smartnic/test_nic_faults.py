@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damaged frames in rings of compiled NICs: dropped whole, counted, signalled, recovered from."""
 
 from dataclasses import replace

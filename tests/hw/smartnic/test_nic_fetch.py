@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks of a vector, read ahead: each beat as it lies in memory, its error with it alone."""
 
 import random

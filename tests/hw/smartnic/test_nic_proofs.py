@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs: reception drops whole frames, transmission obeys credits, flows round a ring never stop.
 
 The first two are unbounded, about the hardware; the third is about the rules that it follows.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reception of good and bad frames, mixed at random: what is bad is dropped whole."""
 
 import random

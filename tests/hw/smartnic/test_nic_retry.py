@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of smart NICs over links with retry that lose, repeat and damage frames: exact."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of compiled NICs against the golden model, bit for bit."""
 
 from dataclasses import replace

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The parts of the NIC by themselves, and what is true of it as a whole."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks to the wire and back, compressed and not in one stream, each with its verdict."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled components of the switch, driven cycle by cycle, and packets for them."""
 
 import random

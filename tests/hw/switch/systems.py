@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled switches with Python endpoints, and what tests of them share."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a reduction table does to a sequence of operands, in Python."""
 
 from collections import OrderedDict

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs that packets cross the switch to each of their outputs once, and only with credit."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Epochs of regions, beside a model of what the tracker's page says."""
 
 from collections import Counter

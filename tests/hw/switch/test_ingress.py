@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """A packet whose sender falls silent in the middle of it."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which input goes first at a link: the one with the oldest operand, and nobody waits for ever."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Credits of an output of a switch, beside a model of a few lines."""
 
 from random import Random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Packets that pass others at a switch, as its links show them."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns of the crossbar: each flit goes to the output that took its packet, and no other."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Pull: loads through switches, every operand in exactly one answer, and no standstill."""
 
 

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs about loads in a reduction unit: answers are counted once and never wait, loads end."""
 
 import pytest

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Packets between words and compressed data, beside numpy and the codec's golden model."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both ends of a link have credits counted anew at about the same time."""
 
 from collections import deque

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs that credits counted anew are as many as there is room, whatever was lost before."""
 
 import pytest

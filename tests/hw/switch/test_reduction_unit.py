@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """The reduction table of a port against a model of it, and its timing claims."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """What a buffer at an input of the crossbar sends, in which order, and what it discards."""
 
 import random

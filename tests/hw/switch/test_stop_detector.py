@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """When an output has stopped, and when it sends again."""
 
 from hw.common.testing import simulate

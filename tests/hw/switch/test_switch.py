@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Whole switches: every operand in exactly one sum, every sum at every member, no standstill."""
 
 from dataclasses import replace

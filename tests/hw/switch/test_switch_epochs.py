@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Epochs at switches: what is older is forgotten before others hear of it; rows that are in use;
 links out of service; credits counted anew."""
 

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs, for the first cycles from reset, that a reduction unit counts every operand once."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Epochs of a region as a transition system: endpoints, and switches that know the region's epoch.
 
 One region and one block of data, which every member pushes once an epoch as soon as it is ready.

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """FP32 sums in fixed point: the same bits whatever comes first, and what has no place is told."""
 
 from dataclasses import replace

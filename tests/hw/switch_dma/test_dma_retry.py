@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches and endpoints over wires that lose, repeat and damage frames: exact all the same."""
 
 import random

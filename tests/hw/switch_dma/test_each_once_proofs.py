@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs that an endpoint adds each operand once: what waves say of blocks, for ever, and the home
 store that relies on it, for the first cycles.
 

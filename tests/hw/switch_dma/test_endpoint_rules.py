@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Rules that an endpoint keeps where all-reduces seldom come: what it refuses, what it tells, what
 it gives back, and what `idle` says."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every run of the epochs of a region on small systems, and what happens without their rules."""
 
 import pytest

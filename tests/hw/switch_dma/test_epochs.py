@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """What was given up never meets what comes after it, and hinders nobody; links survive resets."""
 
 import random

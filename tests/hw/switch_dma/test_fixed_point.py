@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FP32 to integers and back, as native code, beside arithmetic of 64 bits."""
 
 import numpy as np

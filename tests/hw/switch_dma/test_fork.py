@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results for others and for this endpoint, with random back-pressure on both."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Operands and results in 16 bits and in block floating point, sums of words between."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The home store beside a model of it: sums by count, whatever becomes of the output."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads beside a model: whose turn it is, and what is answered, and when."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Proofs about joining and giving up: who is open or ready has heard from all others what that
 stands on, in this epoch and in this life; it tells what is true, and gives nothing up silently.
 

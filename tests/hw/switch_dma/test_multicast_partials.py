@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Partials that are multicast to all members: sums, their order, and every exit once more."""
 
 from dataclasses import replace

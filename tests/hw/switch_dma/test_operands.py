@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Operands on their way from memory to packets: limits that are out of range, and an early end."""
 
 from dataclasses import replace

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """All-gather, broadcast and reduce-scatter: a part of the vector is sent, or stored, alone."""
 
 from dataclasses import replace

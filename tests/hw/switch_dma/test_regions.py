@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Several regions at the same switches: groups that share no endpoint, and endpoints in several."""
 
 import random

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints and switches, all RTL: all-reduces, and every way in which they can go wrong."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wave control beside a model of it."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 from fractions import Fraction
 
 import pytest

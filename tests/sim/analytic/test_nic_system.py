@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training with rings of smart NICs takes as long as the analytic model says."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MPI all-reduces on dedicated cores cost what their schemes say."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC's analytic model gives what its formulas give by hand."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Executes FSM programs as texts: ranks that exchange blocks over ports, in any order."""
 
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every algorithm against numpy, through each of its back ends, and what they refuse."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every plan does on data what its collective is for, whatever the order of events."""
 
 from dataclasses import replace

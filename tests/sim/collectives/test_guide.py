@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page on adding a collective does what it says."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives through switches: the right numbers, and each link of the tree crossed once."""
 
 import numpy as np

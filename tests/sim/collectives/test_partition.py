@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks tile the vector; every node gets the same cut."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans put the right bytes on the right links, and orders of dimensions share the load."""
 
 import pytest

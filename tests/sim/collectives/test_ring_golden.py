@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The golden result against loops that know nothing of partitions of arrays."""
 
 import numpy as np

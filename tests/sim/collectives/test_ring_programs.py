@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ring programs, executed as texts: any order of delivery gives the one order of additions."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of tori, executed as texts in place: any order of events gives the golden additions."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ring of small engines, and commands for it."""
 
 from collections.abc import Callable

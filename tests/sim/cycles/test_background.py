@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ordinary packets beside all-reduces: none is lost, and the reduction is as it was."""
 
 from dataclasses import replace

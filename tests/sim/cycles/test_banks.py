@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Banks of the cycle model are those of the RTL, in groups of them, too."""
 
 from dataclasses import replace

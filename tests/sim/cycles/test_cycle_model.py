@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle model takes the cycles that the RTL takes."""
 
 from dataclasses import replace

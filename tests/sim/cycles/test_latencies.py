@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The latencies in the data file are those of the RTL."""
 
 from dataclasses import asdict, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stored latencies of event endpoints are those that the cycle models of the engines have."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RTL NICs among their models: same bits, same cycles, and the same run whatever the window."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RTL nodes among models: same bits, and the same run whatever the window."""
 
 import pytest

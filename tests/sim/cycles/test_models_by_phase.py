@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Engines with partitions by phase: RTL and cycle model, beat by beat; and what both organisations
 had apart before."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work of the parts of ACE's engine in its cycle model: what must be moved, and RTL's counters."""
 
 import numpy as np

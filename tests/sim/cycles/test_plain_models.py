@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cycle models as plain Python, for a debugger: the same states, to the last bit."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings, commands and scripts of a ring: every field is checked, and named in one line."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training jobs on RTL engines, on models, and on both."""
 
 import numpy as np

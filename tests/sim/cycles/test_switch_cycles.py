@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle model of switches and endpoints beside their RTL: same cycles, same events."""
 
 from dataclasses import replace

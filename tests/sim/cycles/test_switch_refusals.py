@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the cycle model of switches refuses, and failed links that cut endpoints off."""
 
 import pytest

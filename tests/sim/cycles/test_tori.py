@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Engines on tori: rings of RTL, models and both, on links of every dimension."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets and READYs that share the beats of a wide bus: the cycle model beside the RTL."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links and rings of engines that cannot be, refused where they are made."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of parameters: what they say arrives, and what is wrong is refused with its place."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ASTRA-sim 2.x: its files are read, and what it does otherwise is switched on by name."""
 
 import json

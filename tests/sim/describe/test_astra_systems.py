@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table [astra]: files and parameters become a system, contradictions are refused."""
 
 import json

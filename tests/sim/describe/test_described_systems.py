@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of training systems: every key arrives, a wrong one is refused with its place."""
 
 import re

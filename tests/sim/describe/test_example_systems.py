@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples of event simulations run, and do what their comments say."""
 
 import importlib.util

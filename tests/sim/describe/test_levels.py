@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Levels and presets in descriptions: what is read, what follows from a preset, what is refused."""
 
 import re

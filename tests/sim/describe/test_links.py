@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topologies of links: as tables and files, equal to what has a name, within their bounds."""
 
 import pytest

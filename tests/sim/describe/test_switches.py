@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches that reduce in descriptions: presets, levels, the fabric, and what is refused."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference pages name every key of a description, with its default."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each parameter of ASTRA-SIM's Table III changes a result, and in the direction that it should.
 
 A system is 2 x 2 x 2 NPUs unless stated; delays are cycles of 1 GHz.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that are of the right type and mean nothing are refused with their place, or mean it."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Event ACE on tori: near the cycle model of the engines, whatever the style."""
 
 import pytest

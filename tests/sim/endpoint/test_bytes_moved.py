@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes that units of endpoints add, read and write: what the collective needs, from arithmetic
 that knows no simulator, and never more than they can."""
 

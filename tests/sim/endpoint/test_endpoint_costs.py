@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints read, add and write what the papers say, and their limits show."""
 
 import numpy as np

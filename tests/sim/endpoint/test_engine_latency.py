@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The latency that the engine model assumes is the one that the RTL shows."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latencies of the event ACE, which are measured on a ring, are those of its rings in tori."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smart NIC reads and writes every byte once, adds on the way, and compresses what it sends."""
 
 import pytest

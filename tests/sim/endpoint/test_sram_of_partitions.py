@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SRAM of partitions by phase: events are as busy as the cycle model counts, copies of phases that
 are left among them."""
 

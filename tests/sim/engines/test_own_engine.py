@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An engine of one's own, registered from outside, is at every door; the page about it is true."""
 
 import importlib.util

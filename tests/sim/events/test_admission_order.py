@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chunks begin in the order in which they are admitted."""
 
 import numpy as np

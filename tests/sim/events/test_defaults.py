@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chunks and places that nobody has stated."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event queue: what happens at all nodes at once stays together."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One node stands for all only where that changes nothing, and then nothing changes."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups keep rings of their own: other collectives take the time that they always do."""
 
 import json

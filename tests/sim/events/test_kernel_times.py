@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times that can be worked out by hand."""
 
 from functools import partial

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What does not fit into memory is refused in words that name the keys that help."""
 
 import pytest

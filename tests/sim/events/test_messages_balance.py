@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks of conservation: sound runs pass them, and each of them notices its fault."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SEND and RECEIVE tasks, and messages that nodes on the way receive and send again."""
 
 from functools import partial

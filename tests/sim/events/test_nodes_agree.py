@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that are not in step admit the chunks of a collective in one order."""
 
 import pytest

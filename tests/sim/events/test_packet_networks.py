@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets on whole networks: nothing is lost, nothing blocks for ever, folding is exact."""
 
 from functools import partial

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times at packet granularity against times worked out by hand, and what each parameter does."""
 
 from functools import partial

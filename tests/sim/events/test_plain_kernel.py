@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event kernel as plain Python, for a debugger: the same events at the same times."""
 
 from collections.abc import Callable

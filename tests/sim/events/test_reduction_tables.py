@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables, credits and waves of switches that reduce: resources of events, beside cycle models."""
 
 from dataclasses import replace

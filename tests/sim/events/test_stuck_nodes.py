@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that are not in step: chunks admitted in different orders must not block each other."""
 
 import random

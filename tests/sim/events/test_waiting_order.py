@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What waits for a link: most phases to go first, unless chunks wait at the node that sends."""
 
 import random

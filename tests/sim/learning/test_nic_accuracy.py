@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training through the NIC's golden all-reduce: formats, agreement of the workers, and RTL."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Marked functions to compile, and a module of constants that they use by its name."""
 
 from typing import Any, NamedTuple

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel, loaded from its object code, leaves Numba's own functions alone."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Marked functions compute the same compiled, loaded and as plain Python."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings through all nodes of a torus."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What frames of Ethernet leave to data."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes over listed links are the shortest ways, with the ties that are stated."""
 
 import heapq

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Short ways to make dimensions and networks, and what a slip of the hand is told."""
 
 import re

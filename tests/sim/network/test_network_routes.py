@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes lead where they should, over links that exist, around links that do not."""
 
 import math

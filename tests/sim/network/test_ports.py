@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks seen by the ports of their nodes."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A router's latency is paid once for every router that a message passes."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shapes that split each other, and what a collective of a job sees of a network."""
 
 import pytest

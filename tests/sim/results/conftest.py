@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run of two NPUs that was made up by hand, with round numbers.
 
 Times in µs. NPU 1 computes twice as long in the first task; everything shared waits for it.

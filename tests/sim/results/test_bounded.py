@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run names the unit that bounds it: twice of it helps most, and by about what it says."""
 
 import copy

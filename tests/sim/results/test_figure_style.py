@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures: one colour for a meaning, scales that fit, labels that do not overlap."""
 
 import re

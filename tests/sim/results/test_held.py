@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs that are throttled on purpose name what held them."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages hold what a run was, need no other file, and stay small; a browser opens them."""
 
 import json

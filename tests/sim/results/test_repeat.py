@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A folder of results holds what it needs to be run again, wherever it is moved."""
 
 import copy

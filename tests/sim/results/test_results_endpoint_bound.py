@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run's bound knows the endpoints, too."""
 
 import pytest

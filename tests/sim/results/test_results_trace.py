@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fields and rules from the description of Chrome's trace event format."""
 
 import gzip

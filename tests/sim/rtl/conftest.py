@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small engine with the boundary that every engine has, and systems made of it."""
 
 from types import SimpleNamespace

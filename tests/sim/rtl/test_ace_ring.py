@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mistakes in driving a ring are named, and the ring works on."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Windows, threads, lanes and skipped nodes change the speed of a run and nothing else."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links to the outside: what a node sends can be read, and what is put in arrives in time."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host scripts: registers, waits, and what happens when they do not end."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An engine that breaks a rule of its ports is stopped, with the place and the cycle."""
 
 import re

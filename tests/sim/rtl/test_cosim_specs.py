@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of systems: what is refused, and how topologies turn into links."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Latencies and bandwidths are what was asked for, to the cycle."""
 
 import numpy as np

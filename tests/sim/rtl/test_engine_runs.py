@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts on rings of either kind of engine: results, times, and what is refused."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One engine stands for a ring of them: the same cycles, beats, counters and bits, or a refusal."""
 
 import re

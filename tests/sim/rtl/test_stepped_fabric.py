@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults and resets of endpoints on switches that are run cycle by cycle."""
 
 from dataclasses import replace

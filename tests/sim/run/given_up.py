@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An all-reduce through RTL switches that one endpoint gives up."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of any shape and type are all-reduced, and the result says what was converted."""
 
 import ml_dtypes

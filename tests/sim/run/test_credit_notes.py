@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions whose credits do not cover the round trip of their links say so."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces of vectors by switches in RTL, and runs at the edges of what engines take."""
 
 import warnings

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends and limits: what takes too long is refused by name, and what is cut says so."""
 
 import json

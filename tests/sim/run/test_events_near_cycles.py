@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events of a preset against the cycle model of its engine, at ordinary parameters."""
 
 from copy import deepcopy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One result for `run`, `simulate`, `load_run` and `save`: what it has, says and shows."""
 
 import json

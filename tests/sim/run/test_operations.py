@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operations by the names that people type: in large letters, and without a type."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``--endpoint KIND`` works on any file, and notes advise nothing that the next run refuses."""
 
 from pathlib import Path

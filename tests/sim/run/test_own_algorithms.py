@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Own algorithms in the programs of ACE: models take the cycles of RTL, sums are numpy's."""
 
 import json

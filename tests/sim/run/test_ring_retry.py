@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings of engines in RTL whose links have retry, on wires that lose, repeat and damage."""
 
 import re

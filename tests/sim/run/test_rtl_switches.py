@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of switches that reduce at level rtl: the same run as of their cycle models."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``[run] fold`` of ACE rings at levels cycles and rtl: the run of all engines, or a refusal."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of one description at every level: what is equal, what is absent, what is refused."""
 
 import tomllib

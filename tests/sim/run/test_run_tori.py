@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ACE on tori from descriptions: along Hamiltonian cycles and by dimension, at all levels."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waveforms of RTL nodes, as a description asks for them."""
 
 import pytest

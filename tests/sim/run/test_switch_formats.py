@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches and endpoints in RTL whose operands and results travel in 16 bits or in blocks."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples of training on a torus of RTL: data that are numpy's, times of the other levels."""
 
 import tomllib

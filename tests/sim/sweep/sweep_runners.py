@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the sweeps under test run; in a module of its own because worker processes import it."""
 
 import os

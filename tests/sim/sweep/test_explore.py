@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explorations: which points are beaten, what a point costs, and what is written."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A clock for jobs: computations and delays take their time, collectives a given one."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import re
 from dataclasses import replace

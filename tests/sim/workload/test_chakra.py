@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces: the wire format, dependencies, and jobs made of them."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generated models against what is published about them."""
 
 from importlib.resources import files

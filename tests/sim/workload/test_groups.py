@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 from math import prod
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import pytest
 
 from sim.workload.astra_text import SHIPPED, render, shipped

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loops of every keyword, against orders and times worked out by hand."""
 
 import pytest
