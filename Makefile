@@ -47,8 +47,8 @@ help:  ## this list
 clean:  ## delete build/ and .venv/
 	rm -rf build $(VENV)
 
-# Made anew only when pyproject.toml changes. One dot per package; what pip says is shown if it fails.
-$(STAMP): pyproject.toml
+# Made anew only when pyproject.toml or the version changes. One dot per package; what pip says is shown if it fails.
+$(STAMP): pyproject.toml foldwire/version.py
 	@command -v $(PYTHON) >/dev/null && \
 	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Foldwire needs Python 3.11 or newer as '$(PYTHON)'." >&2; \

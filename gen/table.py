@@ -13,7 +13,7 @@ import html
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -166,6 +166,20 @@ class Table:
         """The values of the column *name*."""
         index = self._index(name)
         return [row[index] for row in self.rows]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def __bool__(self) -> bool:
+        return True  # a table without rows is one, too
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the columns, as of a mapping."""
+        return iter(self._ipython_key_completions_())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ipython_key_completions_()
 
     def value(self, row: Cell, name: str) -> Any:
         """The value of column *name* in the one row that starts with *row*."""

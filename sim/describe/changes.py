@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from sim.describe.reader import FilePlace, TomlReader
 
 __all__ = ["OPTION", "apply", "changed", "parse_change", "with_changes"]
@@ -49,6 +51,10 @@ def apply(
         A key leads nowhere.
     """
     for key, value in changes.items():
+        if not isinstance(key, str):
+            place = FilePlace(OPTION, None, "")
+            raise place.error(f"keys must be dotted paths, as scheduler.concurrency, not {key!r}")
+        value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
         place = FilePlace(OPTION, None, key) if section is None else reader.place(section, key)
         try:
             changed(config, key, value)

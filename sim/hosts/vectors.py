@@ -43,16 +43,19 @@ class Vectors(Brief):
     def note_on(self, result: NDArray[Any]) -> str:
         """The note, with the number of results that the type given does not hold."""
         if self.dtype.itemsize >= result.itemsize:
-            return self.note
+            finite = np.all([np.isfinite(each) for each in self.flat], axis=0)
+            lost = int((finite & ~np.isfinite(result)).sum()) if self.note else 0
+            return f"{self.note}; {lost} of them are beyond {result.dtype}" if lost else self.note
         lost = int(np.isfinite(result).sum() - np.isfinite(self.restored(result)).sum())
         return f"{self.note}; {lost} of them are beyond it" if lost else self.note
 
 
-def vectors_of(given: Iterable[Any]) -> Vectors:
+def vectors_of(given: Iterable[Any], *, sums: bool = True) -> Vectors:
     """The vectors of arrays of one shape and type, one per rank.
 
     float32, int32 and uint32 are taken as they are. Smaller types are widened. float64 is rounded
-    to float32, and integers of 64 bits are narrowed if they and their sums allow it.
+    to float32, and integers of 64 bits are narrowed if they allow it, and their *sums*, if these
+    are what is wanted.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def vectors_of(given: Iterable[Any]) -> Vectors:
     if target.kind == "f":
         flat, note = _rounded(flat, dtype)
     else:
-        note = _checked(flat, dtype, target)
+        note = _checked(flat, dtype, target, sums=sums)
         flat = [each.astype(target, copy=False) for each in flat]
     return Vectors(flat=flat, shape=arrays[0].shape, dtype=dtype, note=note)
 
@@ -121,7 +124,7 @@ def _rounded(
 
 
 def _checked(
-    flat: list[NDArray[Any]], dtype: np.dtype[Any], target: np.dtype[Any]
+    flat: list[NDArray[Any]], dtype: np.dtype[Any], target: np.dtype[Any], *, sums: bool
 ) -> str:
     """The note on integers in a type of the engines; they and their sums must fit both types."""
     if dtype.newbyteorder("=") == target:
@@ -131,8 +134,9 @@ def _checked(
     narrow = dtype if dtype.itemsize < target.itemsize else target
     for each in flat:
         _within("hold numbers", each, least, most, narrow)
-    sums = np.sum([each.astype(np.int64) for each in flat], axis=0)
-    _within("have sums", sums, least, most, narrow)
+    if sums:
+        total = np.sum([each.astype(np.int64) for each in flat], axis=0)
+        _within("have sums", total, least, most, narrow)
     how = "widened" if dtype.itemsize < target.itemsize else "narrowed"
     return f"{dtype} was {how} to {target}, which all results fit"
 

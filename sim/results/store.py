@@ -242,7 +242,8 @@ def load_run(folder: Path | str) -> SavedRun:
             origin=dict(document.get("origin", {})),
         )
     except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path}: not a saved run: {error!r}") from error
+        lacks = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: not a saved run: {lacks}") from error
 
 
 def _tables_in(document: Mapping[str, Any], name: str, path: Path) -> NamedTables:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All-reduces of numpy arrays by an engine: as RTL, bit for bit and cycle by cycle, or golden."""
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ __all__ = ["AllReducer", "Reduced", "all_reduce"]
 LEVELS = ("rtl", "golden")
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Reduced:
     """Result of an all-reduce.
 
@@ -50,6 +51,9 @@ class Reduced:
         words = [f"<Reduced {len(self.vectors)} x {brief(self.vectors[0])}: {how}",
                  "exact" if self.exact else "NOT exact", *([self.note] if self.note else [])]
         return f"{', '.join(words)}>"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
 
 
 class AllReducer:
@@ -140,13 +144,14 @@ class AllReducer:
         op : ReduceOp, str or None
             Such as ``"max"`` or ``"max_f32"``; None for the sum in the type of the vectors.
         """
-        given = vectors_of(vectors)
+        check_type("op", op, "a ReduceOp, its name, or None", isinstance(op, ReduceOp | str | None))
+        name = "sum" if op is None else op.name if isinstance(op, ReduceOp) else op
+        given = vectors_of(vectors, sums=name.lower().startswith("sum"))
         arrays = given.flat
         if self.compress and arrays[0].dtype.kind != "f":
             raise FieldError(
                 "vectors", f"must hold real numbers for a block format, not {given.dtype}"
             )
-        check_type("op", op, "a ReduceOp, its name, or None", isinstance(op, ReduceOp | str | None))
         chosen = reduction(op, arrays[0].dtype)
         ring = self._ring_for(len(arrays), len(arrays[0]))
         command = Command(elements=len(arrays[0]), op=chosen, compress=self.compress)

@@ -415,7 +415,9 @@ class Run:
         of = self._in_memory("link_series")
         engine, done = None if of.description is None else of.description.engine, of.engines
         if engine is None or done is None:
-            raise ValueError("links over time, one by one, are known at levels cycles and rtl only")
+            raise AttributeError(
+                "links over time, one by one, are known at levels cycles and rtl only"
+            )
         flits = engine.config.bus_bytes // 16
         end = done.begin + done.cycles
         return ring_series(

@@ -133,3 +133,21 @@ def test_what_cannot_be_converted_is_one_line(given, message):
 def test_blocks_are_of_real_numbers():
     with pytest.raises(ValueError, match=r"^vectors must hold real numbers for a block format, "):
         fw.all_reduce([[1, 2], [3, 4]], engine="smartnic", format="bfp16", level="golden")
+
+
+def test_sums_beyond_float32_are_counted_and_other_operations_need_no_sum():
+    far = fw.all_reduce([np.array([3e38, 1.0])] * 2, level="golden")
+
+    assert np.isinf(far.vectors[0][0]) and far.vectors[0][1] == 2.0
+    assert far.note.endswith("; 1 of them are beyond float32")
+    with pytest.raises(ValueError, match="op must be sum_i32 for uint32 vectors, not 'max'"):
+        fw.all_reduce([np.uint8([255]), np.uint8([3])], op="max", level="golden")
+    with pytest.raises(ValueError, match="vectors: must have sums within uint8, not 258"):
+        fw.all_reduce([np.uint8([255]), np.uint8([3])], level="golden")
+
+
+def test_results_are_compared_as_objects_and_shown_in_notebooks():
+    one, other = (fw.all_reduce([np.float32([1])] * 2, level="golden") for _ in range(2))
+
+    assert one == one and one != other and len({one, other}) == 2
+    assert "&lt;Reduced 2 x" in one._repr_html_()

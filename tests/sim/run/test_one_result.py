@@ -171,3 +171,23 @@ def test_values_in_brief():
         "float32[3, 4]", "[2 ndarray]", "[1, 2]", repr("x" * 37 + "..."), "{}", "{1 str}", "None",
         "[9 float]", "COMPUTE", "Thing(...)", "{}",
     ]
+
+
+def test_a_table_has_rows_and_names_of_columns(runs):
+    limits = runs["run"].limits
+
+    assert len(limits) == len(limits.rows) > 0 and limits
+    assert list(limits) == [column.name for column in limits.columns]
+    assert "mean_s" in limits and "x" not in limits and 0 not in limits
+
+
+def test_a_run_can_be_looked_into(runs):
+    assert not hasattr(runs["run"], "link_series")
+
+
+def test_changes_take_values_of_numpy():
+    done = fw.run(ENGINES, changes={"workload.size_bytes": np.int64(8192),
+                                    "topology.shape": np.array([4])})
+    assert done.nodes == 4
+    with pytest.raises(ValueError, match=r"keys must be dotted paths, as .*, not 3"):
+        fw.run(ENGINES, changes={3: [3]})
