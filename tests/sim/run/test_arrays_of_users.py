@@ -142,7 +142,7 @@ def test_sums_beyond_float32_are_counted_and_other_operations_need_no_sum():
     assert far.note.endswith("; 1 of them are beyond float32")
     with pytest.raises(ValueError, match="op must be sum_i32 for uint32 vectors, not 'max'"):
         fw.all_reduce([np.uint8([255]), np.uint8([3])], op="max", level="golden")
-    with pytest.raises(ValueError, match="vectors: must have sums within uint8, not 258"):
+    with pytest.raises(ValueError, match="vectors must have sums within uint8, not 258"):
         fw.all_reduce([np.uint8([255]), np.uint8([3])], level="golden")
 
 
