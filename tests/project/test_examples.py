@@ -86,9 +86,12 @@ def test_commands_and_options_of_the_readme_exist():
 
 def runs_as_cycles(kind, shape, collective):
     topology = {"kind": kind, "shape": shape, "bandwidth_bytes_per_s": 16 * 1.245e9}
+    several = {"ports": 4, "fsms": 4, "alus": 4, "max_nodes": 8, "rx_packets": 64}
+    endpoint = {"kind": "ace", "preset": "test", "level": "cycles"}
     system = {
         "topology": topology,
-        "endpoint": {"kind": "ace", "preset": "test", "level": "cycles"},
+        "endpoint": endpoint | several if kind == "torus" else endpoint,
+        "algorithm": {"style": "multi_colour"} if kind == "torus" else {},
         "workload": {"collective": collective, "size_bytes": 1024},
     }
     try:
@@ -102,7 +105,8 @@ def runs_as_cycles(kind, shape, collective):
     ("row", "kind", "shape", "collectives"),
     [
         ("ACE, the endpoint engine", "ring", [4], ["all_reduce", "reduce_scatter", "all_gather"]),
-        ("several phases: tori", "torus", [2, 2], ["all_reduce"]),
+        ("several phases on a torus", "torus", [2, 2],
+         ["all_reduce", "reduce_scatter", "all_gather"]),
         ("all-to-all, broadcast", "ring", [4], ["all_to_all", "broadcast"]),
         ("trees, halving-doubling", "switch", [4], ["all_reduce"]),
     ],
