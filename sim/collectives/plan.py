@@ -25,6 +25,7 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "ALGORITHMS",
+    "BUILT_IN",
     "BY_DIMENSION",
     "STYLES",
     "AlgorithmChoice",
@@ -39,6 +40,7 @@ STYLES = (*BY_DIMENSION, "hamiltonian")
 ALGORITHMS = {
     each.name: each for each in (RING, ADDING_RING, RELAY, DIRECT, HALVING_DOUBLING, TREE)
 }
+BUILT_IN = dict(ALGORITHMS)
 MOST_PERMUTATIONS = 24
 _ALL_TO_ALL = CollectiveKind.ALL_TO_ALL
 _ON_RINGS = (
@@ -47,17 +49,19 @@ _ON_RINGS = (
 
 
 def register(algorithm: Algorithm) -> None:
-    """Let choices and descriptions name an algorithm.
+    """Let choices and descriptions name an algorithm; it replaces an own one of the same name.
 
     Raises
     ------
     ValueError
-        If there is another one of that name.
+        If the name is that of a built-in algorithm.
     """
-    if ALGORITHMS.setdefault(algorithm.name, algorithm) is not algorithm:
+    name = algorithm.name
+    if BUILT_IN.get(name, algorithm) is not algorithm:
         raise FieldError(
-            "name", f"must not be one of {', '.join(ALGORITHMS)}, not {algorithm.name!r}"
+            "name", f"must not be {name!r}, which is one of Foldwire's own: {', '.join(BUILT_IN)}"
         )
+    ALGORITHMS[name] = algorithm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +123,8 @@ class AlgorithmChoice:
         for name in ("reductions", "halves"):
             for algorithm in getattr(self, name) or ():
                 if algorithm is not None and algorithm not in ALGORITHMS:
-                    raise FieldError(
-                        name, f"must be of {', '.join(ALGORITHMS)}, not {algorithm!r}"
-                    )
+                    what = f"must be of {', '.join(ALGORITHMS)}, not {algorithm!r}"
+                    raise FieldError(name, f"{what}; an own one comes with --load FILE")
         if self.rings is not None and self.rings < 1:
             raise FieldError("rings", f"must be at least 1, not {self.rings!r}")
         for name in ("rings", "reductions", "halves"):

@@ -229,9 +229,17 @@ def test_a_chain_of_members_is_an_algorithm_too(size, monkeypatch):
 
 
 def test_a_name_stands_for_one_algorithm():
-    with pytest.raises(ValueError, match=r"name must not be one of ring, .*, not 'ring'"):
+    with pytest.raises(ValueError, match=r"^name must not be 'ring', which is one of Foldwire's o"):
         register(Algorithm(name="ring", collectives={}))
     register(RING)
+
+
+def test_an_own_algorithm_is_replaced_by_the_next_of_its_name(monkeypatch):
+    monkeypatch.setattr(plans, "ALGORITHMS", dict(ALGORITHMS))
+    for _ in range(2):
+        register(again := Algorithm(name="chain", collectives={ALL_REDUCE: chain}))
+    assert plans.ALGORITHMS["chain"] is again
+    assert choice_of("chain", ALL_REDUCE).reductions == ("chain",)
 
 
 def test_what_an_algorithm_does_not_do_is_named_with_what_it_does():
