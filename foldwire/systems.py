@@ -61,7 +61,8 @@ def simulate(
     with step(f"simulating {path.stem}") as report:
         done = interruptible(
             partial(
-                run, path, endpoint=endpoint, trace=trace or None, changes=changed, report=report
+                run, path, endpoint=endpoint, trace=trace or None, changes=changed, report=report,
+                load=loaded(),
             )
         )
     with step(f"writing {folder}"):

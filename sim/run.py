@@ -6,7 +6,7 @@ and do not know the level.
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from gen.arguments import typed
 from sim.describe.build import build
 from sim.describe.changes import apply, changed, with_changes
 from sim.describe.endpoints import as_events, with_endpoint
+from sim.describe.loaded import LOAD, load_stated
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description
 from sim.describe.system import describe
@@ -37,6 +38,7 @@ def run(
     source: str | None = None,
     changes: Mapping[str, Any] | None = None,
     report: Callable[[float], None] | None = None,
+    load: Sequence[Path | str] = (),
 ) -> Run:
     """Run the system of *description*: a file, or the contents of such a file as a dictionary.
 
@@ -52,6 +54,9 @@ def run(
         Name of a dictionary in errors; files that it names are relative to the folder of that path.
     report
         Called now and then, from another thread, with the share of the work that is done (events).
+    load
+        Python files that register algorithms, endpoints or engines, as with ``--load``: besides
+        those that the description names, relative to the working directory.
 
     Raises
     ------
@@ -69,9 +74,9 @@ def run(
     check_type("endpoint", endpoint, "KIND or KIND:LEVEL", isinstance(endpoint, str | None))
     check_type("trace", trace, "True, False or None", isinstance(trace, bool | None))
     if not isinstance(description, Description):
-        description = _read(description, endpoint, source, changes or {})
-    elif endpoint is not None or changes:
-        name = "changes" if changes else "endpoint"
+        description = _read(description, endpoint, source, changes or {}, load)
+    elif endpoint is not None or changes or load:
+        name = "changes" if changes else "load" if load else "endpoint"
         raise FieldError(name, "must be None for a description that has been read")
     if description.alternatives:
         return _fastest(description, trace, report)
@@ -158,10 +163,11 @@ def _read(
     endpoint: str | None,
     source: str | None,
     changes: Mapping[str, Any],
+    load: Sequence[Path | str],
 ) -> Description:
     if isinstance(given, Mapping):
         reader = TomlReader(source or "system")
-        document = copy.deepcopy(dict(given)) if changes else dict(given)
+        document = copy.deepcopy(dict(given)) if changes or load else dict(given)
         folder = Path(source).parent if source else Path()
     else:
         text = read_text(given)
@@ -170,6 +176,10 @@ def _read(
     left_out: tuple[str, ...] = ()
     before = plain(document.get("changes", {}))
     document = dict(with_changes(document, reader))
+    if load:
+        more = [str(Path(each).absolute()) for each in load]
+        document[LOAD] = list(dict.fromkeys([*document.get(LOAD, ()), *more]))
+    load_stated(document, reader, folder)
     if endpoint is not None:
         document, left_out = with_endpoint(document, endpoint)
     apply(document, changes, reader)

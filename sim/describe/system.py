@@ -7,6 +7,8 @@ the keys: ``[[dimension]]`` of `Dimension`, ``[endpoint]`` of the class that ``k
 whether endpoints are events, cycle models or RTL (:mod:`sim.describe.levels`). Units are those of
 the key's name (bytes, seconds). A file states only what differs from the defaults.
 
+``load`` at the top lists Python files that register what the description names.
+
 ``[astra]`` takes the parameters of ASTRA-SIM's Table III and its files; see `config_astra`.
 """
 
@@ -24,6 +26,7 @@ from sim.describe.changes import with_changes
 from sim.describe.endpoints import EndpointChoice, read_endpoint
 from sim.describe.levels import refuse_meaningless
 from sim.describe.links import linked_graph
+from sim.describe.loaded import LOAD, load_stated
 from sim.describe.machines import MACHINES, Machine, machine
 from sim.describe.reader import TomlReader, load_toml, read_text
 from sim.describe.sections import (
@@ -124,7 +127,9 @@ def describe(
     document = with_changes(document, reader)
     stated = plain(document)
     with recorded() as files:
-        made = _described(document, reader, folder)
+        load_stated(document, reader, folder)
+        rest = {name: table for name, table in document.items() if name != LOAD}
+        made = _described(rest, reader, folder)
     origin = Origin(
         document=stated, folder=folder, source=reader.source, changes=changes, files=files
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from sim.describe.changes import apply
 from sim.describe.endpoints import with_endpoint
+from sim.describe.loaded import load_stated
 from sim.describe.reader import ConfigError, FilePlace, TomlReader, load_toml, read_text
 from sim.describe.sections import Description
 from sim.describe.system import describe
@@ -86,6 +87,7 @@ def prepare(
     text = read_text(path)
     document = load_toml(text, source=str(path))
     reader = TomlReader(str(path), text)
+    load_stated(document, reader, path.parent)
     if endpoint is not None:
         document, _ = with_endpoint(document, endpoint)
     apply(document, changes or {}, reader)

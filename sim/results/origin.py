@@ -18,6 +18,7 @@ import tomli_w
 
 from gen.extras import version_of
 from gen.folder import replace_text
+from sim.collectives import plan
 
 __all__ = ["FORMAT", "INPUTS", "REPEAT", "Origin", "plain", "versions", "write_origin"]
 
@@ -26,8 +27,8 @@ FORMAT = 3
 REPEAT, INPUTS = "system.toml", "inputs"
 MOST_COPIED_BYTES = 64 << 20
 """Larger inputs stay where they are, and are named by their whole path."""
-WITH_FILES = ("astra", "topology", "workload")
-"""Tables whose texts may name files."""
+WITH_FILES = ("astra", "load", "topology", "workload")
+"""Tables and lists whose texts may name files."""
 TOOLS = ("foldwire", "amaranth", "llvmlite", "numba", "numpy")
 """Distributions whose versions are kept with a run."""
 
@@ -104,12 +105,26 @@ def write_origin(origin: Origin, folder: Path, *, command: str = "") -> dict[str
 
 def _text(document: Mapping[str, Any], made_by: str) -> str:
     made_by = " ".join(made_by.split())
+    again, more = "foldwire sim THIS_FILE", []
+    if document.get("load"):
+        more = ["# That runs the Python files of `load` first."]
+    elif names := _own_algorithms(document):
+        again += " --load FILE"
+        more = [f"# FILE is Python that registers {', '.join(names)}, as no file of this run did."]
     lines = [
         f"# Description of a run, format {FORMAT}" + (f", of: {made_by}" if made_by else ""),
-        "# All changes are in it. The same run again: foldwire sim THIS_FILE",
-        "", tomli_w.dumps(dict(document)),
+        f"# All changes are in it. The same run again: {again}",
+        *more, "", tomli_w.dumps(dict(document)),
     ]
     return "\n".join(lines)
+
+
+def _own_algorithms(document: Mapping[str, Any]) -> list[str]:
+    """Names of algorithms of users that a description has."""
+    table = document.get("algorithm")
+    stated = table.values() if isinstance(table, Mapping) else ()
+    named = [name for each in stated for name in (each if isinstance(each, list) else [each])]
+    return [name for name in dict.fromkeys(named) if name in {*plan.ALGORITHMS} - {*plan.BUILT_IN}]
 
 
 def plain(value: Any) -> Any:
@@ -153,6 +168,8 @@ def _moved(value: Any, folder: Path, copied: Mapping[Path, str]) -> Any:
     """*value* with the new names of the files that its texts name."""
     if isinstance(value, dict):
         return {key: _moved(each, folder, copied) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_moved(each, folder, copied) for each in value]
     if not isinstance(value, str):
         return value
     for path, name in copied.items():

@@ -12,6 +12,7 @@ from sim.collectives.algorithm import Algorithm, Neighbour, Round
 from sim.collectives.ring import RING
 from sim.describe.reader import ConfigError
 from sim.hosts.surroundings import Surroundings
+from sim.results.store import load_run
 from sim.run import run
 from sim.sweep.points import make_points
 from sim.sweep.spec import read
@@ -182,7 +183,8 @@ def test_a_file_that_is_loaded_registers_what_a_description_names(tmp_path, caps
         (None, "mine.py: cannot be read: no such file; --load takes Python files"),
         ("x = 1\ny = x / 0\n", "mine.py:2: ZeroDivisionError: division by zero"),
         ("def x(\n", "mine.py:1: '(' was never closed"),
-        (MINE.replace('"mine"', '"ring"'), "mine.py:7: FieldError: name must not be one of ring"),
+        (MINE.replace('"mine"', '"ring"'), "mine.py:7: FieldError: name must not be 'ring', which"),
+        ("import sys\nsys.exit(7)\n", "mine.py:2: sys.exit(7): must not end the command that"),
     ],
 )
 def test_a_file_that_fails_is_one_line(tmp_path, capsys, text, message):
@@ -223,3 +225,55 @@ def test_processes_of_a_sweep_load_the_file_as_well(tmp_path, capsys):
                         load=[tmp_path / "mine.py"])
     assert {each.key for each in again}.isdisjoint(each.key for each in other)
     assert (code, err.count("\n")) == (2, 1) and "mine.py:1: ZeroDivisionError: division by" in err
+
+
+def test_what_a_file_prints_does_not_disturb_json(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(MINE + "print('registered')\n")
+    (tmp_path / "system.toml").write_text(SYSTEM.format(level="events"))
+    load = ["--load", str(tmp_path / "mine.py")]
+    assert main(["sim", str(tmp_path / "system.toml"), *load, *load, "--json",
+                 "-o", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+
+    assert json.loads(captured.out)["folder"] == str(tmp_path / "system")
+    assert captured.err.count("registered") == 1
+
+
+def test_a_folder_loads_its_files_again(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "system.toml").write_text(SYSTEM.format(level="events"))
+    command = ["sim", str(tmp_path / "system.toml"), "--load", str(tmp_path / "mine.py")]
+    assert main([*command, "-o", str(tmp_path / "a")]) == 0
+    for name in ("mine.py", "system.toml"):
+        (tmp_path / name).unlink()
+    moved = (tmp_path / "a/system").rename(tmp_path / "moved")
+    told = load_run(moved)
+    assert "inputs/mine.py" in told.origin["files"]
+    assert 'load = [\n    "inputs/mine.py",\n]' in (moved / "system.toml").read_text()
+
+    plans.ALGORITHMS["mine"] = BACK  # as another file of that name has registered it
+    assert main(["sim", str(moved / "system.toml"), "-o", str(tmp_path / "b")]) == 0
+    assert load_run(tmp_path / "b/moved").metrics == told.metrics
+    assert plans.ALGORITHMS.pop("mine") is not BACK
+    assert run(moved / "system.toml").metrics == told.metrics
+    capsys.readouterr()
+
+
+def test_files_to_load_may_be_given_to_run(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    saved = run(described("mine", "events"), load=[tmp_path / "mine.py"]).save(
+        tmp_path / "a", figures=False)
+
+    assert (tmp_path / "a/inputs/mine.py").read_text() == MINE
+    assert run(tmp_path / "a/system.toml").metrics == saved.metrics
+    with pytest.raises(ConfigError, match=r"^system: load: must be a list of Python files, as lo"):
+        run(described("mine", "events", load="mine.py"))
+    with pytest.raises(ConfigError, match=r"no.py: cannot be read: no such file"):
+        run(described("mine", "events"), load=["no.py"])
+
+
+def test_a_folder_says_what_it_needs_where_no_file_registered_it(tmp_path):
+    run(described("back", "events")).save(tmp_path, figures=False)
+
+    text = (tmp_path / "system.toml").read_text()
+    assert "again: foldwire sim THIS_FILE --load FILE\n# FILE is Python that registers back" in text
