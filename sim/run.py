@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.arguments import typed
+from sim.collectives.own import AlgorithmError
 from sim.describe.build import build
 from sim.describe.changes import apply, changed, with_changes
 from sim.describe.endpoints import as_events, with_endpoint
@@ -105,11 +106,21 @@ def run(
             keys = ", ".join(description.left_out)
             done.record.notes.append(f"left out, without meaning for {description.kind}: {keys}")
         return done
-    except ConfigError:
-        raise
     except (ValueError, ArithmeticError) as error:
+        if (own := _own_error(error)) is not None:
+            raise ConfigError(str(own)) from error
+        if isinstance(error, ConfigError):
+            raise
         # Parts that are valid by themselves but do not fit together.
         raise ConfigError(f"{description.reader.source}: {error}") from error
+
+
+def _own_error(error: BaseException) -> AlgorithmError | None:
+    """The error of a user's algorithm that *error* comes from: its file is the one to mend."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, AlgorithmError):
+        cause = cause.__cause__
+    return cause
 
 
 def _estimate(description: Description) -> RunRecord | None:

@@ -14,7 +14,7 @@ from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.ace.isa import MOST_FIRST_RUN, Opcode
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
-from sim.collectives.algorithm import Algorithm
+from sim.collectives.algorithm import Algorithm, Group
 from sim.collectives.fsm_program import (
     PROGRAM_ENTRY,
     FsmProgram,
@@ -34,6 +34,7 @@ from sim.collectives.golden import (
     translated,
     translated_all_reduce,
 )
+from sim.collectives.outcome import check_outcome
 from sim.collectives.partition import Partition
 from sim.collectives.partition_programs import HeldBlocks, PartitionedProgram, partitioned
 from sim.collectives.ring import RING
@@ -546,6 +547,7 @@ def _code(
     ports: tuple[int, int],
     order: tuple[int, ...] | None,
 ) -> FsmProgram:
+    check_outcome(algorithm, collective, Group(shape=(nodes,), way=direction))
     to_port, from_port = ports if direction == 1 else ports[::-1]
     return ring_program(
         collective, rank=rank, nodes=nodes, direction=direction, to_port=to_port,

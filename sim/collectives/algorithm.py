@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.collectives.own import checked, is_own
 from sim.fields import FieldError
 from sim.workload.graph import CollectiveKind
 
@@ -221,15 +222,30 @@ class Algorithm:
         Raises
         ------
         ValueError
-            If the algorithm does not do that collective, or not in groups of this size.
+            If the algorithm does not do that collective, or not in groups of this size. One of a
+            user names the line of the function that fails, or returns what is not allowed.
         """
         if not self.does(kind):
             known = ", ".join(each.value for each in CollectiveKind if self.does(each))
             raise ValueError(f"algorithm {self.name} does {known} only, not {kind.value}")
+        blocks = block_count(kind, group.size)
+        what = f"algorithm {self.name}, {kind.value}"
+        return tuple(
+            each
+            for function in self.functions(kind)
+            for each in (
+                checked(function, group, what=what, blocks=blocks)
+                if is_own(function)
+                else function(group)
+            )
+        )
+
+    def functions(self, kind: CollectiveKind) -> Sequence[Callable[[Group], Sequence[Round]]]:
+        """The functions whose rounds make up a collective that it does."""
         if kind in self.collectives:
-            return tuple(self.collectives[kind](group))
+            return [self.collectives[kind]]
         halves = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER
-        return tuple(each for half in halves for each in self.collectives[half](group))
+        return [self.collectives[half] for half in halves]
 
 
 def block_count(kind: CollectiveKind, size: int) -> int:

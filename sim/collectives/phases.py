@@ -25,6 +25,7 @@ from sim.collectives.algorithm import (
     Round,
     Shift,
 )
+from sim.collectives.outcome import check_outcome
 from sim.collectives.program import Phase, Program, Receipt, Segment, Send, Source
 from sim.network.network import Channel, Network
 from sim.workload.graph import CollectiveKind
@@ -98,6 +99,7 @@ def make_phase(
         role=role,
         kind=kind,
         group=tuple(dimensions),
+        judge=partial(check_outcome, algorithm, kind, group),
     )
 
 

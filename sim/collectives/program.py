@@ -2,7 +2,7 @@
 """Programs of a group's members in one phase of a collective: waits and sends, step by step."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
@@ -154,7 +154,7 @@ class Phase:
     dimension's ring or switch that is used, for the scheduling queues. ``data_in``, ``data_out``:
     sizes of a node's data before and after, over that of the chunk. ``leaves``: source for the
     first send of the next phase, ``SUM`` or ``HELD``. ``kind`` and ``group`` (its dimensions)
-    define its effect on the data.
+    define its effect on the data. ``judge`` raises an error if the algorithm is wrong.
     """
 
     name: str
@@ -167,6 +167,7 @@ class Phase:
     role: NDArray[np.int64] | None = None
     kind: CollectiveKind = CollectiveKind.ALL_REDUCE
     group: tuple[int, ...] = ()
+    judge: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -285,8 +285,17 @@ def plan_of(
     choice: AlgorithmChoice,
     dimensions: Sequence[int] | None,
 ) -> Plan:
-    """The plan of a collective as an endpoint carries it out: see `plan_collective`."""
+    """The plan of a collective as an endpoint carries it out: see `plan_collective`.
+
+    Raises
+    ------
+    ValueError
+        For an algorithm of a user that is wrong, too.
+    """
     mode = getattr(endpoint, "in_switch", None)
     made = plan_collective(network, kind, choice, dimensions, in_switch=mode)
+    for phase in (each for variant in made.variants for each in variant.phases):
+        if phase.judge is not None:
+            phase.judge()
     planned = getattr(endpoint, "planned", None)
     return made if planned is None else planned(network, kind, choice, made)

@@ -2,13 +2,15 @@
 """Own algorithms in the programs of ACE: models take the cycles of RTL, sums are numpy's."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from foldwire.cli import main
 from sim.collectives import plan as plans
-from sim.collectives.algorithm import Algorithm, Neighbour, Round
+from sim.collectives.algorithm import Algorithm, Group, Listed, Neighbour, Round
+from sim.collectives.outcome import check_outcome
 from sim.collectives.ring import RING
 from sim.describe.reader import ConfigError
 from sim.hosts.surroundings import Surroundings
@@ -277,3 +279,76 @@ def test_a_folder_says_what_it_needs_where_no_file_registered_it(tmp_path):
 
     text = (tmp_path / "system.toml").read_text()
     assert "again: foldwire sim THIS_FILE --load FILE\n# FILE is Python that registers back" in text
+
+
+# ---- Functions that are wrong.
+
+ALL_GATHER = CollectiveKind.ALL_GATHER
+
+
+def failing(_):
+    return 1 // 0
+
+
+def lacking(at):
+    return (at.rank + 1) % 4
+
+
+def gather(send=None, **changes):
+    """The functions of an all-gather round a ring, with a fault."""
+    made = {"to": Neighbour(1), "send": send or (lambda at: (at.rank - at.step) % 4), "times": 3}
+    rounds = [Round(**(made | changes))]
+    return lambda group: rounds
+
+
+FAULTS = {
+    "block": (gather(lambda at: at.rank - at.step),
+              "send must return blocks from 0 to 3, not -1 for rank 0 in step 1"),
+    "float": (gather(lambda at: at.rank / 2), "send must return whole numbers of blocks, not arr"),
+    "shape": (gather(lambda at: [[0], [1]]),
+              "send must return a number, a column or a row for each of"),
+    "count": (gather(lambda at: at.rank.repeat(at.step + 1, 1)),
+              "send must return as many blocks in every step, 1, not 2 in step 1"),
+    "raises": (gather(failing), "ZeroDivisionError: integer division or modulo by zero"),
+    "function": (failing, "ZeroDivisionError: integer division or modulo by zero"),
+    "rank": (gather(to=Listed((1, 2, 3, 4))), "the peer of rank 3 must be from 0 to 3, or -1 for"),
+    "few": (gather(to=Listed((1, 2))), "must be a peer for each of 4, not 2"),
+    "to": (gather(to=1), "to must be of Neighbour, Shift, Exchange or Listed, not 1"),
+    "times": (gather(times=0), "times must be an integer of at least 1, not 0"),
+    "none": (lambda group: None, "must return a list of Round, not None"),
+    "empty": (lambda group: [], "must return at least one Round, not []"),
+    "lacks": (gather(lacking), "member 0 does not have block 1 to send"),
+    "ends": (gather(times=2), "member 0 must end with block 1, and ends with something else"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_function_is_one_line_with_its_place_at_every_level(name):
+    function, message = FAULTS[name]
+    plans.register(Algorithm(name=name, collectives={ALL_GATHER: function}))
+    for level in ("events", "cycles"):
+        with pytest.raises(ConfigError) as error:
+            run(described(name, level, collective="all_gather", elements=400))
+        text = str(error.value)
+        assert message in text and "\n" not in text
+        line = f":{failing.__code__.co_firstlineno + 1}: " if function is failing else ":"
+        assert text.startswith(__file__ + line)
+        assert f"algorithm {name}, all_gather in a group of 4" in text
+
+
+@pytest.mark.parametrize("kind", [*CollectiveKind])
+def test_right_algorithms_pass_and_one_wrong_member_does_not(kind):
+    rounds = next(each for each in plans.BUILT_IN.values() if each.does(kind)).rounds
+
+    def spoilt(group):
+        return [
+            replace(each, send=lambda at, send=each.send: send(at) * (at.rank > 0))
+            for each in rounds(kind, group)
+        ]
+
+    right = Algorithm(name="a", collectives={kind: lambda group: rounds(kind, group)})
+    wrong = Algorithm(name="b", collectives={kind: spoilt})
+    for size in (2, 4, 8, 96):  # the last as 48
+        check_outcome(right, kind, Group(shape=(size,)))
+    with pytest.raises(ValueError, match=r"algorithm b, .* in a group of 8: member"):
+        check_outcome(wrong, kind, Group(shape=(8,)))
