@@ -2,13 +2,16 @@
 """``foldwire bandwidth``: a collective on a described system, over sizes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from foldwire.console import interruptible, offer, say, step
+from foldwire.systems import folder_name, stem_of
 from gen.extras import has_extra
 from gen.folder import writing
+from gen.table import Cell, Column
 from sim.machines.measure import heading, line_of, rows_table, sizes_from
 from sim.machines.own import SizedCollective, SizedRow, prepare
 
@@ -26,12 +29,13 @@ def run_sizes(
     changes: Mapping[str, Any],
 ) -> None:
     """Print a row for each size as it is done, and write them as CSV, those that are done when
-    interrupted, and as a figure; ``sizes``: first, last, factor."""
+    interrupted, and as a figure, into a folder that is named after all that was given;
+    ``sizes``: first, last, factor."""
     chosen = sizes_from(*sizes)
     measurement = prepare(
         path, collective=collective, nodes=nodes, endpoint=endpoint, changes=changes
     )
-    say(f"# {path.stem}: {measurement.collective} on {_ranks(measurement)}, simulated")
+    say(f"# {stem_of(path)}: {measurement.collective} on {_ranks(measurement)}, simulated")
     say(heading("bound set by"))
     rows: list[SizedRow] = []
     different = list(dict.fromkeys(map(measurement.rounded, chosen)))
@@ -42,7 +46,8 @@ def run_sizes(
             say(line_of(rows[-1], measurement.collective, measurement.ranks, rows[-1].set_by))
     finally:
         if rows:
-            folder = output / f"{path.stem}-bandwidth"
+            given = ("bandwidth", collective or "", "" if nodes is None else f"nodes={nodes}")
+            folder = output / folder_name(path, *given, endpoint=endpoint, changes=changes)
             _write(rows, measurement, folder, draw=len(rows) == len(different))
 
 
@@ -57,6 +62,12 @@ def _write(
 ) -> None:
     """Write ``bandwidth.csv``, as Parquet too, and ``bandwidth.svg``."""
     table = rows_table(rows, "set_by", [row.set_by for row in rows])
+    what: list[Cell] = [measurement.collective, measurement.ranks, measurement.endpoint]
+    table = replace(
+        table,
+        columns=[*table.columns, Column("collective"), Column("ranks"), Column("endpoint")],
+        rows=[[*row, *what] for row in table.rows],
+    )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = table.write_beside(folder / "bandwidth")

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from sim.sweep.engine import SweepOutcome
     from sim.sweep.spec import SweepSpec
 
-__all__ = ["compare", "explore", "run_sweep_file", "simulate", "view"]
+__all__ = [
+    "compare", "explore", "folder_name", "run_sweep_file", "simulate", "stem_of", "view",
+]
 
 PAGE = "index.html"
 MOST_ROWS = 12
@@ -50,12 +52,10 @@ def simulate(
     from sim.run import run
 
     changed = {**dict(parse_change(text) for text in changes), **(short or {})}
-    kind, _, level = (endpoint or "").partition(":")
     command = _command(path, endpoint, changes, short or {}, signals, trace)
-    varied = [_file_name(f"{key.rpartition('.')[2]}={value}") for key, value in changed.items()]
+    folder = output / folder_name(path, endpoint=endpoint, changes=changed)
     if signals:
         changed["run.trace_signals"] = [*signals]
-    folder = output / "-".join(part for part in (_stem(path), kind, level, *varied) if part)
     if folder.resolve() == path.resolve().parent:
         folder = folder.with_name(f"{folder.name}-again")
     with step(f"simulating {path.stem}") as report:
@@ -79,7 +79,16 @@ def simulate(
         )
 
 
-def _stem(path: Path) -> str:
+def folder_name(
+    path: Path, *more: str, endpoint: str | None, changes: Mapping[str, Any]
+) -> str:
+    """Name for a folder of results of the system in *path*: also after what was given for it."""
+    kind, _, level = (endpoint or "").partition(":")
+    varied = [_file_name(f"{key.rpartition('.')[2]}={value}") for key, value in changes.items()]
+    return "-".join(part for part in (stem_of(path), *more, kind, level, *varied) if part)
+
+
+def stem_of(path: Path) -> str:
     """Name of the system in *path*: that of the file, or of the run whose folder has it."""
     from sim.results.origin import REPEAT
     from sim.results.store import SUMMARY

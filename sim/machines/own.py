@@ -36,7 +36,7 @@ class SizedCollective:
     """A description, and the collective that is to run on it.
 
     ``document``: its tables, with all changes but the size; ``source``: its file. ``nodes``: of the
-    system; ``ranks``: those of a group of the collective.
+    system; ``ranks``: those of a group of the collective. ``endpoint``: kind and level.
     """
 
     document: Mapping[str, Any]
@@ -44,6 +44,7 @@ class SizedCollective:
     collective: str
     nodes: int
     ranks: int
+    endpoint: str
 
     def rounded(self, size: int) -> int:
         """The largest size that is not above *size* and can be cut, at least an element a rank."""
@@ -112,8 +113,10 @@ def prepare(
     if ranks < 2:
         what = "must have at least 2 ranks in a group: one moves nothing"
         raise reader.error("topology", "", what)
+    alike = not described.levels and described.switch_level in (None, described.level)
     return SizedCollective(
-        document=document, source=str(path), collective=chosen, nodes=math.prod(shape), ranks=ranks
+        document=document, source=str(path), collective=chosen, nodes=math.prod(shape), ranks=ranks,
+        endpoint=f"{described.kind}:{described.level if alike else 'mixed'}",
     )
 
 

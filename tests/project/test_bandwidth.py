@@ -2,6 +2,7 @@
 """``foldwire bandwidth``: rows, CSV and figure of sizes, equal to the runs; its refusals."""
 
 import csv
+from itertools import pairwise
 
 import pytest
 
@@ -32,7 +33,9 @@ def called(tmp_path, capsys):
         path.write_text(SYSTEMS[name])
         code = main(["bandwidth", str(path), "-o", str(tmp_path), *arguments])
         captured = capsys.readouterr()
-        file = tmp_path / f"{name}-bandwidth" / "bandwidth.csv"
+        given = {"--collective": "", "--nodes": "nodes="}
+        parts = [given[key] + value for key, value in pairwise(arguments) if key in given]
+        file = tmp_path / "-".join([name, "bandwidth", *parts]) / "bandwidth.csv"
         rows = list(csv.DictReader(file.read_text().splitlines())) if file.exists() else []
         return code, captured.out, captured.err, rows
 
@@ -55,7 +58,11 @@ def test_rows_are_those_of_the_runs(called, tmp_path, name, collective, ranks, g
 
     assert code == 0
     assert [float(row["size_bytes"]) for row in rows] == [6144, 6144 * 64, 1 << 20][: len(rows)]
-    assert (tmp_path / f"{name}-bandwidth" / "bandwidth.svg").read_text().startswith("<?xml")
+    (figure,) = tmp_path.glob(f"{name}-bandwidth*/bandwidth.svg")
+    assert figure.read_text().startswith("<?xml")
+    assert {(row["collective"], row["ranks"], row["endpoint"]) for row in rows} == {
+        (collective, str(ranks), "ideal:events")
+    }
     for row, line in zip(rows, out.splitlines()[2:]):
         size = int(row["size_bytes"])
         own = size // ranks if collective == "all_gather" else size
@@ -80,6 +87,22 @@ SYSTEMS_PARSED = {
     "groups": {"topology": {"kind": "torus", "shape": [4, 2]}},
     "star": {"topology": {"kind": "links", "link": [{"source": [0, 1, 2], "target": "hub"}]}},
 }
+
+
+def test_folders_are_named_after_all_that_was_given(called, tmp_path):
+    size = ["--from", "4K", "--to", "4K"]
+    called("ring", *size)
+    called("ring", *size, "--endpoint", "ace", "--nodes", "6", "--set", "run.passes=1",
+           "--collective", "all_gather")
+    saved = tmp_path / "build/ring-8"
+    saved.mkdir(parents=True)
+    (saved / "run.json").touch()
+    (saved / "system.toml").write_text(SYSTEMS["ring"])
+    assert main(["bandwidth", str(saved / "system.toml"), *size, "-o", str(tmp_path)]) == 0
+
+    assert sorted(each.name for each in tmp_path.glob("*-bandwidth*")) == [
+        "ring-8-bandwidth", "ring-bandwidth", "ring-bandwidth-all_gather-nodes=6-ace-passes=1",
+    ]
 
 
 def test_bus_bandwidth_of_a_large_vector_is_that_of_the_links(called):
