@@ -184,7 +184,7 @@ def run_sweep_file(
 
     Returns the number of points that failed.
     """
-    from sim.sweep.report import write_outcome
+    from sim.sweep.report import shown, write_outcome
     from sim.sweep.training import RUNNER
 
     spec, outcome = _run_points(
@@ -192,7 +192,7 @@ def run_sweep_file(
     )
     written = write_outcome(outcome, spec, output / path.stem)
     where = ", ".join(str(each) for each in written if each.suffix in (".csv", ".parquet"))
-    print_table(_narrowed(outcome.table, len(spec.keys)), most=MOST_POINTS, where=where)
+    print_table(shown(outcome.table, spec), most=MOST_POINTS, where=where)
     offer(lambda: {"folder": str(output / path.stem), "points": outcome.table.records()})
     return _say_outcome(outcome, written)
 
@@ -287,19 +287,6 @@ def _say_outcome(outcome: "SweepOutcome", written: Sequence[Path]) -> int:
         say("written: " + ", ".join(str(each) for each in written))
     _say_missing()
     return outcome.failed
-
-
-def _narrowed(table: Table, keys: int) -> Table:
-    """The varied keys, and the first of the numbers that vary with them."""
-    varying = [
-        index
-        for index in range(keys, len(table.columns))
-        if table.columns[index].name != "error" and len({row[index] for row in table.rows}) > 1
-    ]
-    chosen = [*range(keys), *varying[:MOST_NUMBERS]]
-    names = [table.columns[index].name for index in chosen]
-    note = "All columns are in the files." if len(chosen) < len(table.columns) else ""
-    return replace(table.select(names), note=note)
 
 
 def _say_missing() -> None:

@@ -2,6 +2,7 @@
 """The files that a sweep writes at its end."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gen.extras import has_extra
@@ -10,9 +11,11 @@ from sim.results.view.sweep import write_sweep_page
 from sim.sweep.engine import SweepOutcome
 from sim.sweep.spec import SweepSpec
 
-__all__ = ["write_outcome"]
+__all__ = ["shown", "write_outcome"]
 
 MOST_LINES = 14
+MOST_NUMBERS = 5
+"""Columns to print besides the keys that vary."""
 
 
 def write_outcome(outcome: SweepOutcome, spec: SweepSpec, folder: Path) -> list[Path]:
@@ -36,6 +39,23 @@ def write_outcome(outcome: SweepOutcome, spec: SweepSpec, folder: Path) -> list[
         page, folder.name, outcome.table, spec.keys, x=x, y=y, failed=outcome.failed
     )
     return [*written, page]
+
+
+def shown(table: Table, spec: SweepSpec) -> Table:
+    """The columns to print: the varied keys, the ``y`` of the plot, and the first of the numbers
+    that vary with them."""
+    names = [column.name for column in table.columns]
+    keys = len(spec.keys)
+    varying = [
+        name
+        for index, name in enumerate(names)
+        if index >= keys and name != "error" and len({row[index] for row in table.rows}) > 1
+    ]
+    plotted = [name for name in names[keys:] if name == spec.plot.y]
+    chosen = [*plotted, *(name for name in varying if name not in plotted)][:MOST_NUMBERS]
+    kept = [*names[:keys], *(name for name in names[keys:] if name in chosen)]
+    note = "All columns are in the files." if len(kept) < len(names) else ""
+    return replace(table.select(kept), note=note)
 
 
 def _axes(table: Table, spec: SweepSpec) -> tuple[str, str | None, tuple[str, ...]]:

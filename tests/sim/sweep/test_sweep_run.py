@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gen.table import Column, Table
 from sim.sweep import workers
 from sim.sweep.engine import run_sweep
 from sim.sweep.points import make_points
-from sim.sweep.report import write_outcome
+from sim.sweep.report import shown, write_outcome
 from sim.sweep.spec import parse, read
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -405,6 +406,21 @@ def test_plot_obeys_its_table(expected, tmp_path):
 
     svg = (tmp_path / "sweep.svg").read_text()
     assert ">sum over box.height<" in svg and ">width 2<" in svg
+
+
+def test_what_is_plotted_is_among_the_columns_that_are_printed(tmp_path):
+    names = ["width", "a", "b", "c", "d", "e", "busbw", "same", "error"]
+    rows = [[n, *[n] * 6, 1.0, None if n else "no"] for n in range(2)]
+    table = Table("Sweep", [Column(name) for name in names], rows)
+    text = "[base]\nbox.height = 1\n[grid]\nwidth = [0, 1]\n"
+
+    def printed(plot):
+        made = shown(table, sweep(tmp_path, text + plot))
+        return [column.name for column in made.columns]
+
+    assert printed("") == ["width", "a", "b", "c", "d", "e"]
+    assert printed("[plot]\ny = 'busbw'\n") == ["width", "a", "b", "c", "d", "busbw"]
+    assert printed("[plot]\ny = 'same'\n") == ["width", "a", "b", "c", "d", "same"]
 
 
 def test_plot_of_an_absent_metric_is_refused(expected, tmp_path):
