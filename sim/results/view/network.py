@@ -12,15 +12,15 @@ from sim.events.record import RunRecord
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.results.network import vertex_name
+from sim.results.view.hung import MOST_NODES, Place, hung_places, rises
 
 __all__ = ["network_data"]
 
-MOST_NODES, MOST_LINKS = 256, 3000
+MOST_LINKS = 3000
 AROUND = 40
 """Most NPUs of a ring that is drawn as a circle."""
 GAP = 1.4
-
-Place = tuple[float, float]
+_OF_SWITCHES = DimensionKind.SWITCH, DimensionKind.FAT_TREE, DimensionKind.LINKS
 
 
 def network_data(record: RunRecord, network: Network) -> tuple[dict[str, Any], str]:
@@ -39,6 +39,7 @@ def network_data(record: RunRecord, network: Network) -> tuple[dict[str, Any], s
         caption += f" Drawn: {nodes} of {network.nodes} NPUs{which}."
     numbers = {vertex: number for number, vertex in enumerate(places)}
     ways = [_way_out(network, source, target) for source, target, *_ in drawn]
+    arcs = rises(places, network.nodes, [(source, target) for source, target, *_ in drawn])
     if any(ways):
         caption += " Links between grids are short strokes."
     data = {
@@ -47,8 +48,8 @@ def network_data(record: RunRecord, network: Network) -> tuple[dict[str, Any], s
             for vertex, (x, y) in places.items()
         ],
         "links": [
-            [numbers[source], numbers[target], dimension, round(busy, 2), lanes, way]
-            for (source, target, dimension, busy, lanes), way in zip(drawn, ways)
+            [numbers[source], numbers[target], dimension, round(busy, 2), lanes, rise, way]
+            for (source, target, dimension, busy, lanes), rise, way in zip(drawn, arcs, ways)
         ],
     }
     return data, caption
@@ -111,13 +112,13 @@ def _busiest(links: Sequence[_Link], nodes: int) -> str:
 
 
 def _places(network: Network) -> dict[int, Place]:
-    """Places of vertices: switches above the NPUs that they join, tori as grids."""
+    """Places of vertices: NPUs that only switches join below these, tori as grids."""
     sizes, _ = _grid(network)
-    switched = any(
-        each.size > 1 and each.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE)
-        for each in network.dimensions
-    )
-    if len(sizes) == 1 and not switched and network.nodes <= AROUND:
+    kinds = [each.kind for each in network.dimensions if each.size > 1]
+    if network.vertices > network.nodes and all(kind in _OF_SWITCHES for kind in kinds):
+        return hung_places(network.nodes, network.link_source, network.link_target,
+                           network.link_fs_per_byte)
+    if len(sizes) == 1 and network.vertices == network.nodes <= AROUND:
         places = _circle(network.nodes)
     else:
         places = _grids(sizes, network.nodes)

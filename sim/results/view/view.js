@@ -253,6 +253,8 @@
     const frame = made("div", { class: "scroll" }, root);
     const svg = made("svg", { role: "img", "aria-label": "NPUs, switches and links; colours say how busy a link is" }, frame);
     const xs = data.places.map((place) => place[0]), ys = data.places.map((place) => place[1]);
+    // Links within a row are arcs: above it of switches, below it of NPUs.
+    for (const [source, , , , , rise] of data.links) if (rise) ys.push(data.places[source][1] - rise * 1.1);
     const x0 = Math.min(...xs), y0 = Math.min(...ys), x1 = Math.max(...xs), y1 = Math.max(...ys);
     function draw() {
       const room = root.clientWidth || 600;
@@ -265,14 +267,18 @@
       svg.style.height = `${high}px`;
       const at = (place) => [left + (place[0] - x0) * cell, top + (place[1] - y0) * cell];
       const order = [...data.links].sort((a, b) => a[3] - b[3]);
-      for (const [source, target, dimension, busy, lanes, out] of order) {
+      for (const [source, target, dimension, busy, lanes, rise, out] of order) {
         if (only !== null && dimension !== only) continue;
         const [ax, ay] = at(data.places[source]), [bx, by] = at(data.places[target]);
         const dx = bx - ax, dy = by - ay, long = Math.hypot(dx, dy) || 1, px = -dy / long, py = dx / long;
-        // Each direction keeps to its side; what reaches further than a neighbour bends away from the grid.
-        const bend = long > 1.6 * cell ? Math.min(0.34 * cell, 0.08 * long) : 0, side = Math.min(3, cell / 12);
+        // Each direction keeps to its side; what reaches further than a neighbour bends away from the grid,
+        // but for the links of switches to what is below them.
+        const hangs = ay !== by && (data.places[source][3] || data.places[target][3]);
+        const bend = long > 1.6 * cell && !hangs ? Math.min(0.34 * cell, 0.08 * long) : 0, side = Math.min(3, cell / 12);
         const stroke = 0.38 * cell * out;
-        const path = out ? `M${ax},${ay}l${stroke},${-stroke}` : bend
+        const arc = 2 * cell * (dx < 0 ? 1.05 : 1) * rise;
+        const path = out ? `M${ax},${ay}l${stroke},${-stroke}` : rise
+          ? `M${ax},${ay}Q${(ax + bx) / 2},${ay - arc} ${bx},${by}` : bend
           ? `M${ax + px * side},${ay + py * side}Q${(ax + bx) / 2 + px * bend},${(ay + by) / 2 + py * bend} ${bx + px * side},${by + py * side}`
           : `M${ax + px * side},${ay + py * side}L${bx + px * side},${by + py * side}`;
         const line = made("path", { d: path, fill: "none", "stroke-width": busy >= 80 ? 3 : 2, style: `stroke:var(--u${shade(busy)})` }, svg);

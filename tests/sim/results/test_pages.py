@@ -4,6 +4,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,10 @@ import pytest
 from bench.pages import browser, failures_of, missing
 from foldwire.cli import main
 from foldwire.console import open_page
+from sim.describe.build import build
+from sim.describe.system import read
 from sim.results.store import load_run, save_run
+from sim.results.view.hung import hung_places, rises
 from sim.results.view.network import network_data
 from sim.results.view.page import Chart, Section, View, part_of, write_view
 from sim.results.view.timeline import MOST_BARS, timeline_data
@@ -90,6 +94,63 @@ def test_networks_are_drawn_with_all_that_fits(topology, places, switches, ways_
     assert any(link[-1] for link in data["links"]) is ways_out
     assert ("Drawn: " in caption) is (done.network.nodes > places)
     assert all(0 <= busy <= 100 for _, _, _, busy, *_ in data["links"])
+
+
+def hung(example):
+    """Places of the NPUs and of the rows of switches of an example, from the lowest, and links."""
+    network = build(read(f"examples/{example}")).network
+    ends = list(zip(network.link_source.tolist(), network.link_target.tolist()))
+    places = hung_places(
+        network.nodes, network.link_source, network.link_target, network.link_fs_per_byte
+    )
+    rows = {}
+    for vertex, (x, y) in places.items():
+        rows.setdefault(-y, {})[vertex] = x
+    npus, *switches = [rows[y] for y in sorted(rows)]
+    assert list(npus) == list(range(network.nodes)), "not one row"
+    return npus, switches, dict(zip(ends, rises(places, network.nodes, ends)))
+
+
+def mean(row, vertices):
+    return pytest.approx(sum(row[each] for each in vertices) / len(vertices))
+
+
+@pytest.mark.parametrize(("example", "size", "switches"), [
+    ("rails.toml", 8, [4, 8]), ("oversubscribed.toml", 8, [4, 4]), ("dragonfly.toml", 2, [20]),
+])
+def test_npus_of_listed_links_are_rows_under_the_switch_they_hang_on(example, size, switches):
+    npus, rows, arcs = hung(example)
+
+    assert [len(row) for row in rows] == switches
+    for number, (switch, x) in enumerate(rows[0].items()):
+        group = range(number * size, (number + 1) * size)
+        assert x == mean(npus, group)
+        assert all((node, switch) in arcs for node in group)
+    for row in rows:
+        xs = sorted(row.values())
+        assert all(right - left >= 0.8 for left, right in pairwise(xs))
+    # Arcs are above whatever is between the ends of a link.
+    order = {switch: number for number, switch in enumerate(sorted(rows[0], key=rows[0].get))}
+    for (source, target), rise in arcs.items():
+        apart = abs(order.get(source, -9) - order.get(target, 9))
+        assert (rise > 0) is (source in order and target in order and apart > 1)
+
+
+def test_what_joins_npus_without_a_switch_hangs_below_them():
+    ends = np.array([[0, 4], [1, 4], [2, 4], [3, 2], [0, 2], [0, 1], [4, 5]])
+    places = hung_places(4, ends[:, 0], ends[:, 1], np.ones(len(ends)))
+
+    assert places[5][1] < places[4][1] < places[3][1] == places[0][1]
+    assert places[4][0] == places[1][0] and places[3][0] > places[2][0]
+    assert [np.sign(each) for each in rises(places, 4, [(0, 2), (0, 1), (0, 4)])] == [-1, 0, 0]
+
+
+def test_wide_groups_take_several_rows():
+    done = run(RING | {"topology": {"kind": "switch", "shape": [128]}})
+    data, _ = network_data(done.record, done.network)
+    xs, ys = zip(*(place[:2] for place in data["places"]))
+
+    assert max(xs) < 20 and max(ys) > 3 > 0 > min(ys)
 
 
 def test_timeline_is_bounded_and_says_so():
