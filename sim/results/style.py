@@ -4,9 +4,13 @@
 Drawn without pyplot, so that importing this module touches no global state and needs no display.
 """
 
+import logging
 import os
+import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+    from matplotlib.text import Text
 except ImportError:
     require_extra("figures", "a figure")
     raise
@@ -55,6 +61,7 @@ _MEANINGS = {
     "issue to end": COMMUNICATION, "delays and idle": REST,
 }
 _DASHES, _MARKERS = ("-", "--", ":", "-."), ("o", "s", "^", "D")
+_LACKS = r"Glyph \d+ .*missing from|Matplotlib currently does not support .* natively"
 # Typed as Any: matplotlib lists its several hundred keys as literals, differently per release.
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -86,10 +93,65 @@ def drawing(path: Path, title: str, *, width: float = 9, height: float = 3) -> I
         # At once, for those who read it while a second command writes the same folder.
         draft = path.with_name(f".{os.getpid()}.{path.name}")
         try:
-            figure.savefig(draft, dpi=150, metadata=metadata)
+            if _save(figure, draft, metadata):
+                _take_fonts(figure)
+                with _fewer_weights():
+                    _save(figure, draft, metadata)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _save(figure: Figure, path: Path, metadata: Any) -> bool:
+    """Write *figure*; return True, in place of warnings, if its fonts lack any character."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", message=_LACKS)
+        figure.savefig(path, dpi=150, metadata=metadata)
+    others = [each for each in caught if not re.match(_LACKS, str(each.message))]
+    for each in others:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return len(others) < len(caught)
+
+
+def _take_fonts(figure: Figure) -> None:
+    """Give the texts of *figure* fonts with the characters that the usual one lacks."""
+    texts = [each for each in figure.findobj(Text) if isinstance(each, Text)]
+    usual = get_font(findfont(FontProperties())).get_charmap()
+    characters = {ord(each) for text in texts for each in text.get_text() if each.isprintable()}
+    families = _families_with(frozenset(characters - usual.keys()))
+    for text in texts:
+        text.set_fontfamily(["sans-serif", *families])
+
+
+@contextmanager
+def _fewer_weights() -> Iterator[None]:
+    """Let a font that has no bold face stand for it without a word."""
+    log = logging.getLogger("matplotlib.font_manager")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+@cache
+def _families_with(characters: frozenset[int]) -> tuple[str, ...]:
+    """Fonts of this system that have *characters*, as few as possible; none for those that no font
+    has, of which a browser that shows the figure may have one."""
+    found: list[str] = []
+    plain = [each for each in fontManager.ttflist if each.style == "normal"]
+    left = set(characters)
+    # Fonts without serifs first, as those of all other texts.
+    for font in sorted(plain, key=lambda font: ("Sans" not in font.name, font.name)):
+        if not left:
+            break
+        if font.name in found or "LastResort" in font.name.replace(" ", ""):
+            continue
+        if has := left & get_font(font.fname).get_charmap().keys():
+            found.append(font.name)
+            left -= has
+    return tuple(found)
 
 
 def grouped(value: float, _: object = None) -> str:

@@ -2,10 +2,12 @@
 """Figures: one colour for a meaning, scales that fit, labels that do not overlap."""
 
 import re
+import warnings
 from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
+from matplotlib.text import Text
 
 from experiments.figure import Figure, Row
 from experiments.plot import draw_published
@@ -97,6 +99,24 @@ def test_collectives_have_no_empty_panels_and_long_runs_no_microseconds(tmp_path
     text = (tmp_path / "utilisation.svg").read_text()
     assert ">time (ms)<" in text and "compute units busy" not in text
     assert ">compute<" not in (tmp_path / "division.svg").read_text()
+
+
+def test_texts_have_fonts_with_their_characters_where_the_system_has_them(tmp_path, caplog):
+    rare = "\N{COMBINING ASTERISK BELOW}"  # matplotlib brings a font with it, of one weight
+    for name in ("x" + rare, "日本"):  # a warning would be an error here
+        path = tmp_path / f"{name}.svg"
+        lines(path, {name: ([1.0, 2.0], [1.0, 2.0])}, x_names=[name, "b"])
+        assert ("STIXGeneral" in path.read_text(encoding="utf-8")) is (rare in name)
+    assert not caplog.records
+
+
+def test_other_warnings_of_a_drawing_are_kept(tmp_path):
+    class Told(Text):
+        def draw(self, renderer):
+            warnings.warn("told", UserWarning, stacklevel=1)
+
+    with pytest.warns(UserWarning, match="told"), style.drawing(tmp_path / "a.svg", "日") as figure:
+        figure.add_artist(Told())
 
 
 def test_published_values_are_drawn_beside_ours(tmp_path):
