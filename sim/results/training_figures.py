@@ -54,7 +54,7 @@ def division_figure(
     Written into each bar is the total and the exposed share.
     """
     names = list(bars)
-    values = np.array([bars[name] for name in names], dtype=float)
+    values = np.array([bars[name] for name in names], dtype=float).reshape(-1, 3)
     totals = values.sum(axis=1)
     places = np.arange(len(names))
     with drawing(path, title, height=1.7 + 0.42 * len(names)) as figure:
@@ -87,7 +87,8 @@ def division_figure(
         axes.set_xlabel(f"time ({unit})")
         axes.xaxis.set_major_formatter(grouped)
         value_grid(axes, "x")
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 1.0), ncols=3, frameon=False)
+        if values.any():  # an empty job has no bars, and one node alone takes no time
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1.0), ncols=3, frameon=False)
 
 
 def layers_figure(

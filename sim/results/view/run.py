@@ -42,7 +42,7 @@ def write_run_page(
     found: list[Section | None] = [
         _timeline(run),
         None if network is None else _network(run, network, tables),
-        _occupancy(tables, series),
+        _occupancy(tables, series) if run.run_fs else None,
         _layers(tables["layers"]),
         Section(
             title="Tables", tables=[tables[name] for name in tables if name not in _ELSEWHERE]
@@ -55,7 +55,7 @@ def write_run_page(
         path,
         View(
             title=str(about["name"]),
-            lead=f"{run.job.name} on {record.nodes} NPUs, level "
+            lead=f"{run.job.name} on {record.nodes} NPU{'s' if record.nodes != 1 else ''}, level "
             f"{about['provenance'].get('level', 'events')}",
             tiles=summary_tiles(about["metrics"], tables),
             sections=[each for each in found if each is not None],
@@ -98,7 +98,7 @@ def summary_tiles(metrics: Mapping[str, float], tables: Mapping[str, Table]) -> 
 
 def _timeline(run: Breakdown) -> Section | None:
     data, caption = timeline_data(run.record, run.job)
-    if not data["lanes"]:
+    if not data["lanes"] or not data["end"]:
         return None
     return Section(
         title="Timeline",

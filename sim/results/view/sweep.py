@@ -2,6 +2,7 @@
 """The page of a sweep: curves of any metric over any key, and the table of all points."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gen.table import Table
@@ -23,7 +24,7 @@ def write_sweep_page(
     if y is not None:
         chart = _chart(table, keys, x=x, y=y)
         sections.append(Section(title="Curves", charts=[chart]))
-    sections.append(Section(title="Points", tables=[table]))
+    sections.append(Section(title="Points", tables=_points(table, keys)))
     tiles = [
         Tile(value=str(len(table.rows)), label="points"),
         Tile(value=str(failed), label="of them failed"),
@@ -39,6 +40,24 @@ def write_sweep_page(
         tiles.append(Tile(value=f"{low} to {high} {column.unit}".strip(), label=label))
     lead = f"Sweep over {', '.join(keys)}"
     write_view(path, View(title=name, lead=lead, tiles=tiles, sections=sections))
+
+
+def _points(table: Table, keys: Sequence[str]) -> list[Table]:
+    """Points with their metrics; those that failed are a table of their own, since errors are long
+    texts, in rows of which nothing else is known."""
+    names = [column.name for column in table.columns]
+    if "error" not in names:
+        return [table]
+    errors = table["error"]
+    ran = table.select([name for name in names if name != "error"])
+    failed = table.select(["error", *keys])
+    parts = [
+        replace(ran, rows=[row for row, error in zip(ran.rows, errors) if not error]),
+        replace(failed, title="Failed", note="", rows=[
+            row for row, error in zip(failed.rows, errors) if error
+        ]),
+    ]
+    return [part for part in parts if part.rows]
 
 
 def _chart(table: Table, keys: Sequence[str], *, x: str, y: str) -> Chart:

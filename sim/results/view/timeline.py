@@ -38,7 +38,8 @@ def timeline_data(record: RunRecord, job: Job) -> tuple[dict[str, Any], str]:
                 for start, end, text, colour in sorted(longest)
             ]})
     caption = f"{vertex_name(NPU, record.nodes)}"
-    caption += f", which stands for all {record.nodes}." if record.folded else "."
+    stands = record.folded and record.nodes > 1
+    caption += f", which stands for all {record.nodes}." if stands else "."
     if left_out:
         caption += f" The longest bars of each lane are drawn; {left_out} shorter ones are not."
     if record.spans_left_out:

@@ -13,14 +13,20 @@ import pytest
 from bench.pages import browser, failures_of, missing
 from foldwire.cli import main
 from foldwire.console import open_page
+from gen.table import Column, Table
 from sim.describe.build import build
 from sim.describe.system import read
+from sim.events.simulate import simulate
+from sim.network.network import Network
 from sim.results.store import load_run, save_run
 from sim.results.view.hung import hung_places, rises
 from sim.results.view.network import network_data
 from sim.results.view.page import Chart, Section, View, part_of, write_view
+from sim.results.view.run import OCCUPANCY
+from sim.results.view.sweep import write_sweep_page
 from sim.results.view.timeline import MOST_BARS, timeline_data
 from sim.run import run
+from sim.workload.graph import GraphBuilder, Job
 
 RING = {
     "topology": {"kind": "ring", "shape": [4]},
@@ -174,10 +180,43 @@ def test_runs_without_links_layers_or_data_have_pages(tmp_path):
     bare = replace(done.record, links=[], link_bytes=none, link_busy_fs=none, bucket_fs=0)
     save_run(bare, done.job, tmp_path / "bare", trace=False, figures=False, network=done.network)
     alone = run(RING | {"topology": {"kind": "ring", "shape": [1]}})
-    alone.save(tmp_path / "alone", figures=False)
+    alone.save(tmp_path / "alone")
 
     for name in ("bare", "alone"):
         assert "network" not in charts(tmp_path / name / "index.html")
+    text = (tmp_path / "alone" / "index.html").read_text(encoding="utf-8")
+    assert not charts(tmp_path / "alone" / "index.html"), "of no time"
+    assert "all_reduce on 1 NPU," in text and OCCUPANCY not in text
+
+
+def test_a_run_of_an_empty_job_is_saved_and_read_again(tmp_path):
+    network = Network.ring(4, 5e10, 1e-7)
+    job = Job(name="e", graphs=(GraphBuilder().graph(),))
+    save_run(simulate(network, job), job, tmp_path, network=network)
+
+    assert load_run(tmp_path).metrics["time_s"] == 0
+    assert (tmp_path / "division.svg").is_file() and (tmp_path / "index.html").is_file()
+
+
+@pytest.mark.parametrize("failing", [[], [1], [0, 1]])
+def test_failed_points_are_a_table_of_their_own_with_the_error_first(failing, tmp_path):
+    rows = [[each, None if each in failing else 2.0] for each in range(2)]
+    table = Table("Sweep", [Column("a"), Column("time_s", "time", "µs", 3)], rows)
+    if failing:
+        errors = ["long words" if each in failing else None for each in range(2)]
+        table = Table("Sweep", [*table.columns, Column("error")], [
+            [*row, error] for row, error in zip(rows, errors)
+        ])
+    write_sweep_page(
+        tmp_path / "a.html", "a", table, ["a"], x="a",
+        y="time_s" if len(failing) < 2 else None, failed=len(failing),
+    )
+
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    titles = dict(re.findall(r"<summary>(\w+) <.*?>(\d) row", text))
+    expected = {"Sweep": str(2 - len(failing)), "Failed": str(len(failing))}
+    assert titles == {name: count for name, count in expected.items() if count != "0"}
+    assert text.count("<tr><td>long words</td>") == len(failing)
 
 
 def test_texts_cannot_end_the_script_that_holds_them(tmp_path):
