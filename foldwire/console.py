@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread, current_thread, main_thread
+from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 from rich.console import Console
@@ -46,8 +47,24 @@ Tally: TypeAlias = Callable[[int, int, int], None]
 
 Result = TypeVar("Result")
 
+class _UnwritableError(RuntimeError):
+    """Standard output cannot be written, as on a full disk."""
+
+
 class _Pipe(Console):
-    """Standard output whose reader may leave, as ``| head`` does: the command goes on unseen."""
+    """Standard output whose reader may leave, as ``| head`` does: the command goes on unseen. That
+    it cannot be written for another reason is an error."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            super().__exit__(kind, error, traceback)
+        except OSError as failure:
+            self.on_broken_pipe()  # else what was not written is tried again as the process ends
+            reason = failure.strerror or failure
+            raise _UnwritableError(f"standard output: cannot be written: {reason}") from failure
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -60,7 +77,9 @@ END_S = 0.3  # for work to end when it is interrupted
 LOG_EVERY_S = 30.0  # between lines of progress where no bar can move
 ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
-_out = _Pipe(highlight=False, width=None if sys.stdout.isatty() else width_of(160))
+# That of a process that was started with its output closed is None.
+_on_screen = sys.stdout is not None and sys.stdout.isatty()
+_out = _Pipe(highlight=False, width=None if _on_screen else width_of(160))
 _err = Console(stderr=True, highlight=False)
 
 

@@ -145,6 +145,23 @@ def test_tables_in_a_pipe_are_as_wide_as_it_is_said():
     assert max(map(len, done.stdout.splitlines())) == 60
 
 
+@pytest.mark.parametrize(("to", "code", "told"), [
+    (">&-", 0, ""),
+    (">/dev/full", 1,
+     "foldwire: standard output: cannot be written: No space left on device\n"),
+])
+def test_output_that_cannot_be_written_is_named_and_one_that_is_closed_is_not_missed(
+    to, code, told
+):
+    if "full" in to and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m foldwire machines {to}', sys.executable], text=True,
+        capture_output=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stderr) == (code, told)
+
+
 def test_completion_is_there():
     done = subprocess.run(
         [sys.executable, "-c", "from foldwire.cli import main; main()"], text=True,
