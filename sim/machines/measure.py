@@ -12,6 +12,7 @@ from sim.endpoint.calibrated import Calibration
 from sim.fields import check
 from sim.limits.network import call_bound
 from sim.network.network import Network
+from sim.results.limits import switch_bound
 from sim.run import run
 from sim.units import GB
 from sim.workload.graph import CollectiveCall, CollectiveKind
@@ -221,15 +222,11 @@ def _row(
 
 
 def _bound_s(here: Machine, network: Network, call: CollectiveCall) -> float:
-    """Bound of the links. Where own operands travel, a rank that pulls the n-th part of a vector
-    sends all of its operands and the sums of that part; if endpoints send less among each other,
-    they do without switches that reduce."""
+    """Bound of the links, with the switches that the machine has, whatever was run."""
     if here.in_switch is None:
         return call_bound(network, call).seconds
-    bound_s = call_bound(network, call, network_reduces=True).seconds
-    if call.kind is CollectiveKind.ALL_REDUCE and here.in_switch.get("own_travels"):
-        return min(bound_s * (1 + 1 / here.nodes), call_bound(network, call).seconds)
-    return bound_s
+    travels = bool(here.in_switch.get("own_travels"))
+    return switch_bound(network, call, own_travels=travels).seconds
 
 
 def _waves(

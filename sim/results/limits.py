@@ -6,18 +6,22 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from gen.table import Cell, Column, Table
+from sim.collectives.in_switch import PULL_WHOLE
+from sim.endpoint.rates import EndpointRates
 from sim.events.record import RunRecord
-from sim.limits.bounds import LATENCY, Bound
+from sim.limits.bounds import LATENCY, Bound, bound_of
 from sim.limits.network import call_bound
 from sim.network.network import Network
 from sim.results.held import HeldBy, held
 from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 
-__all__ = ["NEAR", "bandwidths", "held_note", "limits_table"]
+__all__ = ["NEAR", "bandwidths", "held_note", "limits_table", "switch_bound"]
 
 NEAR = 0.9
 """Share of the bound below which the reason is named."""
+INJECTION = "injection"
+"""Name of the bound by all links out of NPUs, or into them."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,28 @@ def held_note(record: RunRecord, job: Job, network: Network) -> list[str]:
     return [f"collectives: {100 * share:.3g} % of their bound, {by}"]
 
 
+def switch_bound(
+    network: Network, call: CollectiveCall, *, own_travels: bool,
+    endpoint: EndpointRates | None = None,
+) -> Bound:
+    """The bound of a call on switches that reduce.
+
+    Where own operands travel, a rank that pulls the n-th part of a vector sends all of its operands
+    and the sums of that part; if endpoints send less among each other, they do without switches.
+    """
+    bound = call_bound(network, call, endpoint=endpoint, network_reduces=True)
+    if call.kind is not CollectiveKind.ALL_REDUCE or not own_travels:
+        return bound
+    terms = [
+        replace(term, seconds=term.seconds * (1 + 1 / bound.nodes))
+        if term.resource == INJECTION else term
+        for term in bound.terms
+    ]
+    pulled = bound_of(call.kind, call.size_bytes, bound.nodes, terms)
+    without = call_bound(network, call, endpoint=endpoint)
+    return min(pulled, without, key=lambda each: each.seconds)
+
+
 def _held_by(record: RunRecord, done: Sequence[_Done]) -> str | None:
     share, _ = _reached(done)
     found = _held(record, done) if done and share < NEAR else None
@@ -195,15 +221,15 @@ def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
         rows = record.graph_of == graph
         if task.call is None or not rows.any() or (record.task_start_fs[rows, index] < 0).any():
             continue
-        key = (task.call.kind, task.call.size_bytes, task.call.dimensions)
+        names = [] if record.call_phases is None else record.call_phases.names[number]
+        travels = any(name.startswith(PULL_WHOLE) for name in names)
+        key = (task.call.kind, task.call.size_bytes, task.call.dimensions, travels)
         if key not in bounds:
             on_wire = int(task.call.size_bytes * record.wire_factor)
-            call = replace(task.call, size_bytes=on_wire)
-            bounds[key] = call_bound(
-                network,
-                call,
-                endpoint=record.endpoint_rates,
-                network_reduces=record.network_reduces,
+            call, rates = replace(task.call, size_bytes=on_wire), record.endpoint_rates
+            bounds[key] = (
+                switch_bound(network, call, own_travels=travels, endpoint=rates)
+                if record.network_reduces else call_bound(network, call, endpoint=rates)
             )
         update_fs = seconds_to_fs(task.duration_s)
         yield _Done(

@@ -252,6 +252,19 @@ def test_what_a_switch_sums_with_the_own_operand_rises_with_the_ranks():
     assert measure("dgx-h100", "all_reduce", 1 << 30, nodes=2).algorithm == "ring"
 
 
+def test_a_machine_has_the_same_bound_in_a_row_and_in_a_description():
+    size = 1 << 26
+    for name, nodes in (("dgx-h100", 8), ("gb200-x4", 2), ("dgx-2-klenk", 16)):
+        row = measure(name, "all_reduce", size, nodes=nodes)
+        done = fw.run({
+            "topology": {"machine": name, "nodes": nodes}, "algorithm": row.algorithm,
+            "workload": {"collective": "all_reduce", "size_bytes": size}, "run": {"passes": 1},
+        })
+        (bound_s,), (percent,) = done.limits["bound_s"], done.limits["best_percent"]
+        assert bound_s == pytest.approx(row.bound_s), name
+        assert 97 < percent <= 100, name
+
+
 def test_an_own_operand_that_stays_is_an_option_of_the_description():
     described = {
         "topology": {"machine": "dgx-h100"},
