@@ -20,9 +20,7 @@ from hw.smartnic.config import SmartNicConfig
 from sim.collectives.algorithm import (
     Algorithm,
     Group,
-    held_at_start,
     messages,
-    places_among_equals,
 )
 from sim.collectives.partition import NicPartition, Partition
 from sim.collectives.ring import NIC_RING, RING
@@ -32,7 +30,6 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "addition_order",
-    "carry_out",
     "direction_of",
     "nic_all_reduce",
     "nic_ring_sums",
@@ -45,56 +42,6 @@ __all__ = [
     "translated",
     "translated_all_reduce",
 ]
-
-
-def carry_out(
-    algorithm: Algorithm,
-    kind: CollectiveKind,
-    values: NDArray,
-    *,
-    group: Group | None = None,
-    add: Callable[[NDArray, NDArray], NDArray] = np.add,
-) -> NDArray:
-    """Carry out an algorithm message by message, and return the data that every member ends with.
-
-    Parameters
-    ----------
-    algorithm, kind
-    values : array, members x blocks x ...
-        Initial data of each member; blocks as in :mod:`sim.collectives.algorithm`. Those that a
-        member does not have are ignored.
-    group : Group or None
-        None for all members in one dimension.
-    add
-        Adds a received partial sum and the member's own data.
-
-    Returns
-    -------
-    array
-        Like *values*. After a reduce-scatter, only block b of member b is complete.
-
-    Raises
-    ------
-    ValueError
-        If a member sends a block that it does not have.
-    """
-    size = len(values)
-    group = group or Group(shape=(size,))
-    held, values = held_at_start(kind, size), values.copy()
-    for now in messages(algorithm.rounds(kind, group), group):
-        lacking = ~held[now.source, now.block]
-        if lacking.any():
-            rank, block = now.source[lacking][0], now.block[lacking][0]
-            raise ValueError(f"{algorithm.name}: member {rank} does not have block {block} to send")
-        sent = values[now.source, now.block]
-        # Blocks that meet are added one after the other, in the order of their sources.
-        turns = places_among_equals(now.target * held.shape[1] + now.block)
-        for turn in range(int(turns.max(initial=-1)) + 1):
-            these = turns == turn
-            place = now.target[these], now.block[these]
-            values[place] = add(sent[these], values[place]) if now.reduce else sent[these]
-        held[now.target, now.block] = True
-    return values
 
 
 def addition_order(

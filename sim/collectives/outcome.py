@@ -1,19 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcome of an algorithm that a user has written: every member ends with what it should have."""
+"""Outcome of an algorithm, message by message; of one that a user has written, also whether it is
+right: every member ends with what it should have."""
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sim.collectives.algorithm import Algorithm, Group, block_count
-from sim.collectives.golden import carry_out
+from sim.collectives.algorithm import (
+    Algorithm,
+    Group,
+    block_count,
+    held_at_start,
+    messages,
+    places_among_equals,
+)
 from sim.collectives.own import AlgorithmError, is_own, place_of
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["check_outcome"]
+__all__ = ["carry_out", "check_outcome"]
 
 MOST_MEMBERS = 64
 """Larger groups are checked as smaller ones of as many dimensions."""
+
+
+def carry_out(
+    algorithm: Algorithm,
+    kind: CollectiveKind,
+    values: NDArray,
+    *,
+    group: Group | None = None,
+    add: Callable[[NDArray, NDArray], NDArray] = np.add,
+) -> NDArray:
+    """Carry out an algorithm message by message, and return the data that every member ends with.
+
+    Parameters
+    ----------
+    algorithm, kind
+    values : array, members x blocks x ...
+        Initial data of each member; blocks as in :mod:`sim.collectives.algorithm`. Those that a
+        member does not have are ignored.
+    group : Group or None
+        None for all members in one dimension.
+    add
+        Adds a received partial sum and the member's own data.
+
+    Returns
+    -------
+    array
+        Like *values*. After a reduce-scatter, only block b of member b is complete.
+
+    Raises
+    ------
+    ValueError
+        If a member sends a block that it does not have.
+    """
+    size = len(values)
+    group = group or Group(shape=(size,))
+    held, values = held_at_start(kind, size), values.copy()
+    for now in messages(algorithm.rounds(kind, group), group):
+        lacking = ~held[now.source, now.block]
+        if lacking.any():
+            rank, block = now.source[lacking][0], now.block[lacking][0]
+            raise ValueError(f"{algorithm.name}: member {rank} does not have block {block} to send")
+        sent = values[now.source, now.block]
+        # Blocks that meet are added one after the other, in the order of their sources.
+        turns = places_among_equals(now.target * held.shape[1] + now.block)
+        for turn in range(int(turns.max(initial=-1)) + 1):
+            these = turns == turn
+            place = now.target[these], now.block[these]
+            values[place] = add(sent[these], values[place]) if now.reduce else sent[these]
+        held[now.target, now.block] = True
+    return values
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,8 @@ from sim.collectives.algorithm import (
 )
 from sim.collectives.execute import execute, expected_of, what_is_wrong
 from sim.collectives.fsm_program import PROGRAM_ENTRY, ring_program
-from sim.collectives.golden import addition_order, carry_out
+from sim.collectives.golden import addition_order
+from sim.collectives.outcome import carry_out
 from sim.collectives.plan import ALGORITHMS, AlgorithmChoice, plan_collective, register
 from sim.collectives.ring import NIC_RING, RING
 from sim.network.dimension import Dimension
