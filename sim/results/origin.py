@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -78,12 +79,7 @@ def write_origin(origin: Origin, folder: Path, *, command: str = "") -> dict[str
         name: _moved(table, origin.folder, copied) if name in WITH_FILES else table
         for name, table in document.items()
     }
-    shutil.rmtree(folder / INPUTS, ignore_errors=True)
-    for path, name in copied.items():
-        if not Path(name).is_absolute():
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+    _copy(copied, folder)
     changes = plain(origin.changes)
     about = {
         "source": origin.source,
@@ -101,6 +97,20 @@ def write_origin(origin: Origin, folder: Path, *, command: str = "") -> dict[str
     if not (gaps := list(_gaps(document))):
         replace_text(folder / REPEAT, _text(document, command or origin.source))
     return about | ({"without_toml": gaps} if gaps else {})
+
+
+def _copy(copied: Mapping[Path, str], folder: Path) -> None:
+    """Copy files to their places below `INPUTS`, some of which may be there already."""
+    inputs = folder / INPUTS
+    with TemporaryDirectory(dir=folder, prefix=".inputs-") as made:
+        for path, name in copied.items():
+            if not Path(name).is_absolute():
+                target = Path(made) / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+        shutil.rmtree(inputs, ignore_errors=True)
+        if (whole := Path(made) / INPUTS).exists():
+            whole.rename(inputs)
 
 
 def _text(document: Mapping[str, Any], made_by: str) -> str:

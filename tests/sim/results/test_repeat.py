@@ -185,3 +185,17 @@ def test_files_that_are_opened_are_noted_by_outer_readers_too(tmp_path):
         with recorded() as inner:
             opening(tmp_path / "a")
     assert outer == inner != {}
+
+
+def test_a_run_of_a_folder_can_be_saved_to_the_same_folder(tmp_path):
+    links = tmp_path / "links.csv"
+    links.write_text((EXAMPLES / "dragonfly.csv").read_text())
+    system = RING | {"topology": {"kind": "links", "file": "links.csv"}}
+    folder = tmp_path / "runs"
+    first = run(system, source=str(tmp_path / "system.toml")).save(folder, figures=False)
+
+    again = run(folder / "system.toml").save(folder, figures=False)
+
+    assert again.metrics == first.metrics
+    assert (folder / "inputs" / "links.csv").read_text() == links.read_text()
+    assert not list(folder.glob(".inputs*"))
