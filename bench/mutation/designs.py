@@ -17,7 +17,7 @@ from gen.rtlil import MacroPlatform, to_rtlil
 from hw.bfp.codec import Compressor, Decompressor
 from hw.bfp.format import PRESETS, BlockFormat
 from hw.bfp.gearbox import Gearbox, Packer, Unpacker
-from hw.common import arbiter, axi_read, axi_write, fifo, skid, sram, watchdog
+from hw.common import arbiter, axi_read, axi_write, demux, fifo, skid, sram, watchdog
 from hw.fp import adder, alu, convert, formats, minmax
 from hw.link import packer, packet, receive, retry_beats, retry_frame, transmit
 
@@ -78,6 +78,7 @@ def _retry() -> Components:
 def _arbiter() -> Components:
     yield arbiter.RoundRobinArbiter(3)
     yield arbiter.AgeArbiter(3)
+    yield demux.StreamDemux(4, 3)
     beat = data.StructLayout({"data": 4, "last": unsigned(1)})
     yield arbiter.StreamArbiter(beat, 3)
     yield arbiter.StreamArbiter(beat, 3, last="last")
