@@ -109,6 +109,17 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
         print(f"reproduce: unknown figure {unknown[0]!r}; there are: {known}", file=sys.stderr)
         return 2
     listen(quiet=options.quiet, json=options.json)
+    try:
+        return _reproduced(name, paper, figures, options)
+    finally:
+        listen()
+
+
+def _reproduced(
+    name: str, paper: str, figures: Mapping[str, Maker],
+    options: argparse.Namespace,
+) -> int:
+    """Run figures, print and write them."""
     say(paper)
     made: dict[str, Figure] = {}
     for key in options.figure or figures:

@@ -150,6 +150,7 @@ def _listen(ctx: click.Context, parameter: click.Parameter, given: Any) -> Any:
     if asked.get("quiet") and asked.get("json"):
         raise click.UsageError("--json prints, and --quiet does not: one of them")
     listen(**asked)
+    ctx.call_on_close(listen)  # whatever this process prints later is heard again
     return given
 
 
@@ -769,8 +770,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-    if "foldwire.console" in sys.modules:  # from another command of this process
-        sys.modules["foldwire.console"].listen()
     try:
         code = cli.main(args=arguments, prog_name="foldwire", standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from foldwire import console
 from foldwire.cli import main
 from gen.table import Table
 
@@ -169,3 +170,12 @@ def test_completion_is_there():
         capture_output=True, check=False,
     )
     assert "_FOLDWIRE_COMPLETE=zsh_complete foldwire" in done.stdout
+
+
+def test_what_is_printed_after_a_quiet_command_is_heard(tmp_path, capsys):
+    assert main(["examples", "--quiet", "-o", str(tmp_path)]) == 0
+    capsys.readouterr()
+
+    console.say("still here")
+
+    assert capsys.readouterr().out == "still here\n"
