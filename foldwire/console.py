@@ -7,13 +7,12 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread, current_thread, main_thread
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
@@ -31,6 +30,7 @@ from rich.progress import (
 from rich.text import Text
 
 from gen.cache import Announcer, announce, set_announcer
+from gen.interrupts import ended_by_interrupts
 from gen.screen import print_sheet, width_of
 from gen.table import Table
 
@@ -127,30 +127,15 @@ def interruptible(work: Callable[[], Result]) -> Result:
 
     Within work that is interruptible this calls *work*.
 
-    Python handles signals between its own instructions, in the main thread. So the work gets a
-    thread of its own, which does not keep the process from ending. When interrupted, the work ends
-    at its next instruction of Python.
+    When interrupted, the work ends at its next instruction of Python.
     """
-    if current_thread() is not main_thread():
-        return work()
-    future: Future[Result] = Future()
+    # The work must not outlive the interpreter; RTL returns to Python every 0.25 s.
+    return ended_by_interrupts(work, _interrupt, wait_s=END_S)
 
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
 
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        return future.result()
-    except KeyboardInterrupt:
-        assert thread.ident is not None
-        pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread.ident), py_object(KeyboardInterrupt))
-        # The work must not outlive the interpreter; RTL returns to Python every 0.25 s.
-        thread.join(END_S)
-        raise
+def _interrupt(thread: Thread) -> None:
+    assert thread.ident is not None
+    pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread.ident), py_object(KeyboardInterrupt))
 
 
 @contextmanager

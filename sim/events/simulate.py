@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 
 from gen.arguments import size_of_number
+from gen.interrupts import ended_by_interrupts
 from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import endpoint as named_endpoint
@@ -23,7 +24,6 @@ from sim.events.scheduler import Scheduler
 from sim.events.stuck import longest_time, why_stuck
 from sim.fields import FieldError, check, check_type
 from sim.native.binding import bind
-from sim.native.interrupts import ended_by_interrupts
 from sim.network.link import Link
 from sim.network.network import Network
 from sim.units import FS_PER_S, MOST_TIME_S, seconds_to_fs
@@ -276,7 +276,7 @@ def _run(network: Network, job: Job, lowered: Lowered) -> None:
     call = bind(
         loop.run, state, lowered.packets, doing=f"compiling the simulator{packets} (about 20 s)"
     )
-    status = ended_by_interrupts(call, partial(state.numbers.__setitem__, constants.STOP, 1))
+    status = ended_by_interrupts(call, lambda _: state.numbers.__setitem__(constants.STOP, 1))
     if status == constants.TOO_MANY_CHUNKS:
         raise SimulationError(
             f"more than {len(state.free_slots)} chunks in flight, for which this machine has "

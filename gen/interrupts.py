@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that Ctrl-C ends."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread, current_thread, main_thread
+from typing import TypeVar
+
+__all__ = ["ended_by_interrupts"]
+
+Result = TypeVar("Result")
+
+
+def ended_by_interrupts(
+    call: Callable[[], Result], stop: Callable[[Thread], None], *, wait_s: float | None = None
+) -> Result:
+    """Return the result of *call*, or raise its error; an interrupt ends it by *stop*.
+
+    Python handles interrupts in its main thread alone, between instructions. So a call that is
+    made there gets a thread of its own, which *stop* is given and which does not keep the process
+    from ending. It is waited for, for *wait_s* at most, before the interrupt goes on.
+    """
+    if current_thread() is not main_thread():
+        return call()
+    future: Future[Result] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        stop(thread)
+        thread.join(wait_s)
+        raise
