@@ -12,7 +12,7 @@ from sim.events.record import RunRecord
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.results.network import vertex_name
-from sim.results.view.hung import MOST_NODES, Place, hung_places, rises
+from sim.results.view.switch_rows import MOST_NODES, Place, rises, switch_rows
 
 __all__ = ["network_data"]
 
@@ -116,7 +116,7 @@ def _places(network: Network) -> dict[int, Place]:
     sizes, _ = _grid(network)
     kinds = [each.kind for each in network.dimensions if each.size > 1]
     if network.vertices > network.nodes and all(kind in _OF_SWITCHES for kind in kinds):
-        return hung_places(network.nodes, network.link_source, network.link_target,
+        return switch_rows(network.nodes, network.link_source, network.link_target,
                            network.link_fs_per_byte)
     if len(sizes) == 1 and network.vertices == network.nodes <= AROUND:
         places = _circle(network.nodes)

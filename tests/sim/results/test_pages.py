@@ -19,11 +19,11 @@ from sim.describe.system import read
 from sim.events.simulate import simulate
 from sim.network.network import Network
 from sim.results.store import load_run, save_run
-from sim.results.view.hung import hung_places, rises
 from sim.results.view.network import network_data
 from sim.results.view.page import Chart, Section, View, part_of, write_view
 from sim.results.view.run import OCCUPANCY
 from sim.results.view.sweep import write_sweep_page
+from sim.results.view.switch_rows import rises, switch_rows
 from sim.results.view.timeline import MOST_BARS, timeline_data
 from sim.run import run
 from sim.workload.graph import GraphBuilder, Job
@@ -102,11 +102,11 @@ def test_networks_are_drawn_with_all_that_fits(topology, places, switches, ways_
     assert all(0 <= busy <= 100 for _, _, _, busy, *_ in data["links"])
 
 
-def hung(example):
+def drawn(example):
     """Places of the NPUs and of the rows of switches of an example, from the lowest, and links."""
     network = build(read(f"examples/{example}")).network
     ends = list(zip(network.link_source.tolist(), network.link_target.tolist()))
-    places = hung_places(
+    places = switch_rows(
         network.nodes, network.link_source, network.link_target, network.link_fs_per_byte
     )
     rows = {}
@@ -125,7 +125,7 @@ def mean(row, vertices):
     ("rails.toml", 8, [4, 8]), ("oversubscribed.toml", 8, [4, 4]), ("dragonfly.toml", 2, [20]),
 ])
 def test_npus_of_listed_links_are_rows_under_the_switch_they_hang_on(example, size, switches):
-    npus, rows, arcs = hung(example)
+    npus, rows, arcs = drawn(example)
 
     assert [len(row) for row in rows] == switches
     for number, (switch, x) in enumerate(rows[0].items()):
@@ -144,7 +144,7 @@ def test_npus_of_listed_links_are_rows_under_the_switch_they_hang_on(example, si
 
 def test_what_joins_npus_without_a_switch_hangs_below_them():
     ends = np.array([[0, 4], [1, 4], [2, 4], [3, 2], [0, 2], [0, 1], [4, 5]])
-    places = hung_places(4, ends[:, 0], ends[:, 1], np.ones(len(ends)))
+    places = switch_rows(4, ends[:, 0], ends[:, 1], np.ones(len(ends)))
 
     assert places[5][1] < places[4][1] < places[3][1] == places[0][1]
     assert places[4][0] == places[1][0] and places[3][0] > places[2][0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places of NPUs in groups under the switches that they hang on, and of the switches in rows."""
+"""Places for drawing: NPUs in groups under their switches, switches in rows above."""
 
 import math
 from collections import defaultdict
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sim.network.grid import Indices
 
-__all__ = ["MOST_NODES", "Place", "hung_places", "rises"]
+__all__ = ["MOST_NODES", "Place", "rises", "switch_rows"]
 
 Place = tuple[float, float]
 
@@ -25,7 +25,7 @@ LEAST_UP, MOST_UP = 1.8, 4.0
 MOST_RISE = 5.0
 
 
-def hung_places(
+def switch_rows(
     nodes: int, source: Indices, target: Indices, fs_per_byte: NDArray[np.float64]
 ) -> dict[int, Place]:
     """Places of the first NPUs, in groups under the switch that each hangs on, and of all switches
