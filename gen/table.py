@@ -337,12 +337,14 @@ class Table:
         # Loading pyarrow takes longer than most runs, so it is loaded only when needed.
         import pyarrow
 
+        from gen.arrow import arrow_array
+
         fields, arrays = [], []
         for index, column in enumerate(self.columns):
             values = [row[index] for row in self.rows]
             if any(isinstance(value, float) for value in values):
                 values = [None if value is None else float(value) for value in values]
-            arrays.append(array := pyarrow.array(values))
+            arrays.append(array := arrow_array(values))
             about = {"unit": column.value_unit, "title": column.title}
             fields.append(pyarrow.field(column.name, array.type, metadata=about))
         schema = pyarrow.schema(fields, metadata={"title": self.title, "note": self.note})
