@@ -15,6 +15,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 
 from bench.stored import STORED, read
+from experiments.report import price
 from experiments.report.blocks import filled, pages
 from experiments.report.parts import PARTS, Part, provenance
 from foldwire.console import say, step
@@ -55,6 +56,7 @@ def main(argv: Sequence[str]) -> int:
             for name, tables in _measured(stale):
                 _write(folder, name, PARTS[name], tables)
                 announce(f"{name}: written")
+    price.write_page(folder)
     _write_index(folder)
     filling = pages(ROOT)
     for page in filling:
@@ -105,6 +107,8 @@ def _is_current(part: Part, page: Path) -> bool:
 
 def _write(folder: Path, name: str, part: Part, tables: Mapping[str, Table]) -> None:
     """The page of a part and its tables as CSV; a table of a paper is a page of its own."""
+    if name in price.SECTIONS:
+        price.keep(folder, name, tables)
     body = [f"# {part.title}", ""]
     if part.figure is not None:
         file, shown = part.figure
@@ -129,6 +133,7 @@ def index(folder: Path) -> str:
     made = {name: part for name, part in PARTS.items() if (folder / f"{name}.md").exists()}
     for name, part in made.items():
         pages.add(f"[{name}]({name}.md)", part.title, f"`{part.command}`")
+    pages.add(f"[{price.PAGE}]({price.PAGE}.md)", price.TITLE, "`make report`")
     command = "`python -m bench NAME --store`"
     pages.add(f"[bench]({STORED.name})", "result lines of benches", command)
     lines = [

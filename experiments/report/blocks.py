@@ -142,7 +142,7 @@ COSTS = {
 """Table of the results -> columns of it in the documents."""
 NOTES = {
     "cells": "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md)).",
-    "levels": "Levels of logic: ECP5 ([more](docs/results/clock.md)).",
+    "levels": "Levels of logic: ECP5 ([more](docs/results/price.md)).",
     "clocks": "Clock: ECP5-85K, after place and route, median of 3 seeds.",
 }
 ENGINES = tuple(design for design in DESIGNS if design != "ace")

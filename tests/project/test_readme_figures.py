@@ -19,10 +19,11 @@ from amaranth.lib.wiring import In, Out
 from bench import _wire_formats, stored
 from bench.sources import digest
 from experiments.report import __main__ as report
+from experiments.report import price
 from experiments.report.__main__ import main
 from experiments.report.blocks import BLOCKS, CLAIMS, NUMBERS, filled, pages
 from experiments.report.overview import DARK, DARK_PICTURE, PICTURE, recoloured
-from experiments.report.parts import DESIGNS, PARTS, SYNTHESIZED, provenance
+from experiments.report.parts import DESIGNS, PARTS, provenance
 from foldwire.catalog import Design
 from gen.table import Column, Table
 from hw.switch.formats import LANES
@@ -162,7 +163,8 @@ def test_unknown_block_is_refused():
 
 
 def test_every_page_says_where_its_figures_come_from():
-    others = {"README", "proofs"}  # the second is that of a bench, without figures of time
+    # `proofs` is that of a bench, without figures of time; `price` consists of other pages.
+    others = {"README", "proofs", price.PAGE}
     pages = [path for path in (ROOT / "docs" / "results").glob("*.md") if path.stem not in others]
     assert {"rtl", "examples"} <= {path.stem for path in pages}
     for name, page in ((path.stem, path.read_text(encoding="utf-8")) for path in pages):
@@ -230,13 +232,13 @@ def test_unknown_part_is_one_line(capsys):
     with pytest.raises(SystemExit):
         main(["rlt"])
     said = capsys.readouterr().err
-    assert "unknown part 'rlt'; there are: rtl, cells, clock, switch-rates, switch-u" in said
+    assert "unknown part 'rlt'; there are: rtl, cells, levels, clock, tables, " in said
 
 
 def test_cells_of_every_preset_are_measured():
     presets = {design: set(presets) for design, (_, presets, _) in DESIGNS.items()}
     mapped = {design: set() for design in presets}
-    for design, preset in SYNTHESIZED:
+    for design, preset in price.PRESETS:
         mapped.get(design, set()).add(preset)
 
     assert mapped == presets
@@ -272,9 +274,9 @@ def test_cells_that_were_mapped_before_an_interruption_are_not_mapped_again(tmp_
 
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
     monkeypatch.setattr("gen.mapping.blocks.run_yosys", yosys)
-    monkeypatch.setattr("experiments.report.parts.build", built)
+    monkeypatch.setattr("experiments.report.price.build", built)
     two = (("ace", "test"), ("switch", "8-port"))
-    monkeypatch.setattr("experiments.report.parts.SYNTHESIZED", two)
+    monkeypatch.setattr("experiments.report.price.PRESETS", two)
     with pytest.raises(KeyboardInterrupt):
         PARTS["cells"].make(ROOT)
     cells = PARTS["cells"].make(ROOT)["cells"]
@@ -319,3 +321,20 @@ def test_claims_of_at_least_are_rounded_down(tmp_path):
     (results / "bench.txt").write_text(line, encoding="utf-8")
 
     assert "at least 11 times" in BLOCKS["claims"](tmp_path)
+
+
+def test_the_page_of_costs_has_all_that_was_measured_and_names_the_rest(tmp_path):
+    cells = Table("Cells of whole designs", [Column("design"), Column("lut", "LUT")], [("ace", 12)])
+    front = Table("Front", [Column("time_s", "time", "µs", 1)], [(2.5e-6,)], note="By a model.")
+    price.keep(tmp_path, "cells", {"cells": cells})
+    price.keep(tmp_path, "explored", {"explored": front})
+    (tmp_path / price.FIGURE).write_text("<?xml?><svg id='a'></svg>", encoding="utf-8")
+    price.write_page(tmp_path)
+
+    text = (tmp_path / "price.md").read_text(encoding="utf-8")
+    page = (tmp_path / "price.html").read_text(encoding="utf-8")
+    assert "| ace | 12 |" in text and "| 2.5 |" in text and "By a model." in text
+    assert "time (µs)" in text and "([page](cells.md))" in text and f"({price.FIGURE})" in text
+    assert text.count("Not measured yet: python -m experiments.report") == len(price.SECTIONS) - 2
+    assert "<svg" in page and "Cells of whole designs" in page and "Not measured yet" in page
+    assert set(price.SECTIONS) < set(PARTS)
