@@ -17,7 +17,7 @@ PRODUCT = ("hw", "gen", "sim", "foldwire", "experiments", "tb", "bench")
 ROOMS = (
     "hw.common", "hw.fp", "hw.link", "hw.bfp", "hw.ace", "hw.smartnic", "hw.switch",
     "hw.switch_dma",
-    "gen.extras", "gen.screen",
+    "gen.extras", "gen.screen", "gen.arrow",
     "gen.table", "gen.cache", "gen.checks", "gen.closing", "gen.netlist", "gen.waves", "gen.rtlil",
     "gen.yosys", "gen.merge", "gen.tidy", "gen.cxx", "gen",
     "sim.units", "sim.fields", "sim.opened", "sim.stored", "sim.memory", "sim.native",

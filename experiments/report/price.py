@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the engines cost: cells and clocks of every preset, the papers' tables, and what is bought
+"""Costs of the engines: cells and clocks of every preset, the papers' tables, and what is bought
 with them, each a part of its own; and one page of them all, as Markdown and as HTML."""
 
 import contextlib
