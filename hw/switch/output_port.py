@@ -241,10 +241,11 @@ def to_wire(
     m.d.comb += [
         sent.eq(Mux(recounts, header.as_value(), bits)),
         Value.cast(whole).eq(sent),
-        whole.checksum.eq(checksum_of(sent)),
     ]
+    with m.If(begins):
+        m.d.comb += whole.checksum.eq(checksum_of(sent))
     m.d.sync += [
         tx.valid.eq(valid | recounts),
         tx.p.start.eq(begins),
-        tx.p.data.eq(Mux(begins, whole.as_value(), bits)),
+        tx.p.data.eq(whole.as_value()),
     ]

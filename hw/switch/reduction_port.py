@@ -271,7 +271,9 @@ class ReductionPort(wiring.Component):
 
     def _take_loads(self, m: Module, unit: ReductionUnit) -> Value:
         """Hold loads until the unit takes them; return whether there are none."""
-        m.submodules.loads = loads = StreamFIFO(LOAD_HEADER, self._config.queue_packets)
+        m.submodules.loads = loads = StreamFIFO(
+            LOAD_HEADER, self._config.queue_packets, kept=True
+        )
         m.d.comb += [
             loads.i.valid.eq(self.load_valid),
             loads.i.payload.eq(self.load),
@@ -286,7 +288,7 @@ class ReductionPort(wiring.Component):
         """Hold notices until the tracker lets them go on. Returns the one that goes on, and whether
         there are none."""
         c = self._config
-        m.submodules.notices = notices = StreamFIFO(HEADER, c.queue_packets)
+        m.submodules.notices = notices = StreamFIFO(HEADER, c.queue_packets, kept=True)
         held, goes, back = Signal(), Signal(), Signal()
         header: Any = Signal(HEADER)
         told = notice_of(header)
