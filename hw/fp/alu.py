@@ -56,32 +56,29 @@ class ReduceLane(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        ordered, comparison = steps.order(m, BINARY32, self.a, self.b)
-        first = Signal()
+        by = steps.compare(m, BINARY32, self.a, self.b)
+        takes_b = Signal()
         word, total_i32 = Signal(32), Signal(32)
-        integers = self.op == ReduceOp.SUM_I32
+        adds, integers = self.op == ReduceOp.SUM_F32, self.op == ReduceOp.SUM_I32
+        first = takes_first(
+            self.a[-1], self.b[-1], by.a_smaller, self.op == ReduceOp.MAX_F32
+        )
+        # One multiplexer for all operations; a sum has the larger operand in that place.
         m.d.comb += [
-            first.eq(
-                takes_first(
-                    self.a[-1],
-                    self.b[-1],
-                    comparison.a_smaller,
-                    self.op == ReduceOp.MAX_F32,
-                )
-            ),
+            takes_b.eq(Mux(adds, by.a_smaller, ~first)),
             total_i32.eq(self.a + self.b),
-            word.eq(Mux(integers, total_i32, Mux(first, self.a, self.b))),
+            word.eq(Mux(integers, total_i32, Mux(takes_b, self.b, self.a))),
         ]
         # Asked of each candidate while these are compared, not of the one that is chosen.
-        sum_normal, *normals = (steps.normal(BINARY32, w) for w in (total_i32, self.a, self.b))
-        normal = Mux(integers, sum_normal, Mux(first, *normals))
-        verbatim = steps.verbatim(m, BINARY32, word, normal)
-        nan = comparison.nan & (self.op != ReduceOp.SUM_I32)
-        chosen = Signal.like(ordered)
-        with m.If(self.op == ReduceOp.SUM_F32):
-            m.d.comb += chosen.eq(ordered)
-        with m.Else():
-            m.d.comb += [chosen.eq(verbatim), chosen.special.eq(nan), chosen.nan.eq(nan)]
+        normal = Mux(
+            integers, steps.normal(BINARY32, total_i32), Mux(takes_b, by.b_normal, by.a_normal)
+        )
+        chosen = steps.arrange(
+            m, BINARY32, self.a, self.b, by, word=word, normal=normal, adds=adds
+        )
+        with m.If(~adds):
+            nan = by.nan & ~integers
+            m.d.comb += [chosen.special.eq(nan), chosen.nan.eq(nan)]
         total, _flags = sum_pipeline(m, BINARY32, chosen, self.latency)
         m.d.comb += self.o.eq(total)
         return m
