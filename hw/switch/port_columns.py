@@ -42,16 +42,12 @@ class PortColumns(wiring.Component):
     -------
     link_grant : ``In(ports + others)``, unit_grant : ``In(ports)``
         Whose packet is taken.
-    listens : ``In(2)``
-        A flit comes for the link, by the first column or the second.
-    unit_listens : ``In(1)``
-        One comes for the unit.
+    second : ``In(1)``
+        The flit that comes for the link, if one does, comes by the second column.
     flits : ``In(FLIT_BITS).array(ports + others)``
         What the inputs send.
     valid, first : ``In(1)``
         A flit leaves the columns for the link, a header.
-    unit_valid : ``In(1)``
-        One leaves for the unit.
     recounts : ``In(1)``, header : ``In(HEADER)``
         Said to the neighbour while no flit leaves, see `Recount`.
     tx : ``Out(stream.Signature(LINK_FLIT, always_ready=True))``
@@ -62,12 +58,10 @@ class PortColumns(wiring.Component):
 
     link_grant: Signal
     unit_grant: Signal
-    listens: Signal
-    unit_listens: Signal
+    second: Signal
     flits: Any
     valid: Signal
     first: Signal
-    unit_valid: Signal
     recounts: Signal
     header: Any
     tx: stream.Interface
@@ -80,10 +74,9 @@ class PortColumns(wiring.Component):
             {
                 "link_grant": In(ports + others),
                 "unit_grant": In(ports),
-                "listens": In(2),
-                "unit_listens": In(1),
+                "second": In(1),
                 "flits": In(FLIT_BITS).array(ports + others),
-                **dict.fromkeys(("valid", "first", "unit_valid", "recounts"), In(1)),
+                **dict.fromkeys(("valid", "first", "recounts"), In(1)),
                 "header": In(HEADER),
                 "tx": Out(stream.Signature(LINK_FLIT, always_ready=True)),
                 "data": Out(FLIT_BITS),
@@ -99,7 +92,7 @@ class PortColumns(wiring.Component):
         if self._others:
             own = self._column(m, "own", self.link_grant[n:], flits[n:])
             came = Signal()  # by the second column
-            m.d.sync += came.eq(self.listens[1])
+            m.d.sync += came.eq(self.second)
             bits = Mux(came, own, both)
         m.d.comb += self.data.eq(both)
         to_wire(m, bits, valid=self.valid, first=self.first, recounts=self.recounts,
