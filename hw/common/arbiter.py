@@ -27,7 +27,7 @@ class RoundRobinArbiter(wiring.Component):
     n : int
         Number of requesters, at least 1.
     late : bool
-        Whether a grant is used cycles later, if at all: ``served`` stands for ``advance`` then.
+        Whether a grant is used cycles later, if at all: ``served`` says then of whom.
 
     Members
     -------
@@ -35,10 +35,10 @@ class RoundRobinArbiter(wiring.Component):
         Who wants to be granted.
     grant : ``Out(n)``
         Who is.
-    advance : ``In(1)``, not with *late*
-        Whether the grant is used in this cycle.
+    advance : ``In(1)``
+        Whether the grant, or one before with *late*, is used in this cycle. May come late in it.
     served : ``In(n)``, only with *late*
-        One-hot or zero: this requester is the last in the order from the next cycle on.
+        One-hot: this requester is the last in the order from the next cycle on; with ``advance``.
     """
 
     requests: Signal
@@ -53,7 +53,8 @@ class RoundRobinArbiter(wiring.Component):
             {
                 "requests": In(self._n),
                 "grant": Out(self._n),
-                **({"served": In(self._n)} if late else {"advance": In(1)}),
+                "advance": In(1),
+                **({"served": In(self._n)} if late else {}),
             }
         )
 
@@ -73,7 +74,7 @@ class RoundRobinArbiter(wiring.Component):
             ),
         ]
         served = self.served if self._late else self.grant
-        with m.If(served.any() if self._late else self.advance & requests.any()):
+        with m.If(self.advance if self._late else self.advance & requests.any()):
             m.d.sync += preferred.eq(_any_below(served))
         return m
 

@@ -8,7 +8,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.params import require_int
+from hw.common.params import require_int, require_type
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank, block_memory, buffer_rows
 
@@ -22,16 +22,15 @@ class StreamFIFO(wiring.Component):
     """Synchronous FIFO for beats of any shape and any depth, powers of two or not.
 
     ``o.valid`` and ``i.ready`` are registers; so is ``o.payload``, or the output of a block memory.
-    Throughput is 1 beat
-    per cycle if the depth exceeds the latency, else *depth* beats every *latency* + 1 cycles. ``i``
-    stalls while *depth* beats are held, and only then.
+    Throughput is 1 beat per cycle if the depth exceeds the latency, else *depth* beats every
+    *latency* + 1 cycles. ``i`` stalls while *depth* beats are held, and only then.
 
     ============== ================ ======= =====================================================
     ``memory``     depth            latency beats are kept in
     ============== ================ ======= =====================================================
     ``False``      1, 2             1       registers
     ``False``      3 or more        1       a memory with asynchronous read (FPGA: LUT RAM), the
-                                            first one in a register
+                                            first one in a register, unless *kept*
     ``True``       any              2       a memory with synchronous read (FPGA: block RAM), from
                                             4096 bits on an SRAM macro
     ============== ================ ======= =====================================================
@@ -44,6 +43,9 @@ class StreamFIFO(wiring.Component):
         Number of beats it can hold, at least 1.
     memory : bool or None
         Kind of storage, see above. ``None`` takes block memory from 64 beats on.
+    kept : bool
+        Whether who takes beats keeps them in a register at once: then one in front of a LUT RAM,
+        and the LUT for each bit that fills it, would be spent twice.
 
     Members
     -------
@@ -59,7 +61,10 @@ class StreamFIFO(wiring.Component):
     o: stream.Interface
     level: Signal
 
-    def __init__(self, shape: Any, depth: int, *, memory: bool | None = None) -> None:
+    def __init__(
+        self, shape: Any, depth: int, *, memory: bool | None = None, kept: bool = False
+    ) -> None:
+        self._kept = require_type("StreamFIFO kept", kept, bool)
         self._width = Shape.cast(shape).width
         self._depth = require_int("StreamFIFO depth", depth)
         self._memory = self._depth >= BLOCK_MEMORY_DEPTH if memory is None else bool(memory)
@@ -116,7 +121,7 @@ class StreamFIFO(wiring.Component):
         fills = (level == self._depth) | ((level == self._depth - 1) & push)
         m.d.sync += ready.eq(pop | ~fills)
         if not self._memory:
-            self._behind_register(m, push, pop)
+            self._in_rows(m, push, pop)
             return
         first = Signal(range(self._depth))
         after_first = Signal(range(self._depth), init=1 % self._depth)
@@ -138,30 +143,36 @@ class StreamFIFO(wiring.Component):
             )
         )
 
-    def _behind_register(self, m: Module, push: Signal, pop: Signal) -> None:
-        """The first beat in a register, the others in rows, of which one stays free."""
+    def _in_rows(self, m: Module, push: Signal, pop: Signal) -> None:
+        """Beats in rows that are read in the same cycle; the first in a register, unless *kept*."""
         depth, level = self._depth, self.level
-        front = Signal(self._width, reset_less=True)
-        more = Signal()  # a row is in use
         first, free = Signal(range(depth)), Signal(range(depth))
-        takes = pop | ~self.o.valid  # the register takes a beat, if there is one
         rows: Memory = Memory(shape=self._width, depth=depth, init=[])
         m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port(domain="comb")
         m.d.comb += [
-            # What goes into the register is written as well, to a row that stays free.
             write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
-            read.addr.eq(first), Value.cast(self.o.payload).eq(front),
+            read.addr.eq(first),
         ]
-        m.d.sync += [
-            self.o.valid.eq(push | (self.level != pop)),
-            more.eq(Mux(push == pop, level > 1, Mux(push, level != 0, level > 2))),
-        ]
-        with m.If(takes):
-            m.d.sync += front.eq(Mux(more, read.data, self.i.payload))
-        with m.If(pop & more):
+        m.d.sync += self.o.valid.eq(push | (level != pop))
+        shown = Value.cast(self.o.payload)
+        enters: Value = push  # a row that is to be read
+        leaves: Value = pop
+        if self._kept:
+            m.d.comb += shown.eq(read.data)
+        else:
+            front = Signal(self._width, reset_less=True)
+            more = Signal()  # a row is in use
+            takes = pop | ~self.o.valid  # the register takes a beat, if there is one
+            # What goes into the register is written as well, to a row that stays free.
+            enters, leaves = push & (more | ~takes), pop & more
+            m.d.comb += shown.eq(front)
+            m.d.sync += more.eq(Mux(push == pop, level > 1, Mux(push, level != 0, level > 2)))
+            with m.If(takes):
+                m.d.sync += front.eq(Mux(more, read.data, self.i.payload))
+        with m.If(leaves):
             m.d.sync += first.eq(self._next(first, depth))
-        with m.If(push & (more | ~takes)):
+        with m.If(enters):
             m.d.sync += free.eq(self._next(free, depth))
 
     @staticmethod

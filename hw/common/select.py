@@ -2,10 +2,17 @@
 """Multiplexers by number, which take fewer LUTs than those by one-hot select."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from amaranth.hdl import Cat, Mux, Value
+from amaranth.hdl import Cat, Module, Mux, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
-__all__ = ["index_of", "select"]
+from hw.common.params import require_int
+
+__all__ = ["Selector", "index_of", "select", "select_in_parts"]
+
+_PART_BITS = 2
 
 
 def index_of(one_hot: Value) -> Value:
@@ -24,3 +31,62 @@ def select(number: Value, values: Sequence[Value]) -> Value:
         pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
         level = [Mux(bit, each[1], each[0]) if each[1:] else each[0] for each in pairs]
     return level[0]
+
+
+class Selector(wiring.Component):
+    """Selects one of *n* values of *width* bits by its number, in the same cycle.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a value.
+    n : int
+        Values.
+
+    Members
+    -------
+    number : ``In(range(n))``
+        Which one.
+    values : ``In(width).array(n)``
+        The values.
+    o : ``Out(width)``
+        The one with this number.
+    """
+
+    number: Value
+    values: Any
+    o: Value
+
+    def __init__(self, width: int, n: int) -> None:
+        width = require_int("Selector width", width)
+        self._n = require_int("Selector n", n)
+        super().__init__(
+            {
+                "number": In(range(max(2, n))),
+                "values": In(width).array(self._n),
+                "o": Out(width),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.d.comb += self.o.eq(select(self.number, [self.values[k] for k in range(self._n)]))
+        return m
+
+
+def select_in_parts(m: Module, name: str, number: Value, values: Sequence[Value]) -> Value:
+    """The value with this number, of at most 16 wide ones: by fours, each a `Selector`, then one of
+    these.
+
+    A block of its own is mapped by itself: one of 16 is then five LUTs of six inputs a bit, where
+    Yosys makes a tree that it sees as a whole of seven.
+    """
+    parts = []
+    for first in range(0, len(values), 1 << _PART_BITS):
+        of_these = values[first : first + (1 << _PART_BITS)]
+        part = Selector(len(values[0]), len(of_these))
+        m.submodules[f"{name}_{first}"] = part
+        m.d.comb += part.number.eq(number[:_PART_BITS])
+        m.d.comb += [part.values[k].eq(value) for k, value in enumerate(of_these)]
+        parts.append(part.o)
+    return select(number[_PART_BITS:], parts)

@@ -101,7 +101,7 @@ class FPAdder(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        ordered, _ = steps.order(m, self.fmt, self.a, self.b)
+        ordered = steps.order(m, self.fmt, self.a, self.b)
         total, flags = sum_pipeline(m, self.fmt, ordered, self.latency)
         m.d.comb += [self.sum.eq(total), self.flags.eq(flags)]
         return m

@@ -3,12 +3,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.once import once
-from hw.common.params import require_int
+from hw.common.params import require_int, require_type
 from hw.fp import steps
 from hw.fp.adder import MAX_STAGES, sum_pipeline
 from hw.fp.formats import BINARY32
@@ -18,6 +18,11 @@ from hw.fp.ops import ReduceOp
 __all__ = ["ReduceALU", "ReduceLane"]
 
 MAX_LANES = 4096
+
+
+def _keep(keeps: bool) -> dict[str, In]:
+    """The member of a lane, or of many, that has an operand come out as it is."""
+    return {"keep": In(1)} if keeps else {}
 
 
 class ReduceLane(wiring.Component):
@@ -34,11 +39,15 @@ class ReduceLane(wiring.Component):
     ----------
     stages : int
         Pipeline registers between operands and result, 0 to 7.
+    keeps : bool
+        Whether the result may be one operand as it is.
 
     Members
     -------
     op : ``In(ReduceOp)``
         What to do with the operands of this cycle.
+    keep : ``In(1)``, only with *keeps*
+        The result is `b`, whatever `op` says.
     a, b : ``In(32)``
         Operands.
     o : ``Out(32)``
@@ -46,42 +55,45 @@ class ReduceLane(wiring.Component):
     """
 
     op: Signal
+    keep: Signal
     a: Signal
     b: Signal
     o: Signal
 
-    def __init__(self, *, stages: int = 3) -> None:
+    def __init__(self, *, stages: int = 3, keeps: bool = False) -> None:
         self.latency = require_int("ReduceLane stages", stages, minimum=0, maximum=MAX_STAGES)
-        super().__init__({"op": In(ReduceOp), "a": In(32), "b": In(32), "o": Out(32)})
+        self._keeps = require_type("ReduceLane keeps", keeps, bool)
+        super().__init__(
+            {"op": In(ReduceOp), **_keep(keeps), "a": In(32), "b": In(32), "o": Out(32)}
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        ordered, comparison = steps.order(m, BINARY32, self.a, self.b)
-        first = Signal()
+        by = steps.compare(m, BINARY32, self.a, self.b)
+        takes_b = Signal()
         word, total_i32 = Signal(32), Signal(32)
-        integers = self.op == ReduceOp.SUM_I32
+        reduces = ~self.keep if self._keeps else Const(1)
+        adds = reduces & (self.op == ReduceOp.SUM_F32)
+        integers = reduces & (self.op == ReduceOp.SUM_I32)
+        first = takes_first(
+            self.a[-1], self.b[-1], by.a_smaller, self.op == ReduceOp.MAX_F32
+        )
+        # One multiplexer for all operations; a sum has the larger operand in that place.
         m.d.comb += [
-            first.eq(
-                takes_first(
-                    self.a[-1],
-                    self.b[-1],
-                    comparison.a_smaller,
-                    self.op == ReduceOp.MAX_F32,
-                )
-            ),
+            takes_b.eq(Mux(adds, by.a_smaller, ~(reduces & first))),
             total_i32.eq(self.a + self.b),
-            word.eq(Mux(integers, total_i32, Mux(first, self.a, self.b))),
+            word.eq(Mux(integers, total_i32, Mux(takes_b, self.b, self.a))),
         ]
         # Asked of each candidate while these are compared, not of the one that is chosen.
-        sum_normal, *normals = (steps.normal(BINARY32, w) for w in (total_i32, self.a, self.b))
-        normal = Mux(integers, sum_normal, Mux(first, *normals))
-        verbatim = steps.verbatim(m, BINARY32, word, normal)
-        nan = comparison.nan & (self.op != ReduceOp.SUM_I32)
-        chosen = Signal.like(ordered)
-        with m.If(self.op == ReduceOp.SUM_F32):
-            m.d.comb += chosen.eq(ordered)
-        with m.Else():
-            m.d.comb += [chosen.eq(verbatim), chosen.special.eq(nan), chosen.nan.eq(nan)]
+        normal = Mux(
+            integers, steps.normal(BINARY32, total_i32), Mux(takes_b, by.b_normal, by.a_normal)
+        )
+        chosen = steps.arrange(
+            m, BINARY32, self.a, self.b, by, word=word, normal=normal, adds=adds
+        )
+        with m.If(~adds):
+            nan = by.nan & reduces & ~integers
+            m.d.comb += [chosen.special.eq(nan), chosen.nan.eq(nan)]
         total, _flags = sum_pipeline(m, BINARY32, chosen, self.latency)
         m.d.comb += self.o.eq(total)
         return m
@@ -100,6 +112,8 @@ class ReduceALU(wiring.Component):
         Number of 32-bit words in a beat, at least 1.
     stages : int
         Pipeline registers between operands and results, 0 to 7.
+    keeps : bool
+        Whether results may be one operand as it is.
 
     Members
     -------
@@ -107,6 +121,8 @@ class ReduceALU(wiring.Component):
         There are operands in this cycle.
     op : ``In(ReduceOp)``
         What to do with them.
+    keep : ``In(1)``, only with *keeps*
+        The results are `b`, whatever `op` says.
     a, b : ``In(32 * lanes)``
         Operands; lane *k* takes bits ``32 * k`` to ``32 * k + 31``.
     o_valid : ``Out(1)``
@@ -122,19 +138,22 @@ class ReduceALU(wiring.Component):
 
     i_valid: Signal
     op: Signal
+    keep: Signal
     a: Signal
     b: Signal
     o_valid: Signal
     o: Signal
 
-    def __init__(self, lanes: int, *, stages: int = 3) -> None:
+    def __init__(self, lanes: int, *, stages: int = 3, keeps: bool = False) -> None:
         self.lanes = require_int("ReduceALU lanes", lanes, maximum=MAX_LANES)
         self.latency = require_int("ReduceALU stages", stages, minimum=0, maximum=MAX_STAGES)
+        self._keeps = require_type("ReduceALU keeps", keeps, bool)
         beat = 32 * lanes
         super().__init__(
             {
                 "i_valid": In(1),
                 "op": In(ReduceOp),
+                **_keep(keeps),
                 "a": In(beat),
                 "b": In(beat),
                 "o_valid": Out(1),
@@ -145,8 +164,9 @@ class ReduceALU(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         for index in range(self.lanes):
-            lane = ReduceLane(stages=self.latency)
-            name = f"reduce_lane_of_{self.latency}_stages"
+            lane = ReduceLane(stages=self.latency, keeps=self._keeps)
+            kind = "_that_keeps" if self._keeps else ""
+            name = f"reduce_lane_of_{self.latency}_stages{kind}"
             m.submodules[f"lane_{index}"] = once(platform, lane, name)
             m.d.comb += [
                 lane.op.eq(self.op),
@@ -154,6 +174,8 @@ class ReduceALU(wiring.Component):
                 lane.b.eq(self.b.word_select(index, 32)),
                 self.o.word_select(index, 32).eq(lane.o),
             ]
+            if self._keeps:
+                m.d.comb += lane.keep.eq(self.keep)
         valid = self.i_valid
         for stage in range(self.latency):
             held = Signal(name=f"valid_{stage + 1}")

@@ -8,14 +8,16 @@ large exponent difference needs and the long left shift that cancellation needs 
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
 from hw.fp.bits import leading_zeros, shift_left, shift_right_sticky
 from hw.fp.formats import Flags, FloatFormat
 
-__all__ = ["add_aligned", "align", "count", "normalize", "order", "round_sum"]
+__all__ = [
+    "add_aligned", "align", "arrange", "compare", "count", "normalize", "order", "round_sum",
+]
 
 # What every step hands on. `verbatim` says that the larger operand is an arbitrary word which,
 # added to nothing, must come out as it is: then no exponent means infinity.
@@ -47,47 +49,65 @@ def normal(fmt: FloatFormat, word: Value) -> Value:
     return word[fmt.fraction : -1].any()
 
 
-def verbatim(m: Module, fmt: FloatFormat, word: Value, normal: Value) -> data.View:
-    """Prepare any *word*, *normal* or not, so that it comes out of the other steps as it is."""
-    o: Any = Signal(ordered_layout(fmt), name="word")
-    exponent = word[fmt.fraction : -1]
-    m.d.comb += [
-        o.sign.eq(word[-1]),
-        o.verbatim.eq(1),
-        o.exponent.eq(exponent | ~normal),
-        o.large.eq(Cat(word[: fmt.fraction], normal)),
-    ]
-    return o
-
-
 class Comparison(NamedTuple):
-    """Results of the comparison in `order`, beside the ordered operands."""
+    """Results of `compare`."""
 
     a_smaller: Value  # in magnitude
+    a_normal: Value  # its exponent is not 0
+    b_normal: Value
+    cancels: Value  # the sum is 0, of two opposite numbers
     nan: Value  # an operand is one
 
 
-def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, Comparison]:
-    """Tell the operand of larger magnitude from the other and find how far apart they are."""
-    o: Any = Signal(ordered_layout(fmt), name="ordered")
-    a_fraction, a_exponent = a[: fmt.fraction], a[fmt.fraction : -1]
-    b_fraction, b_exponent = b[: fmt.fraction], b[fmt.fraction : -1]
-    a_normal, b_normal = Signal(), Signal()
-    subtract, cancels, swap = Signal(), Signal(), Signal()
-    exponent, distance = Signal(fmt.exponent), Signal(fmt.exponent)
-    large, small = Signal(fmt.precision), Signal(fmt.precision)
-    # A subnormal number has exponent 0, which stands for 1, and no hidden bit.
-    a_power = Cat(a_exponent[0] | ~a_normal, a_exponent[1:])
-    b_power = Cat(b_exponent[0] | ~b_normal, b_exponent[1:])
+def compare(m: Module, fmt: FloatFormat, a: Value, b: Value) -> Comparison:
+    """Tell the operand of larger magnitude from the other."""
+    a_normal, b_normal, cancels, swap, nan = (
+        Signal(name=name) for name in ("a_normal", "b_normal", "cancels", "swap", "any_nan")
+    )
     m.d.comb += [
-        a_normal.eq(a_exponent != 0),
-        b_normal.eq(b_exponent != 0),
-        subtract.eq(a[-1] ^ b[-1]),
+        a_normal.eq(normal(fmt, a)),
+        b_normal.eq(normal(fmt, b)),
         cancels.eq(Cat(a[:-1], ~a[-1]) == b),
         swap.eq(a[:-1] < b[:-1]),
-        exponent.eq(Mux(swap, b_power, a_power)),
-        large.eq(Mux(swap, Cat(b_fraction, b_normal), Cat(a_fraction, a_normal))),
-        small.eq(Mux(swap, Cat(a_fraction, a_normal), Cat(b_fraction, b_normal))),
+    ]
+    nans = [
+        word[fmt.fraction : -1].all() & (word[: fmt.fraction] != 0) for word in (a, b)
+    ]
+    m.d.comb += nan.eq(nans[0] | nans[1])
+    return Comparison(swap, a_normal, b_normal, cancels, nan)
+
+
+def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> data.View:
+    """Prepare two operands: tell the larger from the smaller, and find how far apart they are."""
+    by = compare(m, fmt, a, b)
+    swap = by.a_smaller
+    return arrange(
+        m, fmt, a, b, by, word=Mux(swap, b, a), normal=Mux(swap, by.b_normal, by.a_normal)
+    )
+
+
+def arrange(
+    m: Module, fmt: FloatFormat, a: Value, b: Value, by: Comparison, *, word: Value,
+    normal: Value, adds: Value | None = None,
+) -> data.View:
+    """Prepare *word*, *normal* or not, which is the larger operand; where nothing is added to it,
+    any word, which comes out of the other steps as it is."""
+    o: Any = Signal(ordered_layout(fmt), name="ordered")
+    adds = Const(1) if adds is None else adds
+    a_fraction, a_exponent = a[: fmt.fraction], a[fmt.fraction : -1]
+    b_fraction, b_exponent = b[: fmt.fraction], b[fmt.fraction : -1]
+    exponent = word[fmt.fraction : -1]
+    subtract, cancels = Signal(), Signal()
+    distance, small = Signal(fmt.exponent), Signal(fmt.precision)
+    # A subnormal number has exponent 0, which stands for 1, and no hidden bit.
+    a_power = Cat(a_exponent[0] | ~by.a_normal, a_exponent[1:])
+    b_power = Cat(b_exponent[0] | ~by.b_normal, b_exponent[1:])
+    m.d.comb += [
+        subtract.eq(a[-1] ^ b[-1]),
+        cancels.eq(by.cancels & adds),
+        small.eq(
+            Mux(by.a_smaller, Cat(a_fraction, by.a_normal), Cat(b_fraction, by.b_normal))
+        ),
     ]
     difference = Signal(signed(fmt.exponent + 1))
     m.d.comb += difference.eq(a_power - b_power)
@@ -101,15 +121,16 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
         o.special.eq(a_exponent.all() | b_exponent.all()),
         o.nan.eq(nan | opposite),
         o.invalid.eq(a_signals | b_signals | opposite),
+        o.verbatim.eq(~adds),
         # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
-        o.exponent.eq(Mux(cancels, 1, exponent)),
-        o.sign.eq(Mux(swap, b[-1], a[-1]) & ~cancels),
-        o.subtract.eq(subtract),
-        o.large.eq(large),
-        o.small.eq(small),
+        o.exponent.eq(Mux(cancels, 1, exponent | ~normal)),
+        o.sign.eq(word[-1] & ~cancels),
+        o.subtract.eq(subtract & adds),
+        o.large.eq(Cat(word[: fmt.fraction], normal)),
+        o.small.eq(Mux(adds, small, 0)),
         o.distance.eq(distance),
     ]
-    return o, Comparison(swap, nan)
+    return o
 
 
 def _classify(m: Module, fmt: FloatFormat, word: Value, name: str) -> list[Signal]:

@@ -8,6 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
+from hw.common.select import select
 from hw.link.packet import FLIT_BITS, checksum_of
 from hw.switch.config import SwitchConfig
 from hw.switch.formats import known as has_format
@@ -147,6 +148,15 @@ class Ingress(wiring.Component):
         self._credits(m, refunds)
         return m
 
+    @staticmethod
+    def _look_up(m: Module, row: Any, number: Value, table: Any) -> None:
+        """The *row* of a table with this number; not valid, if there is none."""
+        rows = [Value.cast(table[k]) for k in range(len(table))]
+        m.d.comb += Value.cast(row).eq(select(number, rows))
+        if 1 << len(number) > len(rows):
+            with m.If(number >= len(rows)):
+                m.d.comb += row.valid.eq(0)
+
     def _look_up_region(self, m: Module) -> tuple[dict[str, Signal], Signal]:
         """First and second stage: a flit, and the row of its region if it is a header."""
         c = self._config
@@ -162,9 +172,7 @@ class Ingress(wiring.Component):
             Value.cast(header).eq(arrived.data),
             home.eq(header.region * c.homes + header.address[low : low + bits]),
         ]
-        for number in range(c.regions):
-            with m.If(header.region == number):
-                m.d.comb += row.eq(self.regions[number])
+        self._look_up(m, row, header.region, self.regions)
         kind = Value.cast(header.kind)
         looked: dict[str, Any] = {
             "valid": Signal(), "start": Signal(), "data": Signal(HEADER),
@@ -203,9 +211,7 @@ class Ingress(wiring.Component):
         """Third stage: where the packet goes, and what is wrong with it."""
         c = self._config
         route = Signal(c.route_layout)
-        for number in range(c.endpoints):
-            with m.If(looked["endpoint"] == number):
-                m.d.comb += route.eq(self.routes[number])
+        self._look_up(m, route, looked["endpoint"], self.routes)
         head = looked["data"]
         region = looked["region"]
         to_link = Signal(c.ports)

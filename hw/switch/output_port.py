@@ -145,13 +145,16 @@ class OutputPort(wiring.Component):
         m = Module()
         left = Signal(range(self._flits))
         m.submodules.turns = turns = RoundRobinArbiter(self._senders, late=True)
-        m.d.comb += [turns.requests.eq(self.request), turns.served.eq(self.grant)]
-        taken = self.request.any()
+        taken = Signal()  # one is
+        takes: Value = self.request.any()
+        m.d.comb += [
+            turns.requests.eq(self.request), turns.served.eq(self.grant), turns.advance.eq(taken),
+        ]
         if not self._held:
             m.d.comb += self.grant.eq(turns.grant)
         elif self._held == self._senders:
             m.d.comb += self.grant.eq(Mux(self.hold_back, 0, turns.grant))
-            taken = taken & ~self.hold_back
+            takes = takes & ~self.hold_back
         else:
             # Both choices are made before it is known who may take part.
             m.submodules.others = others = RoundRobinArbiter(self._senders, late=True)
@@ -159,9 +162,11 @@ class OutputPort(wiring.Component):
             m.d.comb += [
                 others.requests.eq(Cat(Const(0, self._held), rest)),
                 others.served.eq(self.grant),
+                others.advance.eq(taken),
                 self.grant.eq(Mux(self.hold_back, others.grant, turns.grant)),
             ]
-            taken = Mux(self.hold_back, rest.any(), taken)
+            takes = Mux(self.hold_back, rest.any(), takes)
+        m.d.comb += taken.eq(takes)
 
         def of_granted(values: Sequence[Value]) -> Value:
             """The value of the sender whose packet is taken; 0 if none is."""
@@ -216,7 +221,9 @@ class OutputPort(wiring.Component):
             counts.append(now)
         if self._recounts:
             m.d.comb += self.home.eq(Cat(now == self._credits for now in counts).all())
-        m.d.comb += self.empty.eq(~Cat(reads, *(each[0] for each in sent), self.valid).any())
+        free = Signal(init=1)  # known a cycle early: `Recount` begins with it
+        m.d.sync += free.eq(~Cat(taken, reads, *(each[0] for each in sent)).any())
+        m.d.comb += self.empty.eq(free)
         return m
 
 
@@ -241,10 +248,11 @@ def to_wire(
     m.d.comb += [
         sent.eq(Mux(recounts, header.as_value(), bits)),
         Value.cast(whole).eq(sent),
-        whole.checksum.eq(checksum_of(sent)),
     ]
+    with m.If(begins):
+        m.d.comb += whole.checksum.eq(checksum_of(sent))
     m.d.sync += [
         tx.valid.eq(valid | recounts),
         tx.p.start.eq(begins),
-        tx.p.data.eq(Mux(begins, whole.as_value(), bits)),
+        tx.p.data.eq(whole.as_value()),
     ]

@@ -73,7 +73,7 @@ PASSING = frozenset({Traffic.PARTIAL, Traffic.RESULT})
 wait for one another, and results for those to a link that takes none. Operands keep their order, so
 that they come to all tables in one order; otherwise small tables hold operands that do not meet."""
 
-MOST_PASSED = 8
+MOST_PASSED = 15
 """Times in a row that the oldest packet of these classes may be passed, unless its outputs have
 stopped. A packet for an output that is free in other cycles than its input would else be passed for
 as long as others come."""

@@ -75,7 +75,7 @@ class PacketQueue(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.flits = flits = StreamFIFO(
-            self._layout, self._packets * self._flits
+            self._layout, self._packets * self._flits, kept=True
         )
         moves = Signal()
         m.d.comb += [moves.eq(~self.o.valid | self.o.ready), flits.o.ready.eq(moves)]

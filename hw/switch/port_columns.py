@@ -2,8 +2,6 @@
 """Columns of the crossbar: the flits of the sender whose packet an output takes."""
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
@@ -11,7 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
-from hw.common.select import index_of, select
+from hw.common.select import index_of, select, select_in_parts
 from hw.link.packet import FLIT_BITS
 from hw.switch.layouts import LINK_FLIT
 from hw.switch.output_port import to_wire
@@ -44,16 +42,12 @@ class PortColumns(wiring.Component):
     -------
     link_grant : ``In(ports + others)``, unit_grant : ``In(ports)``
         Whose packet is taken.
-    listens : ``In(2)``
-        A flit comes for the link, by the first column or the second.
-    unit_listens : ``In(1)``
-        One comes for the unit.
+    second : ``In(1)``
+        The flit that comes for the link, if one does, comes by the second column.
     flits : ``In(FLIT_BITS).array(ports + others)``
         What the inputs send.
     valid, first : ``In(1)``
         A flit leaves the columns for the link, a header.
-    unit_valid : ``In(1)``
-        One leaves for the unit.
     recounts : ``In(1)``, header : ``In(HEADER)``
         Said to the neighbour while no flit leaves, see `Recount`.
     tx : ``Out(stream.Signature(LINK_FLIT, always_ready=True))``
@@ -64,12 +58,10 @@ class PortColumns(wiring.Component):
 
     link_grant: Signal
     unit_grant: Signal
-    listens: Signal
-    unit_listens: Signal
+    second: Signal
     flits: Any
     valid: Signal
     first: Signal
-    unit_valid: Signal
     recounts: Signal
     header: Any
     tx: stream.Interface
@@ -82,10 +74,9 @@ class PortColumns(wiring.Component):
             {
                 "link_grant": In(ports + others),
                 "unit_grant": In(ports),
-                "listens": In(2),
-                "unit_listens": In(1),
+                "second": In(1),
                 "flits": In(FLIT_BITS).array(ports + others),
-                **dict.fromkeys(("valid", "first", "unit_valid", "recounts"), In(1)),
+                **dict.fromkeys(("valid", "first", "recounts"), In(1)),
                 "header": In(HEADER),
                 "tx": Out(stream.Signature(LINK_FLIT, always_ready=True)),
                 "data": Out(FLIT_BITS),
@@ -96,27 +87,22 @@ class PortColumns(wiring.Component):
         m = Module()
         n = self._ports
         flits = [self.flits[k] for k in range(n + self._others)]
-        both = self._column(
-            m, "both", self.link_grant[:n] | self.unit_grant,
-            listens=self.listens[0] | self.unit_listens, flits=flits[:n],
-        )
-        bits: Value = both
+        both = self._column(m, "both", self.link_grant[:n] | self.unit_grant, flits[:n])
+        bits = both
         if self._others:
-            own = self._column(
-                m, "own", self.link_grant[n:], listens=self.listens[1], flits=flits[n:]
-            )
-            bits = Mux(self.unit_valid, 0, both) | own
+            own = self._column(m, "own", self.link_grant[n:], flits[n:])
+            came = Signal()  # by the second column
+            m.d.sync += came.eq(self.second)
+            bits = Mux(came, own, both)
         m.d.comb += self.data.eq(both)
         to_wire(m, bits, valid=self.valid, first=self.first, recounts=self.recounts,
                 header=self.header, tx=self.tx)
         return m
 
     @staticmethod
-    def _column(
-        m: Module, name: str, granted: Value, *, listens: Value, flits: Sequence[Value]
-    ) -> Value:
-        """A cycle later, what the sender sends whose packet was *granted*, a bit for each; 0 if no
-        flit comes."""
+    def _column(m: Module, name: str, granted: Value, flits: Sequence[Value]) -> Value:
+        """A cycle later, what the sender sends whose packet was *granted*, a bit for each; whatever
+        it sends when no flit comes."""
         # From whom: a number, since that selects with fewer LUTs than a bit for each.
         giver = Signal(range(max(2, len(flits))), name=f"{name}_giver")
         giver_now = Signal.like(giver, name=f"{name}_giver_now")
@@ -126,9 +112,16 @@ class PortColumns(wiring.Component):
             m.d.sync += giver.eq(index_of(given))
         parts = []
         for first in range(0, len(flits), _SELECTED):
-            heard = Signal(FLIT_BITS, name=f"{name}_heard_{first}")
-            of_these = listens & (giver_now[_SELECTED_BITS:] == first // _SELECTED)
-            chosen = select(giver_now[:_SELECTED_BITS], flits[first : first + _SELECTED])
-            m.d.sync += heard.eq(Mux(of_these, chosen, 0))
+            heard = Signal(FLIT_BITS, name=f"{name}_heard_{first}", reset_less=True)
+            m.d.sync += heard.eq(
+                select_in_parts(
+                    m, f"{name}_{first}", giver_now[:_SELECTED_BITS],
+                    flits[first : first + _SELECTED],
+                )
+            )
             parts.append(heard)
-        return reduce(or_, parts)
+        if len(parts) == 1:
+            return parts[0]
+        part = Signal(range(len(parts)), name=f"{name}_part")
+        m.d.sync += part.eq(giver_now[_SELECTED_BITS:])
+        return select(part, parts)

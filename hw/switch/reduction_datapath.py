@@ -103,13 +103,13 @@ def execute(
         step.first.eq(heads),
         step.last.eq(flit.last),
     ]
-    # Data that is not to be reduced passes the adders as an integer to which 0 is added.
-    m.submodules.alu = alu = ReduceALU(len(operand) // 32, stages=stages)
+    m.submodules.alu = alu = ReduceALU(len(operand) // 32, stages=stages, keeps=True)
     old = _row(m, rows, handed_on=beats <= stages)
     m.d.comb += [
         alu.i_valid.eq(step.writes | step.partial | step.result),
-        alu.op.eq(Mux(adds, op, ReduceOp.SUM_I32)),
-        alu.a.eq(Mux(adds, old, 0)),
+        alu.op.eq(op),
+        alu.keep.eq(~adds),
+        alu.a.eq(old),
         alu.b.eq(operand),
     ]
     for stage in range(stages):

@@ -13,12 +13,14 @@ __all__ = ["entry_layout", "entry_of_load", "entry_of_operand", "header_of_entry
 _COPIED = ("op", "region", "address", "tag", "destination", "source", "epoch", "poison")
 
 
-def entry_layout(*, formats: bool) -> data.StructLayout:
-    """Fields that an entry keeps of its first packet; with *formats* also its operands' format."""
+def entry_layout(*, regions: int, formats: bool) -> data.StructLayout:
+    """Fields that an entry keeps of its first packet, of one of *regions*; with *formats* also its
+    operands' format."""
     names = (*_COPIED, "format") if formats else _COPIED
     return data.StructLayout(
         {
             **{name: HEADER[name].shape for name in names},
+            "region": range(max(2, regions)),
             "pull": 1,  # the answer to a load
             "expected": HEADER["count"].shape,  # operands in it, when it is complete
         }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from hw.common.arbiter import RoundRobinArbiter
@@ -24,6 +24,7 @@ from hw.switch.packet import (
     NOTICE,
     PASSING,
     AbortCause,
+    Kind,
     Traffic,
     header_of,
     notice_fields,
@@ -271,7 +272,9 @@ class ReductionPort(wiring.Component):
 
     def _take_loads(self, m: Module, unit: ReductionUnit) -> Value:
         """Hold loads until the unit takes them; return whether there are none."""
-        m.submodules.loads = loads = StreamFIFO(LOAD_HEADER, self._config.queue_packets)
+        m.submodules.loads = loads = StreamFIFO(
+            LOAD_HEADER, self._config.queue_packets, kept=True
+        )
         m.d.comb += [
             loads.i.valid.eq(self.load_valid),
             loads.i.payload.eq(self.load),
@@ -286,37 +289,44 @@ class ReductionPort(wiring.Component):
         """Hold notices until the tracker lets them go on. Returns the one that goes on, and whether
         there are none."""
         c = self._config
-        m.submodules.notices = notices = StreamFIFO(HEADER, c.queue_packets)
+        layout = data.StructLayout(  # the rest of the header is the same in all
+            {"region": range(c.regions), "source": HEADER["source"].shape, "said": NOTICE}
+        )
+        m.submodules.notices = notices = StreamFIFO(layout, c.queue_packets, kept=True)
         held, goes, back = Signal(), Signal(), Signal()
+        own: Any = Signal(layout)
+        comes: Any = Signal(layout)
         header: Any = Signal(HEADER)
-        told = notice_of(header)
         again = held & self.postponed  # to the end of the queue, whose place was kept
         leaves = Signal(name="notice_leaves")
         m.d.comb += [
+            *(comes[name].eq(self.notice[name]) for name in ("region", "source")),
+            comes.said.eq(notice_of(self.notice)),
             notices.i.valid.eq(self.notice_valid | again),
-            Value.cast(notices.i.payload).eq(
-                Mux(self.notice_valid, Value.cast(self.notice), Value.cast(header))
-            ),
+            notices.i.payload.eq(Mux(self.notice_valid, Value.cast(comes), Value.cast(own))),
             notices.o.ready.eq(~held),
             self.asks.eq(held & ~goes),
-            self.question.row.eq(header.region),
-            self.question.epoch.eq(told.epoch),
-            self.question.fresh.eq(told.fresh & self.local.bit_select(header.source, 1)),
+            self.question.row.eq(own.region),
+            self.question.epoch.eq(own.said.epoch),
+            self.question.fresh.eq(own.said.fresh & self.local.bit_select(own.source, 1)),
+            header.offload.eq(1),
+            header.kind.eq(Kind.SYNC),
+            header.region.eq(own.region),
+            header.source.eq(own.source),
+            *(header[name].eq(value) for name, value in notice_fields(own.said).items()),
         ]
         with m.If(notices.o.valid & ~held):
-            m.d.sync += [held.eq(1), Value.cast(header).eq(Value.cast(notices.o.payload))]
+            m.d.sync += [held.eq(1), own.eq(notices.o.payload)]
         with m.Elif((again & ~self.notice_valid) | leaves):
             m.d.sync += [held.eq(0), goes.eq(0)]
         with m.If(held & (self.passed | self.answered)):
             m.d.sync += [goes.eq(1), back.eq(self.answered)]
         with m.If(held & self.answered):
             # The answer has the endpoint's own number as source, by which it knows it.
-            answer = {"epoch": self.answer, "cause": AbortCause.RESET, "origin": header.source}
-            notice: Any = Signal(NOTICE)
-            m.d.comb += [notice[name].eq(value) for name, value in answer.items()]
-            m.d.sync += [
-                header[name].eq(value) for name, value in notice_fields(notice).items()
-            ]
+            answer = {"epoch": self.answer, "cause": AbortCause.RESET, "origin": own.source}
+            answered: Any = Signal(NOTICE)
+            m.d.comb += [answered[name].eq(value) for name, value in answer.items()]
+            m.d.sync += own.said.eq(answered)
         m.d.sync += self.notice_credit.eq(leaves)
         return _Notice(valid=goes, header=header, back=back, leaves=leaves), (
             ~held & (notices.level == 0)

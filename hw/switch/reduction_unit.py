@@ -171,7 +171,7 @@ class ReductionUnit(wiring.Component):
         regions: int = 1,
     ) -> None:
         self.multicast_partials = multicast_partials
-        self._layout = entry_layout(formats=formats)
+        self._layout = entry_layout(regions=regions, formats=formats)
         self._entries = require_int("ReductionUnit entries", entries, maximum=32)
         self._stages = require_int(
             "ReductionUnit alu_stages", alu_stages, minimum=0, maximum=MAX_STAGES

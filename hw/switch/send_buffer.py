@@ -304,7 +304,8 @@ class SendBuffer(wiring.Component):
         changing = Mux(self.length == 1, asked.channel, 0) | Mux(taken.valid, taken.channel, 0)
         m.d.comb += [
             turns.requests.eq(Cat(each.any() for each in offers) & ~changing),
-            turns.served.eq(Mux(self.granted, asked.channel, 0)),
+            turns.served.eq(asked.channel),
+            turns.advance.eq(self.granted),
             self.offers.eq(turns.requests.any() & ~self.busy & ~discards),
         ]
         self._ask(m, asked, taken, turns.grant, offers, choices, lines, discards)

@@ -50,7 +50,11 @@ class Sharing(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.turns = turns = RoundRobinArbiter(self._users, late=True)
-        m.d.comb += [turns.requests.eq(self.offers), turns.served.eq(self.begins)]
+        m.d.comb += [
+            turns.requests.eq(self.offers),
+            turns.served.eq(self.begins),
+            turns.advance.eq(self.begins.any()),
+        ]
         for k in range(self._users):
             others = (1 << self._users) - 1 ^ 1 << k
             m.d.comb += self.hold[k].eq(((self.busy | turns.grant) & others).any())

@@ -390,12 +390,10 @@ class Switch(wiring.Component):
         m.d.comb += [
             columns.link_grant.eq(link.grant),
             columns.unit_grant.eq(way.grant),
-            columns.listens.eq(Cat(link.listens & own, link.listens & ~own)),
-            columns.unit_listens.eq(way.listens),
+            columns.second.eq(~own),
             *(columns.flits[k].eq(each.flit) for k, each in enumerate(senders)),
             columns.valid.eq(link.valid),
             columns.first.eq(link.first),
-            columns.unit_valid.eq(way.valid),
             columns.recounts.eq(recount.valid),
             columns.header.eq(recount.header),
             wires.tx.valid.eq(columns.tx.valid),

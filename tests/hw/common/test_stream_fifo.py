@@ -16,6 +16,8 @@ from hw.common.testing import check_stream, random_stalls, simulate, sink, sourc
 BEAT = data.StructLayout({"value": 12, "last": 1})
 SIZES = [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True), (5, False), (8, True)]
 PACES = [(0.0, 0.0), (0.6, 0.0), (0.0, 0.6), (0.4, 0.4)]
+KEPT = {"memory": False, "kept": True}
+KINDS = [*((depth, {"memory": memory}) for depth, memory in SIZES), (3, KEPT), (5, KEPT)]
 
 
 def beats(count, seed=1):
@@ -34,9 +36,9 @@ def macros(request, monkeypatch):
 
 
 @pytest.mark.parametrize("gaps, stalls", PACES)
-@pytest.mark.parametrize("depth, memory", SIZES)
-def test_fifo_passes_every_beat_in_order(depth, memory, gaps, stalls):
-    dut = StreamFIFO(BEAT, depth, memory=memory)
+@pytest.mark.parametrize("depth, kind", KINDS)
+def test_fifo_passes_every_beat_in_order(depth, kind, gaps, stalls):
+    dut = StreamFIFO(BEAT, depth, **kind)
     sent = beats(60)
 
     simulate(
@@ -60,9 +62,9 @@ def test_skid_buffer_passes_every_beat_in_order(gaps, stalls):
     )
 
 
-@pytest.mark.parametrize("depth, memory", SIZES)
-def test_fifo_stalls_only_when_full_and_level_counts_what_it_holds(depth, memory):
-    dut = StreamFIFO(8, depth, memory=memory)
+@pytest.mark.parametrize("depth, kind", KINDS)
+def test_fifo_stalls_only_when_full_and_level_counts_what_it_holds(depth, kind):
+    dut = StreamFIFO(8, depth, **kind)
 
     async def bench(ctx):
         ctx.set(dut.i.valid, 1)
@@ -83,9 +85,9 @@ def test_fifo_stalls_only_when_full_and_level_counts_what_it_holds(depth, memory
     simulate(dut, bench)
 
 
-@pytest.mark.parametrize("depth, memory", SIZES)
-def test_fifo_latency_is_the_documented_one(depth, memory):
-    dut = StreamFIFO(8, depth, memory=memory)
+@pytest.mark.parametrize("depth, kind", KINDS)
+def test_fifo_latency_is_the_documented_one(depth, kind):
+    dut = StreamFIFO(8, depth, **kind)
 
     async def bench(ctx):
         ctx.set(dut.i.valid, 1)
@@ -109,10 +111,11 @@ def test_fifo_latency_is_the_documented_one(depth, memory):
         StreamFIFO(16, 2, memory=False),
         StreamFIFO(16, 3, memory=False),
         StreamFIFO(16, 7, memory=False),
+        StreamFIFO(16, 7, memory=False, kept=True),
         StreamFIFO(16, 3, memory=True),
         StreamFIFO(16, 64),
     ],
-    ids=["skid", "fifo2", "fifo3", "fifo7", "fifo3-block", "fifo64-block"],
+    ids=["skid", "fifo2", "fifo3", "fifo7", "fifo7-kept", "fifo3-block", "fifo64-block"],
 )
 def test_one_beat_per_cycle_is_sustained(dut):
     arrived = []

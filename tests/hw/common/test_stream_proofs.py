@@ -121,8 +121,15 @@ def test_fifo_is_a_queue_of_exactly_its_depth(depth, memory, tmp_path):
     assert holds(fifo_harness(StreamFIFO(2, depth, memory=memory)), tmp_path)
 
 
+@pytest.mark.parametrize("depth", [3, 4, 5])
+def test_so_is_a_fifo_whose_beats_are_kept_at_once(depth, tmp_path):
+    assert holds(fifo_harness(StreamFIFO(2, depth, memory=False, kept=True)), tmp_path)
+
+
 @pytest.mark.parametrize(
-    "fifo", [UnwrappedFIFO(2, 3), OverrunFIFO(2, 4), OverrunFIFO(2, 4, memory=True)]
+    "fifo",
+    [UnwrappedFIFO(2, 3), UnwrappedFIFO(2, 3, kept=True), OverrunFIFO(2, 4),
+     OverrunFIFO(2, 4, memory=True), OverrunFIFO(2, 4, kept=True)],
 )
 def test_fifo_with_a_planted_bug_is_refuted(fifo, tmp_path):
     assert not holds(fifo_harness(fifo), tmp_path)

@@ -116,6 +116,29 @@ def test_operations_may_change_every_cycle_and_stay_right_for_many_operands() ->
         assert (results[chosen] == model.reduce(op, a[chosen], b[chosen])).all(), op
 
 
+def test_an_operand_comes_out_as_it_is_whatever_the_operation_says() -> None:
+    lanes, stages, beats = 2, 3, 4000
+    rng = np.random.default_rng(7)
+    ops, keep = rng.integers(0, 4, beats), rng.integers(0, 2, beats)
+    a, b = rng.integers(0, 1 << 32, (2, beats, lanes), dtype=np.uint32)
+    for words in (a, b):
+        words[::3] = EDGES[rng.integers(0, len(EDGES), words[::3].shape)]
+    compiled = compile_model(
+        ReduceALU(lanes, stages=stages, keeps=True), name="keeping_alu", cache_dir=CACHE
+    )
+
+    with compiled.instance() as instance:
+        instance.set("i_valid", 1)
+        out = instance.run({"a": wide(a), "b": wide(b), "op": ops, "keep": keep}, ["o"])
+
+    results = out["o"][stages - 1 :].astype("<u8").view("<u4").reshape(-1, lanes)
+    keep, ops = (each[: len(results)] for each in (keep, ops))
+    assert (results[keep == 1] == b[: len(results)][keep == 1]).all()
+    for op in ReduceOp:
+        chosen = np.flatnonzero((ops == op.value) & (keep == 0))
+        assert (results[chosen] == model.reduce(op, a[chosen], b[chosen])).all(), op
+
+
 def test_lanes_do_not_influence_each_other() -> None:
     a = np.arange(16, dtype=np.float32).view(np.uint32)
 

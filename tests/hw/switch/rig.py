@@ -4,7 +4,7 @@
 import random
 from collections import deque
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -138,12 +138,12 @@ class Bench:
 class PassingALU(wiring.Component):
     """Stands for the adders: what is not reduced passes, and nothing is claimed of sums."""
 
-    def __init__(self, lanes, *, stages):
+    def __init__(self, lanes, *, stages, keeps=False):
         assert stages == 0
-        super().__init__({"i_valid": In(1), "op": In(2), "a": In(32 * lanes), "b": In(32 * lanes),
-                          "o_valid": Out(1), "o": Out(32 * lanes)})
+        super().__init__({"i_valid": In(1), "op": In(2), "keep": In(1), "a": In(32 * lanes),
+                          "b": In(32 * lanes), "o_valid": Out(1), "o": Out(32 * lanes)})
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(self.a | self.b)
+        m.d.comb += self.o.eq(Mux(self.keep, 0, self.a) | self.b)
         return m

@@ -17,12 +17,12 @@ def test_credits_are_counted_forgotten_and_held_back(seed):
     port = OutputPort(
         senders=SENDERS, classes=CLASSES, credits=CREDITS, flits=FLITS, recounts=True
     )
-    counts, left = [CREDITS] * CLASSES, 0
+    counts, left, last = [CREDITS] * CLASSES, 0, 0  # cycle of the last flit
     seen = {"home again": 0, "forgot some": 0, "one too many": 0, "paid and came": 0}
 
     async def run(ctx):
-        nonlocal counts, left
-        for _ in range(4000):
+        nonlocal counts, left, last
+        for cycle in range(1, 4000):
             hold, forget = rng.random() < 0.05, rng.random() < 0.02
             credit = [rng.random() < 0.12 for _ in counts]
             ctx.set(port.hold, hold)
@@ -38,6 +38,7 @@ def test_credits_are_counted_forgotten_and_held_back(seed):
             assert ctx.get(port.home) == all(count == CREDITS for count in counts)
             assert ctx.get(port.busy) == (left > 0)
             assert ctx.get(port.occupied) == (left > 1)
+            assert ctx.get(port.empty) == (cycle > last) <= (not ctx.get(port.valid))
             choices = [number for number, can in enumerate(free) if can]
             taken = rng.choice(choices) if choices and rng.random() < 0.5 else None
             sender = rng.randrange(SENDERS)
@@ -52,6 +53,7 @@ def test_credits_are_counted_forgotten_and_held_back(seed):
                 seen["forgot some"] += forget and counts[number] > 0
                 counts[number] = 0 if forget else min(CREDITS, counts[number] + came - paid)
             left = FLITS - 1 if taken is not None else max(0, left - 1)
+            last = cycle + FLITS + 3 if taken is not None else last
             await ctx.tick()
 
     simulator = Simulator(port)

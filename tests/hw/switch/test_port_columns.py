@@ -59,12 +59,10 @@ def run(ports, others, seed):
             ctx.set(dut.link_grant, 0 if link is None else 1 << link)
             ctx.set(dut.unit_grant, 0 if unit is None else 1 << unit)
             source = plan.comes.get((cycle, LINK))
-            ctx.set(dut.listens, 0 if source is None else 1 << (source[0] >= ports))
-            ctx.set(dut.unit_listens, (cycle, UNIT) in plan.comes)
+            ctx.set(dut.second, source is not None and source[0] >= ports)
             before, unit = (plan.comes.get((cycle - 1, output)) for output in (LINK, UNIT))
             ctx.set(dut.valid, before is not None)
             ctx.set(dut.first, before is not None and before[1])
-            ctx.set(dut.unit_valid, unit is not None)
             recounts = before is None and rng.random() < 0.3
             ctx.set(dut.recounts, recounts)
             header = rng.getrandbits(FLIT_BITS)

@@ -22,11 +22,12 @@ from tests.hw.switch.table_model import Operand, TableModel
 
 WORDS = 4 * PAYLOAD_FLITS
 BLOCK = PAYLOAD_FLITS
+REGIONS = 3  # of what is drawn
 
 
 @cache
 def model(entries, stages=3, lanes=4):
-    unit = ReductionUnit(entries=entries, alu_stages=stages, lanes=lanes)
+    unit = ReductionUnit(entries=entries, alu_stages=stages, lanes=lanes, regions=REGIONS)
     return compile_model(unit, name=f"reduction_unit_{entries}_{stages}_{lanes}")
 
 
@@ -58,7 +59,7 @@ def draw(seed, count, *, addresses, expected, faults=False):
         number = int(rng.integers(addresses))
         op = ReduceOp(number % 4)
         many = int(rng.integers(1, expected + 1)) if rng.random() < 0.1 else 1
-        operand = Operand(op, number % 3, BLOCK * (number // 2), draw_words(rng, op), many,
+        operand = Operand(op, number % REGIONS, BLOCK * (number // 2), draw_words(rng, op), many,
                           destination=number % 5, poison=int(rng.random() < 0.05))
         if faults and rng.random() < 0.1:
             kind = rng.integers(3)

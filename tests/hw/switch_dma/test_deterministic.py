@@ -232,7 +232,7 @@ class Adder(PassingALU):
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(Cat((self.a + self.b)[:BITS], self.b[BITS:]))
+        m.d.comb += self.o.eq(Mux(self.keep, self.b, Cat((self.a + self.b)[:BITS], self.b[BITS:])))
         return m
 
 
