@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gives the forward queue of a link to one receive unit at a time."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.receive_unit import ForwardSignature
 from hw.common.arbiter import RoundRobinArbiter
+from hw.common.count import stepped
+from hw.common.select import marked
 from hw.link.transmit import PacketQueueSignature
 
 __all__ = ["ForwardGate"]
@@ -57,19 +59,20 @@ class ForwardGate(wiring.Component):
             turns.advance.eq(claims.any()),
             self.queue.reserve.eq(claims.any()),
         ]
-        for n, client in enumerate(self.client):
-            m.d.comb += client.grant.eq(turns.grant[n])
-            with m.If(client.packets.data.valid):
-                m.d.comb += [
-                    self.queue.data.valid.eq(1),
-                    self.queue.data.payload.eq(client.packets.data.payload),
-                ]
-            with m.If(client.packets.header.valid):
-                m.d.comb += [
-                    self.queue.header.valid.eq(1),
-                    self.queue.header.p.eq(client.packets.header.p),
-                ]
-        m.d.sync += in_flight.eq(in_flight + claims.any() - self.queue.header.valid)
+        # All packets in flight are the owner's, who is known before they come.
+        packets = [client.packets for client in self.client]
+        m.d.comb += [
+            Cat(client.grant for client in self.client).eq(turns.grant),
+            self.queue.data.valid.eq(Cat(each.data.valid for each in packets).any()),
+            self.queue.data.payload.eq(marked(owner, (each.data.payload for each in packets))),
+            self.queue.header.valid.eq(Cat(each.header.valid for each in packets).any()),
+            Value.cast(self.queue.header.p).eq(
+                marked(owner, (Value.cast(each.header.p) for each in packets))
+            ),
+        ]
+        m.d.sync += in_flight.eq(
+            stepped(in_flight, up=claims.any(), down=self.queue.header.valid)
+        )
         with m.If(claims.any()):
             m.d.sync += owner.eq(claims)
         return m

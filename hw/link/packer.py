@@ -83,7 +83,8 @@ class LinkPacker(wiring.Component):
         m.d.comb += [
             advance.eq(~self.o.valid | self.o.ready),
             arriving.eq(self.i.p.first + self.i.p.count),
-            accept.eq(level + arriving <= 2 * flits),
+            # What is held and what comes are at most one flit too many.
+            accept.eq((level != flits) | ~self.i.p.first | (self.i.p.count != flits)),
             self.i.ready.eq(advance & accept),
         ]
 

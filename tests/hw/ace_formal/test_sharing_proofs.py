@@ -295,10 +295,11 @@ class PoolHarness(wiring.Component):
                     # A unit that streams a packet wants the next ALU when that packet ends.
                     wants[n].eq(self.want[port] & (~held[n] | gives[n])),
                     client.want.eq(wants[n]),
-                    grants[n].eq(client.grant),
-                    claims[n].eq(wants[n] & client.grant & self.take[port]),
+                    grants[n].eq(client.grant & client.free),
+                    claims[n].eq(wants[n] & grants[n] & self.take[port]),
                     client.claim.eq(claims[n]),
-                    client.release.eq(gives[n]),
+                    client.ending.eq(held[n]),
+                    client.release.eq(self.give[port]),
                 ]
             m.d.sync += held.eq((held & ~gives) | claims)
             used = Signal(name=f"used_{first}")
@@ -331,8 +332,18 @@ class SharedALU(ALUPool):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        turns = m.submodules.turns_0
-        m.d.comb += turns.requests.eq(Cat(client.want for client in self.client))
+        m.d.comb += [client.free.eq(1) for client in self.client]
+        return m
+
+
+class HeldALU(ALUPool):
+    """Planted bug: an ALU is not free in the cycle in which it is given back."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        ending = Cat(client.ending for client in self.client)
+        with m.If(ending.any()):
+            m.d.comb += [client.free.eq(0) for client in self.client]
         return m
 
 
@@ -438,9 +449,10 @@ def test_an_alu_has_one_owner_and_every_client_its_turn(ports, alus, tmp_path):
     assert holds(PoolHarness(ALUPool(config), config), tmp_path)
 
 
-def test_shared_alu_is_refuted(tmp_path):
+@pytest.mark.parametrize("planted", [SharedALU, HeldALU])
+def test_broken_alu_pool_is_refuted(planted, tmp_path):
     config = AceConfig(ports=2, **SMALL)
-    assert not holds(PoolHarness(SharedALU(config), config), tmp_path)
+    assert not holds(PoolHarness(planted(config), config), tmp_path)
 
 
 def _sram(shared, readers=3, writers=2, **options):
