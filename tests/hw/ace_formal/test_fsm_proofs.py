@@ -33,11 +33,11 @@ class ReadyHarness(wiring.Component):
     The READYs of one peer for one chunk (chunk, port, context of the peer) are watched, of any one.
     Rules of the protocol: a peer does not use its context for another READY while the watched one
     waits, has one context for a chunk, says for a second and third time that it is ready only to a
-    context that is live, and for no chunk that is just over; no chunk is over whose READY has just
-    been taken and not been counted, since the packets that it is for are yet to leave (a packet
-    waits until so many READYs are counted: `GrantHarness`, `SendHarness`; a chunk ends when all
-    packets have left: `ContextHarness`); contexts that are assigned have
-    different chunks; nothing is admitted during a sweep or a search.
+    context that is live, and for no chunk that is just over; no chunk is over whose READY has been
+    taken and not been counted, since the packets that it is for are yet to leave (a packet waits
+    until so many READYs are counted: `GrantHarness`, `SendHarness`; a chunk ends when all packets
+    have left: `ContextHarness`); contexts that are assigned have different chunks; nothing is
+    admitted during a sweep or a search.
 
     `bad`: after the search for its chunk, a context has not counted all READYs of the peer since
     the last chunk of that name, whether they came before or after its admission, or has counted
@@ -779,7 +779,7 @@ CONTEXT_BUGS = {
 
 
 def test_ready_packets_reach_their_contexts_however_early_they_come(tmp_path):
-    assert holds(ReadyHarness(ReadyTable(small(2))), tmp_path)
+    assert holds(ReadyHarness(ReadyTable(small(2))), tmp_path, timeout=900)
 
 
 @pytest.mark.parametrize("broken", [HastyTable, StaleTable, SingleTable, CommonTable])
