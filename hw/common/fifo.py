@@ -95,7 +95,8 @@ class StreamFIFO(wiring.Component):
             push.eq(self.i.valid & self.i.ready),
             pop.eq(self.o.valid & self.o.ready),
         ]
-        m.d.sync += self.level.eq(self.level + push - pop)
+        with m.If(push != pop):
+            m.d.sync += self.level.eq(Mux(push, self.level + 1, self.level - 1))
         if self._memory or self._depth > 2:
             self._in_memory(m, push, pop)
         elif self._depth == 2:
@@ -139,19 +140,19 @@ class StreamFIFO(wiring.Component):
         )
 
     def _behind_register(self, m: Module, push: Signal, pop: Signal) -> None:
-        """The first beat in a register, the others in rows, of which one stays free."""
+        """All beats in rows, the first one in a register as well."""
         depth, level = self._depth, self.level
         front = Signal(self._width, reset_less=True)
-        more = Signal()  # a row is in use
-        first, free = Signal(range(depth)), Signal(range(depth))
+        more = Signal()  # a second one is held
+        second, free = Signal(range(depth), init=1), Signal(range(depth))
         takes = pop | ~self.o.valid  # the register takes a beat, if there is one
         rows: Memory = Memory(shape=self._width, depth=depth, init=[])
         m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port(domain="comb")
         m.d.comb += [
-            # What goes into the register is written as well, to a row that stays free.
+            # Every beat is written: neither what is written nor where depends on what comes late.
             write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
-            read.addr.eq(first), Value.cast(self.o.payload).eq(front),
+            read.addr.eq(second), Value.cast(self.o.payload).eq(front),
         ]
         m.d.sync += [
             self.o.valid.eq(push | (self.level != pop)),
@@ -159,9 +160,9 @@ class StreamFIFO(wiring.Component):
         ]
         with m.If(takes):
             m.d.sync += front.eq(Mux(more, read.data, self.i.payload))
-        with m.If(pop & more):
-            m.d.sync += first.eq(self._next(first, depth))
-        with m.If(push & (more | ~takes)):
+        with m.If(pop):
+            m.d.sync += second.eq(self._next(second, depth))
+        with m.If(push):
             m.d.sync += free.eq(self._next(free, depth))
 
     @staticmethod
