@@ -34,6 +34,7 @@ def ordered_layout(fmt: FloatFormat) -> data.StructLayout:
         {
             **_CARRIED,
             "subtract": 1,
+            "cancels": 1,  # the sum is plus zero
             "exponent": fmt.exponent,  # of the larger operand
             "large": fmt.precision,
             "small": fmt.precision,
@@ -101,10 +102,10 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
         o.special.eq(a_exponent.all() | b_exponent.all()),
         o.nan.eq(nan | opposite),
         o.invalid.eq(a_signals | b_signals | opposite),
-        # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
-        o.exponent.eq(Mux(cancels, 1, exponent)),
-        o.sign.eq(Mux(swap, b[-1], a[-1]) & ~cancels),
+        o.exponent.eq(exponent),
+        o.sign.eq(Mux(swap, b[-1], a[-1])),
         o.subtract.eq(subtract),
+        o.cancels.eq(cancels),
         o.large.eq(large),
         o.small.eq(small),
         o.distance.eq(distance),
@@ -143,8 +144,11 @@ def align(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
         name="aligned",
     )
     small, lost = shift_right_sticky(m, i.small << 2, i.distance, parts=_LOST)
-    _hand_on(m, i, o, "subtract", "exponent", "large")
+    _hand_on(m, i, o, "subtract", "large")
     m.d.comb += [
+        # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
+        o.exponent.eq(Mux(i.cancels, 1, i.exponent)),
+        o.sign.eq(i.sign & ~i.cancels),
         o.small.eq(small),
         o.lost.eq(lost),
     ]
