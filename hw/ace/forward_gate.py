@@ -47,17 +47,27 @@ class ForwardGate(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.turns = turns = RoundRobinArbiter(c.ports)
-        in_flight = Signal(range(c.tx_packets + 1))
-        owner = Signal(c.ports)
-        wants = Cat(client.want for client in self.client)
-        claims = Cat(client.claim for client in self.client)
+        m.submodules.turns = turns = RoundRobinArbiter(c.ports, late=True)
+        # A claim comes late, so it is a register before anything is made of it.
+        claimed = Signal(c.ports)
+        before = Signal(range(c.tx_packets + 1))  # in flight, without the one just claimed
+        owner = Signal(c.ports)  # of those
+        none = Signal()
+        may_claim = Signal(c.ports)
+        m.d.sync += claimed.eq(Cat(client.claim for client in self.client))
         m.d.comb += [
+            none.eq((before == 0) & ~claimed.any()),
+            may_claim.eq(claimed | Mux(claimed.any(), 0, owner) | none.replicate(c.ports)),
             turns.requests.eq(
-                Mux(self.queue.room, wants & (owner | (in_flight == 0).replicate(c.ports)), 0)
+                Mux(
+                    self.queue.spare | (self.queue.room & ~claimed.any()),
+                    Cat(client.want for client in self.client) & may_claim,
+                    0,
+                )
             ),
-            turns.advance.eq(claims.any()),
-            self.queue.reserve.eq(claims.any()),
+            # Whoever has just claimed is the only one that may claim now.
+            turns.served.eq(claimed),
+            self.queue.reserve.eq(claimed.any()),
         ]
         # All packets in flight are the owner's, who is known before they come.
         packets = [client.packets for client in self.client]
@@ -70,9 +80,9 @@ class ForwardGate(wiring.Component):
                 marked(owner, (Value.cast(each.header.p) for each in packets))
             ),
         ]
-        m.d.sync += in_flight.eq(
-            stepped(in_flight, up=claims.any(), down=self.queue.header.valid)
+        m.d.sync += before.eq(
+            stepped(before, up=claimed.any(), down=self.queue.header.valid)
         )
-        with m.If(claims.any()):
-            m.d.sync += owner.eq(claims)
+        with m.If(claimed.any()):
+            m.d.sync += owner.eq(claimed)
         return m

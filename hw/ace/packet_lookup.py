@@ -61,7 +61,8 @@ class PacketLookup(wiring.Component):
     restart : ``In(1)``
         The other end numbers its packets from 0 again.
     packet : ``Out(stream.Signature(resolved_packet_layout(config)))``
-        DATA packets with their lookups, in order of arrival.
+        DATA packets with their lookups, in order of arrival. ``ready`` may be high
+        only with ``valid``.
     dropped : ``Out(1)``
         A READY was dropped.
     repeated : ``Out(1)``, missing : ``Out(config.format.sequence)``
@@ -157,7 +158,7 @@ class PacketLookup(wiring.Component):
             self.release_control.eq(checked.valid & skip),
             self.dropped.eq(checked.valid & ~is_data & ~expectable & ~repeated),
         ]
-        left = self.packet.valid & self.packet.ready
+        left = self.packet.ready
         m.d.sync += [
             outstanding.eq(stepped(outstanding, up=ask, down=left)),
             full.eq(stepped_to(outstanding, _WINDOW, up=ask, down=left)),

@@ -26,9 +26,16 @@ __all__ = ["PacketQueueSignature", "TransmitPort", "queued_header_layout"]
 
 def queued_header_layout(format: PacketFormat) -> data.StructLayout:
     """A header that waits, with what can be said of it before it is its turn: how many flits of
-    payload follow it, and whether these are a ``single`` beat."""
+    payload follow it, whether these are a ``single`` beat, whether there are enough for a ``full``
+    one, or ``none``."""
     return data.StructLayout(
-        {"header": format.layout, "flits": range(format.payload_flits + 1), "single": 1}
+        {
+            "header": format.layout,
+            "flits": range(format.payload_flits + 1),
+            "single": 1,
+            "full": 1,
+            "none": 1,
+        }
     )
 
 
@@ -40,8 +47,8 @@ class PacketQueueSignature(ParametricSignature):
 
     Members
     -------
-    room : ``In(1)``
-        There is room for a whole packet.
+    room : ``In(1)``, spare : ``In(1)``
+        There is room for a whole packet, and for two.
     reserve : ``Out(1)``
         Reserves that room, with ``room``, before the first beat of the packet is written.
     data : ``Out(stream.Signature(8 * bus_bytes, always_ready=True))``
@@ -54,6 +61,7 @@ class PacketQueueSignature(ParametricSignature):
         super().__init__(
             {
                 "room": In(1),
+                "spare": In(1),
                 "reserve": Out(1),
                 "data": Out(stream.Signature(8 * bus_bytes, always_ready=True)),
                 "header": Out(stream.Signature(format.layout, always_ready=True)),
@@ -192,9 +200,12 @@ class TransmitPort(wiring.Component):
                 header_queue.i.p.header.checksum.eq(checksum_of(bare)),
                 header_queue.i.p.flits.eq(count),
                 header_queue.i.p.single.eq(count <= flits),
+                header_queue.i.p.full.eq(count >= flits),
+                header_queue.i.p.none.eq(count == 0),
                 payload_queue.i.valid.eq(port.data.valid),
                 payload_queue.i.payload.eq(port.data.payload),
                 port.room.eq(reserved != self._packets),
+                port.spare.eq(reserved < self._packets - 1),
                 busy[n].eq(reserved != 0),
             ]
             m.d.sync += reserved.eq(stepped(reserved, up=port.reserve, down=done))
@@ -212,7 +223,8 @@ class TransmitPort(wiring.Component):
         header = Signal(self._format.layout)
         sequence = Signal(self._format.sequence)
         header_valid = Signal()
-        payload_valid = Signal()
+        ready = Signal()  # header and payload
+        full = Signal()
         payload = Signal(8 * self._bus_bytes)
         m.d.comb += [
             entry.eq(Array(h.payload.as_value() for h in headers)[source]),
@@ -221,7 +233,13 @@ class TransmitPort(wiring.Component):
             header.epoch.eq(self.epoch),
             header_valid.eq(Array(h.valid for h in headers)[source]),
             payload.eq(Array(p.payload for p in payloads)[source]),
-            payload_valid.eq(Array(p.valid for p in payloads)[source]),
+            # Asked of each queue while the source is chosen.
+            ready.eq(
+                Array(
+                    h.valid & (p.valid | h.payload.none) for h, p in zip(headers, payloads)
+                )[source]
+            ),
+            full.eq(Array(h.payload.full for h in headers)[source]),
         ]
 
         # The part of the header that is added here, and its part of the checksum.
@@ -242,12 +260,13 @@ class TransmitPort(wiring.Component):
         available = Signal()
         m.d.comb += [
             drop.eq(Mux(bound, dropping, self.flush | waiting)),
-            available.eq(header_valid & (payload_valid | (entry.flits == 0)) & ~control_valid),
+            available.eq(ready & ~control_valid),
             rest.eq(Mux(begun, left, entry.flits)),
             last.eq(Mux(begun, ending, entry.single)),
             allowed.eq(begun | (credits != 0)),
             packer.i.valid.eq(control_valid | (available & allowed & ~drop)),
             packer.i.p.first.eq(~begun),
+            packer.i.p.full.eq(full & ~control_valid),
             header.checksum.eq(entry.header.checksum ^ change),
             packer.i.p.header.eq(Mux(control_valid, control.as_value(), header.as_value())),
             packer.i.p.count.eq(Mux(control_valid, 0, Mux(last, rest, flits))),
@@ -271,7 +290,7 @@ class TransmitPort(wiring.Component):
             m.d.comb += [
                 leave[n].eq(moved & last & (source == n)),
                 headers[n].ready.eq(leave[n]),
-                payloads[n].ready.eq(moved & (source == n) & (entry.flits != 0)),
+                payloads[n].ready.eq(moved & (source == n) & ~headers[n].payload.none),
             ]
         spend = sent & ~begun
         earn = self.credit & (spend | (credits != self._credits))

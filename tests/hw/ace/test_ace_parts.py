@@ -267,7 +267,6 @@ def test_packets_are_looked_up_without_a_gap_and_come_out_in_order():
         waiting = [0] * (LOOKUP_LATENCY - 1)
         ctx.set(dut.lookup.ready, 1)
         ctx.set(dut.ready.ready, 1)
-        ctx.set(dut.packet.ready, 1)
         ctx.set(dut.resolved.p.valid, 1)
         for cycle in range(40):
             kind = PacketKind.READY if cycle == 7 else PacketKind.DATA
@@ -277,6 +276,7 @@ def test_packets_are_looked_up_without_a_gap_and_come_out_in_order():
             assert ctx.get(dut.header.ready), "no header has to wait"
             assert ctx.get(dut.release_control) == (cycle == 8)
             waiting.append(ctx.get(dut.lookup.valid))
+            ctx.set(dut.packet.ready, ctx.get(dut.packet.valid))
             if ctx.get(dut.packet.valid):
                 taken.append((ctx.get(dut.packet.p.header.step), cycle,
                               ctx.get(dut.packet.p.resolved.valid)))  # fmt: skip
