@@ -302,12 +302,14 @@ class Switch(wiring.Component):
             groups = [[first, *second] for first, second in zip(firsts, seconds)]
         else:
             groups = [*([first] for first in firsts), *seconds]
-        senders = [self._share_input(m, k, parts) for k, parts in enumerate(groups)]
+        senders = [
+            _Sender(parts, self._share_input(m, k, k % n, parts)) for k, parts in enumerate(groups)
+        ]
         granted: dict[Any, list[Value]] = {each: [] for each in (*buffers, *results, *units)}
         older = self._compare(m, buffers) if self._config.age_bits else []
         shared: list[Value] = []  # columns that are not free for units
         for p, (link, way) in enumerate(zip(links, ways)):
-            asks = [each.request(p) & link.admits(each.channel) for each in senders]
+            asks = [each.request(p) & (link.open & each.traffic).any() for each in senders]
             to_unit = [
                 senders[k].asks(buffer, n + p) & way.open[0] for k, buffer in enumerate(buffers)
             ]
@@ -315,12 +317,10 @@ class Switch(wiring.Component):
                 asks = self._oldest_first(m, p, buffers, older, asks, link)
             reads, comes = self._from_column(m, p, link)
             shared.append(link.occupied & reads)
-            hold = self._share_column(
-                m, p, link, way, Cat(asks[:n]), Cat(to_unit), link.busy & reads
-            )
+            hold = self._share_column(m, p, link, way, link.busy & reads)
             m.d.comb += [
-                link.request.eq(Cat(asks)),
-                way.request.eq(Cat(to_unit)),
+                *(link.request[k].eq(each) for k, each in enumerate(asks)),
+                *(way.request[k].eq(each) for k, each in enumerate(to_unit)),
                 Cat(link.hold_back, way.hold_back).eq(hold),
             ]
             for k, sender in enumerate(senders):
@@ -365,14 +365,15 @@ class Switch(wiring.Component):
         return reads, comes
 
     def _share_column(
-        self, m: Module, port: int, link: OutputPort, way: OutputPort, asks: Value, to_unit: Value,
-        busy: Value,
+        self, m: Module, port: int, link: OutputPort, way: OutputPort, busy: Value
     ) -> Signal:
         """Share the column of a port between its link and its unit; *busy*: the link uses it.
         Returns which of the two must not take a packet."""
         m.submodules[f"output_{port}"] = sharing = Sharing()
         m.d.comb += [
-            sharing.offers.eq(Cat(asks.any(), to_unit.any())),
+            sharing.offers.eq(
+                Cat(link.request[: self._config.ports].any(), way.request.any())
+            ),
             sharing.busy.eq(Cat(busy, way.busy)),
             sharing.begins.eq(Cat(link.grant[: self._config.ports].any(), way.grant.any())),
         ]
@@ -453,22 +454,31 @@ class Switch(wiring.Component):
         ]
 
     @staticmethod
-    def _share_input(m: Module, number: int, parts: "list[_Part]") -> "_Sender":
-        """An input of the crossbar of one buffer, or of several that share it."""
+    def _share_input(m: Module, number: int, port: int, parts: "list[_Part]") -> "_Asked":
+        """What an input of the crossbar asks for, that of one buffer, or of several of a *port*
+        that share it."""
         sources = [each.source for each in parts]
-        may_ask = Signal(len(parts), name=f"may_ask_{number}")
+        by = "buffer" if len(parts) == 1 else "shared"
+        traffic = Signal(CLASSES, name=f"{by}_traffic_{port}")
         if len(parts) == 1:
+            channel, length = parts[0].channel, sources[0].length
             m.d.comb += sources[0].hold.eq(0)
         else:
+            may_ask = Signal(len(parts), name=f"may_ask_{port}")
+            channel = Signal(range(CLASSES), name=f"channel_{port}")
+            length = Signal.like(sources[-1].length, name=f"length_{port}")
             m.submodules[f"input_{number}"] = sharing = Sharing(users=len(parts))
             m.d.comb += [
                 sharing.offers.eq(Cat(each.offers for each in sources)),
                 sharing.busy.eq(Cat(each.busy for each in sources)),
                 sharing.begins.eq(Cat(each.granted for each in sources)),
                 *(each.hold.eq(sharing.hold[k]) for k, each in enumerate(sources)),
+                channel.eq(_of([each.channel for each in parts], may_ask)),
+                length.eq(_of([each.length for each in sources], may_ask)),
             ]
             m.d.sync += may_ask.eq(~sharing.hold)
-        return _Sender(parts, may_ask)
+        m.d.comb += traffic.eq(Cat(channel == number for number in range(CLASSES)))
+        return _Asked(channel, length, traffic)
 
     def _offer(
         self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
@@ -591,15 +601,24 @@ class _Part:
     valid: Value
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The packet that an input of the crossbar asks for: its class, its length, and a bit for each
+    class."""
+
+    channel: Value
+    length: Value
+    traffic: Value
+
+
 class _Sender:
     """An input of the crossbar: of one buffer, or of several of which one asks and sends at a
     time."""
 
-    def __init__(self, parts: list[_Part], may_ask: Value) -> None:
+    def __init__(self, parts: list[_Part], asked: _Asked) -> None:
         self.parts = parts
         self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
-        self.channel = _of([each.channel for each in parts], may_ask)
-        self.length = _of([each.source.length for each in parts], may_ask)
+        self.channel, self.length, self.traffic = asked.channel, asked.length, asked.traffic
 
     def request(self, link: int) -> Value:
         return Cat(self.asks(each.source, link) for each in self.parts).any()
