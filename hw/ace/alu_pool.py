@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ALUs, shared by the receive units."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -50,11 +50,15 @@ class ALUClientSignature(ParametricSignature):
     want : ``Out(1)``
         Asks for the ALU.
     grant : ``In(1)``
-        Answers ``want`` in the same cycle.
+        Answers ``want`` in the same cycle: it is its turn, as soon as the ALU is free.
+    free : ``In(1)``
+        Nobody has the ALU, or it is given back in this cycle; comes later than ``grant``.
     claim : ``Out(1)``
-        Takes the ALU, in a cycle with ``grant``.
+        Takes the ALU, in a cycle with ``grant`` and ``free``.
+    ending : ``Out(1)``
+        The ALU is given back in this cycle if the last beat is issued.
     release : ``Out(1)``
-        Gives the ALU back, in the cycle in which the last beat is issued.
+        With ``ending``: it is, so the ALU is given back.
     operands : ``Out(ALUOperandSignature(lanes))``
         Beats of the packet, a fixed time after their issue, so also after ``release``.
     """
@@ -64,7 +68,9 @@ class ALUClientSignature(ParametricSignature):
             {
                 "want": Out(1),
                 "grant": In(1),
+                "free": In(1),
                 "claim": Out(1),
+                "ending": Out(1),
                 "release": Out(1),
                 "operands": Out(ALUOperandSignature(lanes=lanes)),
             },
@@ -109,12 +115,15 @@ class ALUPool(wiring.Component):
             taken = Signal(name=f"taken_{index}")
             free = Signal(name=f"free_{index}")
             claimed = Cat(client.claim for client in clients).any()
+            # Turns are given whether the ALU is free or not, which is known later.
+            released = Cat(client.ending & client.release for client in clients).any()
             m.d.comb += [
-                free.eq(~taken | Cat(client.release for client in clients).any()),
-                turns.requests.eq(Mux(free, Cat(client.want for client in clients), 0)),
+                free.eq(~taken | released),
+                turns.requests.eq(Cat(client.want for client in clients)),
                 turns.advance.eq(claimed),
             ]
-            m.d.comb += [client.grant.eq(turns.grant[n]) for n, client in enumerate(clients)]
+            for n, client in enumerate(clients):
+                m.d.comb += [client.grant.eq(turns.grant[n]), client.free.eq(free)]
             m.d.sync += taken.eq(claimed | ~free)
             # Packets do not overlap in an ALU, so at most one client presents operands.
             for client in clients:
@@ -128,5 +137,8 @@ class ALUPool(wiring.Component):
                     ]
                 m.d.comb += operands.result.eq(alu.o)
         for n, client in enumerate(self.client):
-            m.d.comb += self.contended[n].eq(client.want & ~client.grant)
+            streams = client.ending & ~client.release
+            m.d.comb += self.contended[n].eq(
+                client.want & ~streams & ~(client.grant & client.free)
+            )
         return m

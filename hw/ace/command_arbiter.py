@@ -32,7 +32,7 @@ class PortCommands(wiring.Component):
     i : ``In(stream.Signature(send_command_layout(config), always_ready=True)).array(fsms)``
         Commands for this port, while there is room.
     room : ``Out(fsms)``
-        There is room for a command of this FSM.
+        There is room for a command of this FSM. A register.
     o : ``Out(stream.Signature(send_command_layout(config)))``
         A register.
     """
@@ -44,26 +44,29 @@ class PortCommands(wiring.Component):
     def __init__(self, config: AceConfig) -> None:
         self._fsms = config.fsms
         command = send_command_layout(config)
+        all_free = (1 << config.fsms) - 1
+        room = Out(config.fsms, init=all_free)  # type: ignore[call-arg]  # missing in the stubs
         super().__init__(
             {
                 "i": In(stream.Signature(command, always_ready=True)).array(config.fsms),
-                "room": Out(config.fsms),
+                "room": room,
                 "o": Out(stream.Signature(command)),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        # `room` is a register, as it decides what an FSM does next.
         asks = Signal(self._fsms)
         takes = Signal(self._fsms)
         waiting = [Signal.like(each.p, name=f"waiting_{f}") for f, each in enumerate(self.i)]
-        m.d.comb += self.room.eq(~asks)
         for f, each in enumerate(self.i):
             with m.If(takes[f]):
-                m.d.sync += asks[f].eq(0)
+                m.d.sync += self.room[f].eq(1)
             with m.If(each.valid):
-                m.d.sync += [waiting[f].eq(each.p), asks[f].eq(1)]
+                m.d.sync += [waiting[f].eq(each.p), self.room[f].eq(0)]
         first = Signal(range(max(2, self._fsms)))
+        m.d.comb += asks.eq(~self.room)
         m.d.comb += first.eq(self._first(m, asks, waiting))
         with m.If(~self.o.valid | self.o.ready):
             m.d.sync += self.o.valid.eq(asks.any())

@@ -8,6 +8,8 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.completions import ended_layout, ticket_range
 from hw.ace.config import AceConfig
 from hw.ace.layouts import loaded_layout, stored_layout
+from hw.common.count import stepped, stepped_to
+from hw.common.select import lowest
 
 __all__ = ["CommandTable"]
 
@@ -73,7 +75,7 @@ class CommandTable(wiring.Component):
         commands = self._config.commands
         running = Signal(commands)
         finished = Signal(commands)
-        finished_first = finished & -finished
+        finished_first = lowest(finished)
         m.d.comb += self.full.eq(running.all())
         m.d.comb += self.completed.valid.eq(finished.any())
         for n in reversed(range(commands)):
@@ -88,11 +90,13 @@ class CommandTable(wiring.Component):
             mine = self.entry == n
             up = self.admitted & mine
             down = self.stored.valid & (self.stored.p.command == n)
-            m.d.comb += finished[n].eq(running[n] & ~admitting & (chunks_left == 0))
+            none = Signal(name=f"none_left_{n}")
+            m.d.comb += finished[n].eq(running[n] & ~admitting & none)
             failed = [report.valid & (report.p.command == n) & report.p.error
                       for report in (self.loaded, self.stored)]
             m.d.sync += [
-                chunks_left.eq(chunks_left + up - down),
+                chunks_left.eq(stepped(chunks_left, up=up, down=down)),
+                none.eq(stepped_to(chunks_left, 0, up=up, down=down)),
                 memory.eq(memory | failed[0] | failed[1]),
                 poisoned.eq(poisoned | (down & self.stored.p.poisoned)),
             ]
@@ -109,6 +113,7 @@ class CommandTable(wiring.Component):
                     admitting.eq(1),
                     ticket.eq(self.ticket),
                     chunks_left.eq(0),
+                    none.eq(1),
                     memory.eq(0),
                     poisoned.eq(0),
                 ]

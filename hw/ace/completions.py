@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.config import AceConfig
 from hw.ace.registers import CAUSES, CommandError
 from hw.common.records import RecordQueue
+from hw.common.select import lowest
 
 __all__ = ["CompletionQueue", "cause_layout", "ended_layout", "record_layout", "ticket_range"]
 
@@ -109,7 +110,7 @@ class CompletionQueue(wiring.Component):
         m.d.comb += [
             self.full.eq(busy.all()),
             self.outstanding.eq(sum(busy[n] for n in tickets)),
-            writes.eq(over & -over),
+            writes.eq(lowest(over)),
         ]
         for n in reversed(tickets):
             with m.If(~busy[n]):

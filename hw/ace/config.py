@@ -477,6 +477,7 @@ _TEST = AceConfig(
     tx_packets=2,
     max_nodes=8,
     address_bits=32,
+    alu_stages=5,
 )
 
 PRESETS: dict[str, AceConfig] = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contexts of an FSM: admission, what is left to arrive and to leave, completion."""
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -120,11 +120,11 @@ class ContextTable(wiring.Component):
     when that reports it stored.
 
     Timing: ``loaded`` to live is 2 cycles, the last event to ``store`` 2 cycles; one context
-    finishes per cycle, of all in turn, unless ``store`` stalls. The counts of a phase are there 4
-    cycles after ``phase``, the length of runs of the one ahead after 5. Nothing else stalls.
-    Between two admissions there are as many cycles as
-    the entry and the search take (``vacant`` stays low), and up to 4 more if a phase begins in the
-    last of them.
+    finishes per cycle, of all in turn, unless ``store`` stalls. The length of runs of a phase is
+    there 3 cycles after ``phase``, its counts after 6, ``settled`` and the length of runs of the
+    one ahead after 7.
+    Nothing else stalls. Between two admissions there are as many cycles as the search takes, or the
+    entry and 5 more (``vacant`` stays low), and up to 6 more if a phase begins in the last of them.
 
     Members
     -------
@@ -148,7 +148,7 @@ class ContextTable(wiring.Component):
     entry : ``In(stream.Signature(context_entry_layout(config), always_ready=True))``
         What it has found.
     phase : ``In(stream.Signature(next_phase_layout(config), always_ready=True))``
-        A context that is settled begins its next phase; at most one in 5 cycles, and neither
+        A context that is settled begins its next phase; at most one in 6 cycles, and neither
         together with ``entry`` nor in the 4 cycles before it or the 2 after it.
     searched : ``In(1)``
         See `ReadyTable`.
@@ -335,48 +335,48 @@ class ContextTable(wiring.Component):
         there; return which contexts are done."""
         c, state = self._config, self.state
         finished = Signal(c.contexts)
-        # One multiplier: beats of a run, then packets that arrive, then those that leave, then
-        # beats of a run ahead. Of an admission it makes the first when the entry comes, the last
-        # from two cycles later on; its runs ahead are as long as those of its first phase.
+        # One multiplier between registers: beats of a run, then packets that arrive, then those
+        # that leave, then beats of a run ahead. Of an admission it makes the first when the entry
+        # comes, the last from five cycles later on; its runs ahead are as long as those of its
+        # first phase.
         beats = [Signal(range(c.slot_beats + 1), name=f"beats_{n}") for n in range(c.contexts)]
         receives_due = Signal(packet_count(c))
         newest = state.newest.context
         first = Array(entry.as_value() for entry in state.entry)[newest]
         first = data.View(program_entry_layout, first)
         phase = Signal(next_phase_layout(c))
-        opening = Signal(4)  # the products that the phase still needs
-        spanned = Signal()  # the entry came a cycle ago
-        context = Signal.like(newest)
-        odd = Signal()  # phase of that context
+        opening = Signal(6)  # cycles since the phase came
+        entering = Signal(4)  # cycles since the entry came
         count = Signal(PHASE_FIELDS["run"][0])
         length = Signal(range(max(c.slot_beats, c.block_packets) + 1))
         product = Signal(product_bits(c))
-        m.d.comb += [
-            context.eq(Mux(opening.any(), phase.context, newest)),
-            odd.eq(state.odd.bit_select(context, 1)),
-            count.eq(first.sends),
-            length.eq(Array(Array(each)[odd] for each in state.packets)[context]),
-            product.eq(count * length),
-        ]
-        with m.If(opening[0]):
-            m.d.comb += [count.eq(phase.run), length.eq(Array(beats)[phase.context])]
-        with m.Elif(opening[1]):
-            m.d.comb += count.eq(phase.receives)
+        run = Signal(range(c.slot_beats + 1))  # beats of the run that was measured last
+        packets = (product + (c.packet_beats - 1)) >> (c.packet_beats - 1).bit_length()
+        m.d.sync += [product.eq(count * length), count.eq(first.sends)]
+        with m.If(opening[1] | entering[1]):
+            m.d.sync += [run.eq(product), length.eq(packets)]
+        with m.If(opening[1]):
+            m.d.sync += count.eq(phase.receives)
         with m.Elif(opening[2]):
-            m.d.comb += count.eq(phase.sends)
+            m.d.sync += count.eq(phase.sends)
         with m.Elif(opening[3]):
-            span = Array(Array(each)[odd] for each in state.span)[phase.context]
-            m.d.comb += [count.eq(phase.ahead), length.eq(span)]
-        with m.If(spanned):
-            m.d.comb += count.eq(first.receives)
-            m.d.sync += receives_due.eq(product)
+            m.d.sync += [count.eq(phase.ahead), length.eq(run)]
+        with m.Elif(opening[4]):
+            # Back to what an admission may wait for.
+            m.d.sync += length.eq(Array(each[0] for each in state.packets)[newest])
+        with m.If(entering[1]):
+            m.d.sync += count.eq(first.receives)
+        with m.If(entering[3]):
+            m.d.sync += [receives_due.eq(product), entry_known.eq(1)]
+        with m.If(self.phase.valid):
+            m.d.sync += [
+                count.eq(self.phase.p.run), length.eq(Array(beats)[self.phase.p.context])
+            ]
         with m.If(self.entry.valid):
-            m.d.comb += [count.eq(self.entry.p.entry.run), length.eq(state.newest.beats)]
+            m.d.sync += [count.eq(self.entry.p.entry.run), length.eq(state.newest.beats)]
         if c.phased:
             self._place_results(m, self.entry.valid & ~entry, count, product)
-        m.d.sync += [opening.eq(opening << 1), spanned.eq(entry)]
-        with m.If(spanned):
-            m.d.sync += entry_known.eq(1)
+        m.d.sync += [opening.eq(opening << 1), entering.eq(Cat(entry, entering))]
         with m.If(self.phase.valid):
             m.d.sync += [
                 phase.eq(self.phase.p),
@@ -384,7 +384,7 @@ class ContextTable(wiring.Component):
                 state.odd.eq(state.odd ^ (1 << self.phase.p.context)),
             ]
         with m.If(self.forget):
-            m.d.sync += opening.eq(0)
+            m.d.sync += [opening.eq(0), entering.eq(0)]
         for n in range(c.contexts):
             with m.If(self.admit.valid & (self.admit.p.context == n)):
                 m.d.sync += [beats[n].eq(self.admit.p.beats), state.odd[n].eq(0)]
@@ -392,14 +392,16 @@ class ContextTable(wiring.Component):
             admitted = in_setup & entry_known & self.searched & ~opening.any()
             with m.If(admitted):
                 m.d.sync += state.setup.eq(0)
-            mine, event = context == n, self.event.valid & (self.event.p.context == n)
+            event = self.event.valid & (self.event.p.context == n)
             m.submodules[f"counts_{n}"] = counts = PhaseCounts(c)
             m.d.comb += [
                 counts.product.eq(product),
                 counts.due.eq(receives_due),
                 counts.admitted.eq(admitted),
-                counts.entry.eq(self.entry.valid & mine),
-                counts.opening.eq(Mux(mine, opening, 0)),
+                counts.entry.eq(entering[1] & (newest == n)),
+                counts.opening.eq(
+                    Mux(phase.context == n, Cat(opening[1], opening[3:]), 0)
+                ),
                 counts.odd.eq(state.odd[n]),
                 counts.received.eq(event & self.event.p.received),
                 counts.sent.eq(event & self.event.p.sent),
@@ -408,7 +410,7 @@ class ContextTable(wiring.Component):
                 *(seen.eq(count) for seen, count in zip(state.packets[n], counts.packets)),
                 self.arriving[n].eq(counts.receives),
                 self.leaving[n].eq(counts.sends),
-                state.settled[n].eq((counts.receives == 0) & (counts.sends == 0)),
+                state.settled[n].eq(counts.settled),
                 finished[n].eq(state.live[n] & ~self.sending[n] & state.settled[n]),
             ]
             with m.If(event & self.event.p.poisoned):
@@ -419,12 +421,14 @@ class ContextTable(wiring.Component):
         """The word behind the table has come: with *count* of blocks the multiplier makes the
         *product* that the results begin before their slot."""
         state = self.state
+        made = Signal(2, name="placement_made")  # cycles since it has come
+        m.d.sync += made.eq(Cat(placement, made))
         with m.If(placement):
             word = data.View(placement_layout, self.entry.p.entry.as_value())
-            m.d.comb += count.eq(word.first)
-            for n, results in enumerate(state.results):
-                with m.If(state.newest.context == n):
-                    m.d.sync += results.eq(state.newest.results - product)
+            m.d.sync += count.eq(word.first)
+        for n, results in enumerate(state.results):
+            with m.If(made[1] & (state.newest.context == n)):
+                m.d.sync += results.eq(state.newest.results - product)
 
     def _complete(self, m, finished, occupied, tainted):
         """One finished context at a time gives its job to the RX DMA."""

@@ -88,7 +88,8 @@ class EngineControl(wiring.Component):
     rank : ``Out(config.format.node)``, epoch : ``Out(config.format.epoch)``
         This node's rank and epoch, for the packets.
     stop : ``Out(1)``, flush : ``Out(1)``
-        Forget all collectives; drop what waits to be sent, until the engine is idle.
+        Forget all collectives; drop what waits to be sent, from the next cycle on until the engine
+        is idle.
     because : ``Out(2)``
         Why collectives are given up: disagreement, loss.
     command : ``Out(stream.Signature(command_layout(config)))``
@@ -116,7 +117,7 @@ class EngineControl(wiring.Component):
     status : ``In(LINK_STATUS).array(ports)``, only with *retry*
         What its retry tells of it.
     bank_conflicts, alu_conflicts : ``In``
-        How many requests to SRAM and ALUs wait in this cycle.
+        How many requests to SRAM and ALUs waited in the cycle before.
     """
 
     csr: wiring.PureInterface
@@ -194,20 +195,18 @@ class EngineControl(wiring.Component):
         self._join_settings(m, registers)
         stalled = self._watch(m, registers, completions)
         halted = self._halt(m, registers, completions, abort)
+        m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES)
         aborting = Signal()  # from an abort until the engine is idle
-        m.d.comb += self.flush.eq(self.stop | aborting)
+        young = Signal()  # it has just begun, which is not seen yet
+        m.d.comb += aborting.eq(self.flush & (young | ~detector.was_idle))
+        m.d.sync += [self.flush.eq(self.stop | aborting), young.eq(self.stop)]
         self._join_links(m, registers, abort)
-        self._join_outcomes(m, registers, completions, stalled, halted, aborting)
+        self._join_outcomes(m, registers, completions, stalled, halted, aborting, detector.was_idle)
         self._join_counters(m, registers)
 
         # Quiet for long enough that no pulse is on its way to a register.
-        m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES)
         waiting = (completions.outstanding != 0) | registers.command.strobe
         m.d.comb += [detector.quiet.eq(self.quiet & ~waiting), self.idle.eq(detector.idle)]
-        with m.If(self.stop):
-            m.d.sync += aborting.eq(1)
-        with m.Elif(self.idle):
-            m.d.sync += aborting.eq(0)
         return m
 
     def _join_programs(self, m, r):
@@ -341,7 +340,7 @@ class EngineControl(wiring.Component):
             m.d.sync += port.restart.eq(abort & r.links.value.used[p])
         r.show("status", epoch=self.epoch)
 
-    def _join_outcomes(self, m, r, completions, stalled, halted, aborting):
+    def _join_outcomes(self, m, r, completions, stalled, halted, aborting, was_idle):
         """Show status; record completions and refusals; raise interrupts."""
         given, command = r.command.strobe, self.command
         full = completions.full | ~command.ready
@@ -367,7 +366,7 @@ class EngineControl(wiring.Component):
         ]
         r.show(
             "status",
-            idle=self.idle,
+            idle=was_idle,
             outstanding=completions.outstanding,
             aborting=aborting,
             stalled=stalled,

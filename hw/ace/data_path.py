@@ -46,7 +46,7 @@ class DataPath(wiring.Component):
     read, write : ``In(SRAMReadSignature).array(memory_ports)``, ``In(SRAMWriteSignature)...``
         The SRAM, for the memory ports.
     bank_conflicts, alu_conflicts : ``Out``
-        How many requests to SRAM and ALUs wait in this cycle.
+        How many requests to SRAM and ALUs waited in the cycle before.
     moves : ``Out(1)``
         A packet was received, sent or copied.
     idle : ``Out(1)``
@@ -129,10 +129,16 @@ class DataPath(wiring.Component):
             wiring.connect(m, copier.read, sram.read[-1])
             wiring.connect(m, copier.write, sram.write[-1])
             units.append(copier.idle)
-        refused = [port.enable & ~port.grant for port in (*sram.read, *sram.write)]
+        asking = (*sram.read, *sram.write)
+        refused = Signal(len(asking))
+        contended = Signal.like(alus.contended)
+        m.d.sync += [
+            refused.eq(Cat(port.enable & ~port.grant for port in asking)),
+            contended.eq(alus.contended),
+        ]
         m.d.comb += [
             self.bank_conflicts.eq(sum(refused)),
-            self.alu_conflicts.eq(sum(alus.contended)),
+            self.alu_conflicts.eq(sum(contended)),
             self.moves.eq(Cat(each.valid for each in (*self.received, *self.sent)).any()),
             self.idle.eq(Cat(units).all()),
         ]

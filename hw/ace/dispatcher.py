@@ -100,8 +100,8 @@ class Dispatcher(wiring.Component):
     context everywhere (no receiver-ready handshake can wait in a circle). A command that is not
     valid is refused as a whole, before anything is moved.
 
-    Timing: a command is checked in 3 cycles and one for each shard before the last that holds
-    anything; a refusal follows a cycle later. A chunk takes 4 cycles when its FSM has a context
+    Timing: a command is checked in 5 cycles and one for each shard before the last that holds
+    anything; a refusal follows 2 cycles later. A chunk takes 4 cycles when its FSM has a context
     free and its DMA takes the job. Stalls: those two.
 
     Members
@@ -175,6 +175,8 @@ class Dispatcher(wiring.Component):
         wiring.connect(m, wiring.flipped(self.command), pending.i)
         job = Signal(_job_layout(c))  # the command that is being dispatched
         chunk = Signal(_chunk_layout(c))  # its chunk
+        # A command is complete or refused, which is told a cycle later.
+        over = Signal(data.StructLayout({"valid": 1, "p": ended_layout(c)}))
         m.d.comb += [
             table.entry.eq(job.entry),
             table.ticket.eq(job.command.ticket),
@@ -182,9 +184,10 @@ class Dispatcher(wiring.Component):
             table.loaded.p.eq(self.loaded.p),
             table.stored.valid.eq(self.stored.valid),
             table.stored.p.eq(self.stored.p),
-            self.ended.valid.eq(table.completed.valid),
-            self.ended.p.eq(table.completed.p),
+            over.valid.eq(table.completed.valid),
+            over.p.eq(table.completed.p),
         ]
+        m.d.sync += [self.ended.valid.eq(over.valid), self.ended.p.eq(over.p)]
         m.d.sync += self.memory_error.eq(
             (self.loaded.valid & self.loaded.p.error) | (self.stored.valid & self.stored.p.error)
         )
@@ -205,7 +208,7 @@ class Dispatcher(wiring.Component):
                         product.eq(pending.o.p.block * pending.o.p.nodes),
                     ]
                     m.next = "CHECK"
-            self._check(m, table, job, chunk, product, own)
+            self._check(m, table, job, chunk, product, own, over)
             self._cut(m, table, job, chunk)
         self._describe(m, job, chunk)
         return m
@@ -219,16 +222,17 @@ class Dispatcher(wiring.Component):
             m.d.comb += own.eq(job.tail)
         return own
 
-    def _check(self, m, table, job, chunk, product, own):
+    def _check(self, m, table, job, chunk, product, own, over):
         """States that check a command; extents are those of the whole vector or of the *own*
         shard."""
         c, command = self._config, job.command
         beat_mask = c.lanes - 1
         error = Signal(CommandError)
-
-        def outside(address, everything):
-            extent = Mux(everything, command.elements, own)
-            return address + (extent << 2) > command.memory_end
+        # Behind what is read and what is written; whether that lies beyond the memory.
+        own_held = Signal.like(own)
+        ways = ((command.source, command.load_all), (command.destination, command.store_all))
+        ends = [Signal(len(command.source) + 1, name=name) for name in ("load_end", "store_end")]
+        outside = Signal(len(ends))
 
         # Chunks are pieces of this.
         whole = Mux(command.contiguous, command.elements, command.stride)
@@ -287,12 +291,17 @@ class Dispatcher(wiring.Component):
                         job.tail.eq(job.tail - command.stride),
                     ]
             with m.Else():
-                m.next = "RANGE"
+                m.d.sync += own_held.eq(own)
+                m.next = "EXTENT"
+        with m.State("EXTENT"):
+            for end, (address, everything) in zip(ends, ways):
+                m.d.sync += end.eq(address + (Mux(everything, command.elements, own_held) << 2))
+            m.next = "RANGE"
         with m.State("RANGE"):
-            with m.If(
-                outside(command.source, command.load_all)
-                | outside(command.destination, command.store_all)
-            ):
+            m.d.sync += outside.eq(Cat(end > command.memory_end for end in ends))
+            m.next = "START"
+        with m.State("START"):
+            with m.If(outside.any()):
                 refuse(CommandError.ADDRESS)
             with m.Else():
                 m.d.comb += table.start.eq(1)
@@ -301,32 +310,34 @@ class Dispatcher(wiring.Component):
         with m.State("REFUSE"):
             with m.If(~table.completed.valid):
                 m.d.comb += [
-                    self.ended.valid.eq(1),
-                    self.ended.p.ticket.eq(command.ticket),
-                    self.ended.p.error.eq(error),
+                    over.valid.eq(1),
+                    over.p.ticket.eq(command.ticket),
+                    over.p.error.eq(error),
                 ]
                 m.next = "IDLE"
 
     def _cut(self, m, table, job, chunk):
         """States that make a chunk and admit it, until there is none left."""
         c, command, tail = self._config, job.command, job.tail
-        whole = Mux(command.contiguous, command.elements, command.stride)
+        rest = Signal(_COUNT_BITS)  # of a shard, from this chunk on
+        left = Signal(_COUNT_BITS + 1)  # of the tail shard; negative if it is over
+        final = Signal()  # no chunk is left after this one
         with m.State("CHUNK"):
-            rest = command.stride - chunk.offset
-            cut = ~command.contiguous & (rest < command.block)
-            size = Mux(cut, rest, command.block)
-            most = Mux(command.contiguous, command.stride, size)
-            m.d.sync += chunk.block.eq(size)
-            with m.If(tail > chunk.offset):
-                left = tail - chunk.offset
-                m.d.sync += chunk.tail_elements.eq(Mux(left < most, left, most))
-            with m.Else():
-                m.d.sync += chunk.tail_elements.eq(0)
+            m.d.sync += [rest.eq(command.stride - chunk.offset), left.eq(tail - chunk.offset)]
             m.next = "SLOT"
         with m.State("SLOT"):
+            contiguous = command.contiguous
+            piece = Mux(contiguous, command.stride, command.block)
+            cut = ~contiguous & (rest < command.block)
+            size = Mux(cut, rest, command.block)
+            # Compared with both that may be the smaller one, rather than with that one.
+            least = Mux(cut, Mux(left < rest, left, rest), Mux(left < piece, left, piece))
             m.d.sync += [
-                chunk.beats.eq(chunk.block >> (c.lanes.bit_length() - 1)),
+                chunk.block.eq(size),
+                chunk.tail_elements.eq(Mux(left[-1], 0, least)),
+                chunk.beats.eq(size >> (c.lanes.bit_length() - 1)),
                 chunk.context.eq(Array(self.vacant_context)[chunk.fsm]),
+                final.eq(Mux(contiguous, left, rest) <= piece),
             ]
             with m.If(self.vacant.bit_select(chunk.fsm, 1)):
                 m.next = "ROWS"
@@ -347,7 +358,7 @@ class Dispatcher(wiring.Component):
                 for n, port in enumerate(self.admit):
                     m.d.comb += port.valid.eq(chunk.fsm == n)
                 end = chunk.offset + Mux(command.contiguous, command.stride, chunk.block)
-                m.d.comb += [table.admitted.eq(1), table.last.eq(end >= whole)]
+                m.d.comb += [table.admitted.eq(1), table.last.eq(final)]
                 m.d.sync += [
                     chunk.offset.eq(end),
                     chunk.number.eq(chunk.number + 1),

@@ -12,6 +12,7 @@ from hw.ace.layouts import (
     load_job_layout,
     loaded_layout,
     places,
+    segment_walk_layout,
     store_job_layout,
     stored_layout,
 )
@@ -71,21 +72,35 @@ class BlockWalker(wiring.Component):
         job = Signal(load_job_layout(c))
         walk = job.walk
         active = Signal()
+        # Of the block that is offered from the next cycle on: its number, and all that follows from
+        # it, which is then in registers.
+        coming = Signal(segment_walk_layout(c))
+        number = Signal(range(c.max_nodes + 1))
         elements = Signal(range(c.slot_elements + 1))
-        final = walk.first == walk.last
-        with m.If(walk.first < walk.tail_block):
-            m.d.comb += elements.eq(walk.beats * c.lanes)
-        with m.Elif(walk.first == walk.tail_block):
-            m.d.comb += elements.eq(walk.tail_elements)
+        m.d.comb += [
+            coming.eq(Mux(active, walk, self.i.p.walk)),
+            number.eq(Mux(active, walk.first + 1, self.i.p.walk.first)),
+        ]
+        with m.If(number < coming.tail_block):
+            m.d.comb += elements.eq(coming.beats * c.lanes)
+        with m.Elif(number == coming.tail_block):
+            m.d.comb += elements.eq(coming.tail_elements)
         lane_bits = c.lanes.bit_length() - 1
+        beats = Signal.like(self.o.p.beats)
+        last_elements = Signal.like(self.o.p.last_elements)
+        final = Signal()
+        with m.If(~active | self.o.ready):
+            m.d.sync += [
+                beats.eq((elements + (c.lanes - 1)) >> lane_bits),
+                last_elements.eq(Mux(elements[:lane_bits] == 0, c.lanes, elements[:lane_bits])),
+                final.eq(number == coming.last),
+            ]
         m.d.comb += [
             self.o.valid.eq(active),
             self.o.p.address.eq(walk.address),
             self.o.p.row.eq(walk.row),
-            self.o.p.beats.eq((elements + (c.lanes - 1)) >> lane_bits),
-            self.o.p.last_elements.eq(
-                Mux(elements[:lane_bits] == 0, c.lanes, elements[:lane_bits])
-            ),
+            self.o.p.beats.eq(beats),
+            self.o.p.last_elements.eq(last_elements),
             self.o.p.final.eq(final),
             self.o.p.fsm.eq(job.fsm),
             self.o.p.slot.eq(job.slot),

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gives the forward queue of a link to one receive unit at a time."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.receive_unit import ForwardSignature
 from hw.common.arbiter import RoundRobinArbiter
+from hw.common.count import stepped
+from hw.common.select import marked
 from hw.link.transmit import PacketQueueSignature
 
 __all__ = ["ForwardGate"]
@@ -45,31 +47,42 @@ class ForwardGate(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.turns = turns = RoundRobinArbiter(c.ports)
-        in_flight = Signal(range(c.tx_packets + 1))
-        owner = Signal(c.ports)
-        wants = Cat(client.want for client in self.client)
-        claims = Cat(client.claim for client in self.client)
+        m.submodules.turns = turns = RoundRobinArbiter(c.ports, late=True)
+        # A claim comes late, so it is a register before anything is made of it.
+        claimed = Signal(c.ports)
+        before = Signal(range(c.tx_packets + 1))  # in flight, without the one just claimed
+        owner = Signal(c.ports)  # of those
+        none = Signal()
+        may_claim = Signal(c.ports)
+        m.d.sync += claimed.eq(Cat(client.claim for client in self.client))
         m.d.comb += [
+            none.eq((before == 0) & ~claimed.any()),
+            may_claim.eq(claimed | Mux(claimed.any(), 0, owner) | none.replicate(c.ports)),
             turns.requests.eq(
-                Mux(self.queue.room, wants & (owner | (in_flight == 0).replicate(c.ports)), 0)
+                Mux(
+                    self.queue.spare | (self.queue.room & ~claimed.any()),
+                    Cat(client.want for client in self.client) & may_claim,
+                    0,
+                )
             ),
-            turns.advance.eq(claims.any()),
-            self.queue.reserve.eq(claims.any()),
+            # Whoever has just claimed is the only one that may claim now.
+            turns.served.eq(claimed),
+            self.queue.reserve.eq(claimed.any()),
         ]
-        for n, client in enumerate(self.client):
-            m.d.comb += client.grant.eq(turns.grant[n])
-            with m.If(client.packets.data.valid):
-                m.d.comb += [
-                    self.queue.data.valid.eq(1),
-                    self.queue.data.payload.eq(client.packets.data.payload),
-                ]
-            with m.If(client.packets.header.valid):
-                m.d.comb += [
-                    self.queue.header.valid.eq(1),
-                    self.queue.header.p.eq(client.packets.header.p),
-                ]
-        m.d.sync += in_flight.eq(in_flight + claims.any() - self.queue.header.valid)
-        with m.If(claims.any()):
-            m.d.sync += owner.eq(claims)
+        # All packets in flight are the owner's, who is known before they come.
+        packets = [client.packets for client in self.client]
+        m.d.comb += [
+            Cat(client.grant for client in self.client).eq(turns.grant),
+            self.queue.data.valid.eq(Cat(each.data.valid for each in packets).any()),
+            self.queue.data.payload.eq(marked(owner, (each.data.payload for each in packets))),
+            self.queue.header.valid.eq(Cat(each.header.valid for each in packets).any()),
+            Value.cast(self.queue.header.p).eq(
+                marked(owner, (Value.cast(each.header.p) for each in packets))
+            ),
+        ]
+        m.d.sync += before.eq(
+            stepped(before, up=claimed.any(), down=self.queue.header.valid)
+        )
+        with m.If(claimed.any()):
+            m.d.sync += owner.eq(claimed)
         return m

@@ -8,6 +8,7 @@ from hw.ace.isa import INSTRUCTION_BITS
 from hw.ace.send_generator import parking_queue
 from hw.common.fifo import StreamFIFO
 from hw.common.sram import SRAMBank
+from hw.link.transmit import queued_header_layout
 
 __all__ = ["memories"]
 
@@ -21,7 +22,7 @@ def memories(c: AceConfig) -> Iterator[tuple[int, SRAMBank]]:
     yield c.fsms, SRAMBank(depth=c.program_words, width=INSTRUCTION_BITS)
     for count, queue in (
         (c.ports, StreamFIFO(c.format.layout, c.rx_packets)),
-        (2 * c.ports, StreamFIFO(c.format.layout, c.tx_packets)),
+        (2 * c.ports, StreamFIFO(queued_header_layout(c.format), c.tx_packets)),
         (2 * c.ports, StreamFIFO(beat, c.tx_packets * packet_beats)),
         (c.fsms, parking_queue(c)),
     ):

@@ -7,7 +7,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.layouts import lookup_layout, ready_layout, resolved_layout
+from hw.ace.lookup import LOOKUP_LATENCY
+from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
+from hw.common.skid import SkidBuffer
 from hw.link.packet import PacketKind
 
 __all__ = ["PacketLookup", "resolved_packet_layout"]
@@ -37,9 +40,9 @@ class PacketLookup(wiring.Component):
     other number than the one due tells how many packets did not come. Packets of another epoch
     are dropped like those that nobody expects.
 
-    Timing: a header is taken in the cycle in which its FSM takes the lookup or READY; its packet is
-    offered a cycle after the response. One header per cycle. Stalls: up to 8 packets may be asked
-    about and not taken; lookups and READYs under contention.
+    Timing: a header is checked in the cycle in which it is taken, and goes to its FSM in the next
+    one; its packet is offered a cycle after the response. One header per cycle. Stalls: up to 8
+    packets may be asked about and not taken; lookups and READYs under contention.
 
     Members
     -------
@@ -58,7 +61,8 @@ class PacketLookup(wiring.Component):
     restart : ``In(1)``
         The other end numbers its packets from 0 again.
     packet : ``Out(stream.Signature(resolved_packet_layout(config)))``
-        DATA packets with their lookups, in order of arrival.
+        DATA packets with their lookups, in order of arrival. ``ready`` may be high
+        only with ``valid``.
     dropped : ``Out(1)``
         A READY was dropped.
     repeated : ``Out(1)``, missing : ``Out(config.format.sequence)``
@@ -102,31 +106,18 @@ class PacketLookup(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        kept = data.StructLayout({"header": c.format.layout, "repeated": 1, "stale": 1})
+        kept = data.StructLayout({"header": c.format.layout, "repeated": 1})
         m.submodules.asked = asked = StreamFIFO(kept, _WINDOW)
         m.submodules.answers = answers = StreamFIFO(resolved_layout(c), _WINDOW)
         outstanding = Signal(range(_WINDOW + 1))
-        head = self.header.p
-        is_data = head.kind == PacketKind.DATA
-        known = head.fsm < c.fsms
+        checked = self._checked(m)
+        head, repeated, is_data = checked.p.header, checked.p.repeated, checked.p.data
         ask = Signal()
         skip = Signal()  # a READY that is dropped or taken
         expectable = Signal()  # a READY of a context that can exist
-        due = Signal(c.format.sequence)  # number of the next packet
-        ahead = Signal(c.format.sequence)
-        repeated = ahead[-1]
-        taken = self.header.valid & self.header.ready
-        m.d.comb += [
-            ahead.eq(head.sequence - due),
-            self.repeated.eq(taken & repeated),
-            self.missing.eq(Mux(taken & ~repeated, ahead, 0)),
-        ]
-        stale = Signal()
+        stale = Signal()  # packets may wait while the epoch changes
+        full = Signal()  # as many are asked about as may be
         m.d.comb += stale.eq(head.epoch != self.epoch)
-        with m.If(self.restart):
-            m.d.sync += due.eq(0)
-        with m.Elif(taken & ~repeated):
-            m.d.sync += due.eq(head.sequence + 1)
         for request in (self.lookup, self.ready):
             m.d.comb += [
                 request.p.context.eq(head.context),
@@ -134,50 +125,84 @@ class PacketLookup(wiring.Component):
                 request.p.key.chunk.eq(head.chunk),
             ]
         m.d.comb += [
-            self.lookup.valid.eq(self.header.valid & is_data & (outstanding != _WINDOW)),
+            self.lookup.valid.eq(checked.valid & is_data & ~full),
             self.lookup.p.op.eq(head.op),
             self.lookup.p.step.eq(head.step),
             self.lookup.p.offset.eq(head.offset),
             self.lookup.p.length.eq(head.length),
             self.lookup.p.contributions.eq(head.contributions),
-            expectable.eq(
-                ~is_data & known & (head.context < c.contexts) & ~repeated & ~stale
-            ),
-            self.ready.valid.eq(self.header.valid & expectable),
+            expectable.eq(checked.p.expectable & ~stale),
+            self.ready.valid.eq(checked.valid & expectable),
             self.ready.p.fsm.eq(head.fsm),
             self.ready.p.op.eq(head.op),
             self.ready.p.digest.eq(Cat(head.step, head.offset)),
         ]
-        with m.If(known):
+        with m.If(checked.p.known):
             m.d.comb += self.lookup.p.fsm.eq(head.fsm)
+        # Answers come as long after their questions.
+        fit = checked.p.known & ~repeated & ~stale
+        for n in range(LOOKUP_LATENCY):
+            later = Signal(name=f"fit_{n + 1}")
+            m.d.sync += later.eq(fit)
+            fit = later
         m.d.comb += [
             ask.eq(self.lookup.valid & self.lookup.ready),
             asked.i.valid.eq(ask),
             asked.i.p.header.eq(head),
             asked.i.p.repeated.eq(repeated),
-            asked.i.p.stale.eq(stale),
             answers.i.valid.eq(self.resolved.valid),
             answers.i.p.eq(self.resolved.p),
+            answers.i.p.valid.eq(self.resolved.p.valid & fit),
             skip.eq(~is_data & (~expectable | self.ready.ready)),
-            self.header.ready.eq(ask | skip),
-            self.release_control.eq(self.header.valid & skip),
-            self.dropped.eq(self.release_control & ~expectable & ~repeated),
+            checked.ready.eq(ask | skip),
+            self.release_control.eq(checked.valid & skip),
+            self.dropped.eq(checked.valid & ~is_data & ~expectable & ~repeated),
         ]
-        left = self.packet.valid & self.packet.ready
-        m.d.sync += outstanding.eq(outstanding + ask - left)
+        left = self.packet.ready
+        m.d.sync += [
+            outstanding.eq(stepped(outstanding, up=ask, down=left)),
+            full.eq(stepped_to(outstanding, _WINDOW, up=ask, down=left)),
+        ]
         m.d.comb += [
-            self.packet.valid.eq(asked.o.valid & answers.o.valid),
+            self.packet.valid.eq(answers.o.valid),  # of a header that was kept before
             self.packet.p.header.eq(asked.o.p.header),
             self.packet.p.repeated.eq(asked.o.p.repeated),
             self.packet.p.resolved.eq(answers.o.p),
-            self.packet.p.resolved.valid.eq(
-                answers.o.p.valid
-                & (asked.o.p.header.fsm < c.fsms)
-                & ~asked.o.p.repeated
-                & ~asked.o.p.stale
-            ),
             asked.o.ready.eq(left),
             answers.o.ready.eq(left),
-            self.idle.eq(~self.header.valid & (outstanding == 0)),
+            self.idle.eq(~self.header.valid & ~checked.valid & (outstanding == 0)),
         ]
         return m
+
+    def _checked(self, m):
+        """Headers and what can be said of them, a cycle later; their numbers are followed here."""
+        c = self._config
+        shape = data.StructLayout(
+            {"header": c.format.layout, "data": 1, "known": 1, "repeated": 1, "expectable": 1}
+        )
+        m.submodules.checked = checked = SkidBuffer(shape)
+        head = self.header.p
+        due = Signal(c.format.sequence)  # number of the next packet
+        ahead = Signal(c.format.sequence)
+        repeated = ahead[-1]
+        taken = self.header.valid & checked.i.ready
+        m.d.comb += [
+            ahead.eq(head.sequence - due),
+            self.repeated.eq(taken & repeated),
+            self.missing.eq(Mux(taken & ~repeated, ahead, 0)),
+            checked.i.valid.eq(self.header.valid),
+            self.header.ready.eq(checked.i.ready),
+            checked.i.p.header.eq(head),
+            checked.i.p.data.eq(head.kind == PacketKind.DATA),
+            checked.i.p.known.eq(head.fsm < c.fsms),
+            checked.i.p.repeated.eq(repeated),
+            checked.i.p.expectable.eq(
+                (head.kind != PacketKind.DATA)
+                & checked.i.p.known & (head.context < c.contexts) & ~repeated
+            ),
+        ]
+        with m.If(self.restart):
+            m.d.sync += due.eq(0)
+        with m.Elif(taken & ~repeated):
+            m.d.sync += due.eq(head.sequence + 1)
+        return checked.o

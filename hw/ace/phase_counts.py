@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, Signal
+from amaranth.hdl import Module, Mux, Shape, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -25,12 +25,13 @@ class PhaseCounts(wiring.Component):
 
     Packets that come before their phase has begun count, too: what is due is added when it begins.
 
-    Timing: a count is there in the cycle after its strobe. Nothing stalls.
+    Timing: a count is there in the cycle after its strobe, and ``settled`` with it; where a phase
+    begins of which packets came ahead, a cycle later. Nothing stalls.
 
     Members
     -------
     product : ``In(product_bits(config))``, due : ``In(packet_count(config))``
-        What the multiplier makes in this cycle; packets that are to arrive in the first phase.
+        What the multiplier has made; packets that are to arrive in the first phase.
     admitted : ``In(1)``
         The first phase begins, in which *product* packets leave.
     entry : ``In(1)``
@@ -42,8 +43,8 @@ class PhaseCounts(wiring.Component):
         The phase has an odd number.
     received, sent, parity : ``In(1)``
         A packet of a phase of this parity has arrived, or left.
-    receives, sends : ``Out(packet_count(config))``
-        Packets of the phase that have yet to arrive, and to leave.
+    receives, sends : ``Out(packet_count(config))``, settled : ``Out(1)``
+        Packets of the phase that have yet to arrive, and to leave; both are none.
     span : ``Out(range(slot_beats + 1)).array(2)``, packets : ``Out(...).array(2)``
         By parity, beats and packets of a run.
     """
@@ -59,6 +60,7 @@ class PhaseCounts(wiring.Component):
     parity: Signal
     receives: Signal
     sends: Signal
+    settled: Signal
     span: Any
     packets: Any
 
@@ -73,6 +75,7 @@ class PhaseCounts(wiring.Component):
                 **dict.fromkeys(strobes, In(1)),
                 "receives": Out(packet_count(c)),
                 "sends": Out(packet_count(c)),
+                "settled": Out(1),
                 "span": Out(range(c.slot_beats + 1)).array(2),
                 "packets": Out(range(c.block_packets + 1)).array(2),
             }
@@ -97,16 +100,28 @@ class PhaseCounts(wiring.Component):
             m.d.comb += packets.eq((span + (c.packet_beats - 1)) >> packet_bits)
             with m.If(self.entry | (self.opening[0] & its) | (self.opening[3] & ~its)):
                 m.d.sync += span.eq(self.product)
-        receives, sends = (Mux(self.odd, *both) for both in zip(*counts[::-1]))
-        m.d.comb += [self.receives.eq(receives), self.sends.eq(sends)]
+        receives, sends = zip(*counts[::-1])
+        m.d.comb += [
+            self.receives.eq(Mux(self.odd, *(left for left, _ in receives))),
+            self.sends.eq(Mux(self.odd, *(left for left, _ in sends))),
+            self.settled.eq(Mux(self.odd, *(a & b for (_, a), (_, b) in zip(receives, sends)))),
+        ]
         return m
 
     def _count(self, m, name, begins, happens, parity, due):
         """Packets that are left of those that are *due* from an admission on, and of the product
-        that is added when a phase *begins*."""
+        that is added when a phase *begins*; whether there are none."""
         left = Signal(packet_count(self._config), name=f"{name}_left")
-        added = Mux(begins, self.product, 0)
-        m.d.sync += left.eq(left + added - (happens & (self.parity == parity)))
+        none = Signal(name=f"{name}_none", init=1)
+        event = Signal(name=f"{name}_event")
+        product = Value.cast(self.product)[: len(left)]
+        m.d.comb += event.eq(happens & (self.parity == parity))
+        m.d.sync += [
+            left.eq(left + Mux(begins, product, 0) - event),
+            # Where packets came ahead, it is right a cycle later.
+            none.eq(Mux(begins, product == event, left == event)),
+        ]
         with m.If(self.admitted):
-            m.d.sync += left.eq(0 if parity else due)
-        return left
+            first = 0 if parity else due
+            m.d.sync += [left.eq(first), none.eq(first == 0)]
+        return left, none

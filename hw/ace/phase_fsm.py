@@ -199,7 +199,9 @@ class PhaseFSM(wiring.Component):
             generator.start.eq(contexts.start),
             self.vacant.eq(contexts.vacant),
             self.vacant_context.eq(contexts.vacant_context),
-            self.busy.eq(contexts.busy | generator.busy | ready_table.sweeping),
+            self.busy.eq(
+                contexts.busy | generator.busy | ready_table.sweeping | ready_table.waits
+            ),
         ]
         seen = look_at(
             c, self.inspect, contexts=contexts, generator=generator, grants=ready_table.grants

@@ -48,8 +48,9 @@ class ReadyTable(wiring.Component):
     admission searches the whole table for what the new context waits for. When a READY and its
     context meet, operation and digest must be equal.
 
-    Timing: a grant is visible the cycle after its READY is taken. One READY per cycle is taken, of
-    all ports in turn; none while a search finds a row or the table is swept. A search takes
+    Timing: a grant is visible 2 cycles after its READY is taken. One READY per cycle is taken, of
+    all ports in turn; one that was taken waits while a search finds a row or the table is swept,
+    and the others with it. A search takes
     ``ports * contexts + 2`` cycles (contexts rounded up to a power of two) from its admission on; a
     row that it finds is visible as a grant 3 cycles after it is addressed. A sweep, after reset and
     abort, takes ``ports * contexts + 1`` cycles.
@@ -70,8 +71,8 @@ class ReadyTable(wiring.Component):
         Forget everything; grants stay with contexts that are not assigned any more.
     disagrees : ``Out(1)``
         A peer was told to do something else with a chunk than this node, a cycle before.
-    sweeping : ``Out(1)``
-        The table is being emptied; READY packets wait.
+    sweeping : ``Out(1)``, waits : ``Out(1)``
+        The table is being emptied; a READY that was taken waits for that, or for a search.
     """
 
     admit: stream.Interface
@@ -80,6 +81,7 @@ class ReadyTable(wiring.Component):
     forget: Signal
     disagrees: Signal
     sweeping: Signal
+    waits: Signal
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
@@ -93,6 +95,7 @@ class ReadyTable(wiring.Component):
                 "forget": In(1),
                 "disagrees": Out(1),
                 "sweeping": Out(1),
+                "waits": Out(1),
             }
         )
 
@@ -108,21 +111,22 @@ class ReadyTable(wiring.Component):
         rows = c.ports << index_bits
         table: Memory = Memory(shape=early, depth=rows, init=[])
         m.submodules.early = table
-        write = table.write_port()
-        read = table.read_port(transparent_for=(write,))
+        write, read = table.write_port(), table.read_port(domain="comb")
 
         sweeping = Signal(init=1)
         scan = Signal(range(rows + 1))  # row that is addressed
-        scanned = Signal(range(rows + 1))  # row on the read port
+        scanned = Signal(range(rows + 1))  # row that was addressed in the cycle before
         scanning = Signal()
+        search = Signal()
         in_table = Signal()
         m.d.comb += [
             in_table.eq(scan != rows),
             read.addr.eq(scan),
+            search.eq(self.contexts.setup & in_table),
             self.sweeping.eq(sweeping),
             self.searched.eq(~in_table & ~scanning),
         ]
-        m.d.sync += [scanned.eq(scan), scanning.eq(self.contexts.setup & in_table)]
+        m.d.sync += [scanned.eq(scan), scanning.eq(search)]
         with m.If((self.contexts.setup | sweeping) & in_table):
             m.d.sync += scan.eq(scan + 1)
         with m.If(sweeping & ~in_table):
@@ -132,8 +136,17 @@ class ReadyTable(wiring.Component):
 
         # The table has one write port: a READY waits while search or sweep use it.
         found = Signal()  # the search has found what the newest context waits for
-        m.d.comb += found.eq(scanning & read.data.valid & (read.data.key == newest.key))
-        valid, port, packet = self._arbitrate(m, found | sweeping)
+        same_found = Signal()
+        keep = Signal()  # a READY has no context yet
+        here = Signal()  # its row is the one that is addressed
+        m.d.sync += [
+            # What is written meanwhile is for another context.
+            found.eq(search & read.data.valid & (read.data.key == newest.key) & ~(keep & here)),
+            same_found.eq(
+                (read.data.op == newest.op.as_value()) & (read.data.digest == newest.digest)
+            ),
+        ]
+        valid, port, packet = self._taken(m, found | sweeping)
         match = Signal(c.contexts)
         m.d.comb += match.eq(
             Cat(
@@ -143,16 +156,14 @@ class ReadyTable(wiring.Component):
         )
         arrived = Cat(packet.context[:index_bits], port)
         m.d.comb += [
+            keep.eq(valid & ~match.any() & (packet.context < c.contexts)),
+            here.eq(arrived == scan),
             write.addr.eq(Mux(sweeping, scan, Mux(found, scanned, arrived))),
             write.data.valid.eq(~found & ~sweeping),
             write.data.key.eq(packet.key),
             write.data.op.eq(packet.op),
             write.data.digest.eq(packet.digest),
-            write.en.eq(
-                (sweeping & in_table)
-                | found
-                | (valid & ~match.any() & (packet.context < c.contexts))
-            ),
+            write.en.eq((sweeping & in_table) | found | keep),
         ]
         self._grant(
             m,
@@ -165,29 +176,30 @@ class ReadyTable(wiring.Component):
             & (self.contexts.digest[n] == packet.digest)
             for n in range(c.contexts)
         )
-        same_found = (read.data.op == newest.op.as_value()) & (read.data.digest == newest.digest)
         m.d.sync += self.disagrees.eq((valid & (match & ~same).any()) | (found & ~same_found))
         with m.If(self.forget):
             m.d.sync += [sweeping.eq(1), scan.eq(0), self.disagrees.eq(0)]
         return m
 
-    def _arbitrate(self, m, wait):
-        """One READY packet of all ports in turn, unless it has to *wait*: valid, port, packet."""
+    def _taken(self, m, wait):
+        """The READY packet that was taken a cycle before, of all ports in turn, unless it has to
+        *wait*: valid, port, packet."""
         c = self._config
         m.submodules.ready_arbiter = arbiter = RoundRobinArbiter(c.ports)
-        valid = Signal(name="ready_valid")
+        held = Signal(name="ready_held")
         port = Signal(range(max(2, c.ports)), name="ready_port")
         packet = Signal(ready_layout(c), name="ready_packet")
         m.d.comb += [
-            arbiter.requests.eq(Mux(wait, 0, Cat(r.valid for r in self.ready))),
+            self.waits.eq(held & wait),
+            arbiter.requests.eq(Mux(~self.waits, Cat(r.valid for r in self.ready), 0)),
             arbiter.advance.eq(1),
-            valid.eq(arbiter.grant.any()),
         ]
         for p in range(c.ports):
             m.d.comb += self.ready[p].ready.eq(arbiter.grant[p])
             with m.If(arbiter.grant[p]):
-                m.d.comb += [packet.eq(self.ready[p].p), port.eq(p)]
-        return valid, port, packet
+                m.d.sync += [packet.eq(self.ready[p].p), port.eq(p)]
+        m.d.sync += held.eq((self.waits | arbiter.grant.any()) & ~self.forget)
+        return held & ~wait, port, packet
 
     def _grant(self, m, which, port, remote):
         """The contexts *which* learn that the peer on *port* is ready with its context *remote*."""

@@ -149,12 +149,16 @@ class ReceiveUnit(wiring.Component):
         wiring.connect(m, path.result, outcome.result)
 
         active = Signal()  # a packet is being streamed
-        ending = Signal()  # its last beat is issued
-        start, reject = self._start(
-            m, lookups.packet, outcome.packet, active, active & ~ending
-        )
+        final = Signal()  # of which one beat is left
+        issue = Signal()  # a beat is issued
+        # A packet may start behind the one that is streamed. All that is decided about it is
+        # decided before it is known whether SRAM gives the operand of the last beat: then it starts
+        # or not.
+        turn = ~active | (final & path.room)
+        free = ~active | ~path.issue.p.reduce | self.operand.grant
+        start, reject = self._start(m, lookups.packet, outcome.packet, turn, free, active)
         last = outcome.packet.p.last
-        self._stream(m, lookups.packet.p, last, start, reject, path, active, ending)
+        self._stream(m, lookups.packet.p, last, start, reject, path, active, final, issue)
         m.d.comb += [
             outcome.node.eq(self.node),
             lookups.epoch.eq(self.epoch),
@@ -168,8 +172,9 @@ class ReceiveUnit(wiring.Component):
         ]
         return m
 
-    def _start(self, m, offered, outcome, active, busy):
-        """Begin with the packet *offered*, ALU and output together or not at all, or reject it."""
+    def _start(self, m, offered, outcome, turn, free, active):
+        """Begin with the packet *offered*, ALU and output together or not at all, or reject it. It
+        is its *turn* if the unit becomes *free*, which comes late."""
         header, resolved = offered.p.header, offered.p.resolved
         operation = resolved.op
         startable = Signal()
@@ -178,9 +183,11 @@ class ReceiveUnit(wiring.Component):
         start = Signal()
         reject = Signal()
         m.d.comb += [
-            startable.eq(offered.valid & resolved.valid & ~busy & outcome.ready),
+            startable.eq(offered.valid & resolved.valid & turn & outcome.ready),
             self.alu.want.eq(startable & operation.reduce),
-            start.eq(startable & (~operation.reduce | self.alu.grant)),
+            start.eq(
+                startable & free & (~operation.reduce | (self.alu.grant & self.alu.free))
+            ),
             self.alu.claim.eq(start & operation.reduce),
             # Not in the cycle in which another packet ends: one slot is freed at a time.
             reject.eq(offered.valid & ~resolved.valid & ~active),
@@ -215,7 +222,7 @@ class ReceiveUnit(wiring.Component):
         ]
         return start, reject
 
-    def _stream(self, m, packet, last_beat, start, reject, path, active, ending):
+    def _stream(self, m, packet, last_beat, start, reject, path, active, final, issue):
         """Read payload and operand of the packet that was started, one beat per cycle."""
         c = self._config
         resolved = packet.resolved
@@ -224,39 +231,48 @@ class ReceiveUnit(wiring.Component):
         operand_row = Signal(range(c.sram_beats))
         last = Signal.like(last_beat)
         beat = Signal.like(last_beat)
-        issue = Signal()
+        ending = Signal()
         m.d.comb += [
             self.operand.enable.eq(active & reduce & path.room),
             self.operand.row.eq(operand_row),
             issue.eq(active & path.room & (~reduce | self.operand.grant)),
-            ending.eq(issue & (beat == last)),
-            self.alu.release.eq(ending & reduce),
+            ending.eq(issue & final),
+            self.alu.ending.eq(active & reduce & path.room & final),
+            self.alu.release.eq(self.operand.grant),
             path.issue.valid.eq(issue),
             path.issue.p.reduce.eq(reduce),
             path.issue.p.operator.eq(operator),
             path.payload.eq(self.payload.data),
             path.operand.eq(self.operand.data),
         ]
-        with m.If(start):
+        # Behind the last beat nothing of a packet is used, whether another one starts or not.
+        first = ~active | final
+        with m.If(start | ending):
+            m.d.sync += active.eq(start)
+        with m.If(start | issue):
             m.d.sync += [
-                active.eq(1),
-                reduce.eq(resolved.op.reduce),
-                operator.eq(resolved.operator),
-                operand_row.eq(resolved.row),
-                last.eq(last_beat),
-                beat.eq(0),
+                operand_row.eq(Mux(first, resolved.row, operand_row + 1)),
+                beat.eq(Mux(first, 0, beat + 1)),
+                final.eq(Mux(first, last_beat == 0, beat + 1 == last)),
             ]
-        with m.Elif(issue):
-            m.d.sync += [active.eq(~ending), beat.eq(beat + 1), operand_row.eq(operand_row + 1)]
+            with m.If(first):
+                m.d.sync += [
+                    reduce.eq(resolved.op.reduce),
+                    operator.eq(resolved.operator),
+                    last.eq(last_beat),
+                ]
 
         # The payload is read as beats are issued, and a slot is free once its last beat has been.
         base = Signal(range(c.rx_beats))
-        next_base = Signal(range(c.rx_beats + c.packet_beats + 1))
+        row = Signal(range(c.rx_beats))
+        next_base = Signal(range(c.rx_beats))
         m.d.comb += [
             self.payload.enable.eq(issue),
-            self.payload.row.eq(base + beat),
+            self.payload.row.eq(row),
             self.payload.release.eq(ending | reject),
-            next_base.eq(base + c.packet_beats),
+            next_base.eq(Mux(base == c.rx_beats - c.packet_beats, 0, base + c.packet_beats)),
         ]
         with m.If(self.payload.release):
-            m.d.sync += base.eq(Mux(next_base == c.rx_beats, 0, next_base))
+            m.d.sync += base.eq(next_base)
+        with m.If(issue | reject):
+            m.d.sync += row.eq(Mux(first, next_base, row + 1))

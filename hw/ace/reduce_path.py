@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.alu_pool import ALUOperandSignature
 from hw.ace.config import AceConfig
 from hw.ace.sram import READ_LATENCY
+from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 from hw.fp.ops import ReduceOp
 
@@ -73,10 +74,13 @@ class ReducePath(wiring.Component):
         m.submodules.results = results = StreamFIFO(width, depth)
         wiring.connect(m, results.o, wiring.flipped(self.result))
         promised = Signal(range(depth + 1))
-        m.d.comb += self.room.eq(promised != depth)
-        m.d.sync += promised.eq(
-            promised + self.issue.valid - (self.result.valid & self.result.ready)
-        )
+        room = Signal(init=1)
+        m.d.comb += self.room.eq(room)
+        moves = {"up": self.issue.valid, "down": self.result.valid & self.result.ready}
+        m.d.sync += [
+            promised.eq(stepped(promised, **moves)),
+            room.eq(~stepped_to(promised, depth, **moves)),
+        ]
 
         stage = data.StructLayout({"valid": 1, "reduce": 1})
         issued = [Signal(stage, name=f"issued_{n}") for n in range(latency + 1)]
@@ -89,11 +93,14 @@ class ReducePath(wiring.Component):
         m.d.comb += operators[0].eq(self.issue.p.operator)
         m.d.sync += [after.eq(before) for before, after in pairwise(operators)]
 
+        before = issued[READ_LATENCY - 1]
+        reduces = Signal()
+        m.d.sync += reduces.eq(before.valid & before.reduce)
         aligned = Signal(width)  # the payload when the operand is there
         with m.If(issued[1].valid):
             m.d.sync += aligned.eq(self.payload)
         m.d.comb += [
-            self.alu.valid.eq(issued[READ_LATENCY].valid & issued[READ_LATENCY].reduce),
+            self.alu.valid.eq(reduces),
             self.alu.op.eq(operators[READ_LATENCY]),
             self.alu.a.eq(aligned),
             self.alu.b.eq(self.operand),

@@ -20,7 +20,7 @@ from hw.ace.layouts import admit_layout, event_layout, send_command_layout
 from hw.ace.lookup import own_request_layout, own_response_layout
 from hw.common.arbiter import AgeArbiter, RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
-from hw.common.select import index_of
+from hw.common.select import index_of, lowest, marked
 
 __all__ = ["SendGenerator", "Source", "parking_queue"]
 
@@ -238,29 +238,30 @@ class SendGenerator(wiring.Component):
         ]
         return parking.o, parked_now
 
-    def _next_ready(self, m, pending):
-        """The *pending* contexts, the one whose READY is next, of all in turn, and the signal that
-        takes its turn."""
-        m.submodules.ready_arbiter = turns = RoundRobinArbiter(len(pending))
-        context = Signal(range(max(2, len(pending))), name="ready_context")
-        m.d.comb += [turns.requests.eq(pending), context.eq(index_of(turns.grant))]
-        return pending, context, turns.advance
+    def _next_ready(self, m, ready_ports):
+        """For each context the port with room that its READY is for next, a bit each; the context
+        whose READY is next, of all in turn, a bit, too; and the signal that takes its turn."""
+        contexts = len(ready_ports)
+        m.submodules.ready_arbiter = turns = RoundRobinArbiter(contexts)
+        ports = [Signal.like(each, name=f"ready_port_{n}") for n, each in enumerate(ready_ports)]
+        m.d.comb += [port.eq(lowest(each & self.room)) for port, each in zip(ports, ready_ports)]
+        m.d.comb += turns.requests.eq(Cat((each & self.room).any() for each in ready_ports))
+        return ports, turns.grant, turns.requests.any(), turns.advance
 
     def _next_fresh(self, m, fresh):
         """The context whose instruction is next: the oldest one that has not been passed over since
-        a packet was sent, but for want of room. Returns the *fresh* ones, it, and the signal that
-        takes it."""
+        a packet was sent, but for want of room. Returns the *fresh* ones, it, as a bit, and the
+        signal that takes it."""
         contexts = self._config.contexts
         m.submodules.fresh_arbiter = ages = AgeArbiter(contexts)
         passed = Signal(contexts)  # taken since the last packet was sent
         left = Signal(contexts)
         take = Signal(name="take_fresh")
-        context = Signal(range(max(2, contexts)), name="fresh_context")
         m.d.comb += [
             ages.renew.eq(self.admit.valid << self.admit.p.context),
             left.eq(fresh & ~passed),
-            ages.requests.eq(Mux(left.any(), left, fresh)),
-            context.eq(index_of(ages.grant)),
+            ages.requests.eq(fresh),
+            ages.preferred.eq(~passed),
         ]
         with m.If(take):
             m.d.sync += passed.eq(Mux(left.any(), passed, 0) | ages.grant)
@@ -268,7 +269,7 @@ class SendGenerator(wiring.Component):
             m.d.sync += passed.eq(0)
         with m.Elif(self._crowded & (self._source == Source.FRESH)):
             m.d.sync += passed.bit_select(self._context, 1).eq(0)
-        return fresh, context, take
+        return fresh, ages.grant, take
 
     def _key_of(self, context):
         return Array(key.as_value() for key in self.contexts.key)[context]
@@ -277,14 +278,13 @@ class SendGenerator(wiring.Component):
         self, m, fresh, waiting, crowded_out, ready_ports, positions, parked, parked_now, repark
     ):
         """One piece of work at a time; the returned value is high while there is none."""
-        pending = Cat((ports & self.room).any() for ports in ready_ports)
         able, over = (Signal(self._config.contexts, name=name) for name in ("able", "over"))
         m.d.comb += [
             # READYs may be for the phase that follows.
             over.eq(self.contexts.settled & Cat(~ports.any() for ports in ready_ports)),
             able.eq(fresh & (~waiting | over) & ~crowded_out),
         ]
-        next_ready, next_fresh = self._next_ready(m, pending), self._next_fresh(m, able)
+        next_ready, next_fresh = self._next_ready(m, ready_ports), self._next_fresh(m, able)
         with m.FSM(init="PICK") as states:
             with m.State("PICK"):
                 self._pick(m, ready_ports, positions, parked, next_ready, next_fresh)
@@ -311,37 +311,33 @@ class SendGenerator(wiring.Component):
 
     def _pick(self, m, ready_ports, positions, parked, next_ready, next_fresh):
         """Choose the next piece of work: table entry, READY, parked packet or fresh packet."""
-        pending, ready_context, send_ready = next_ready
+        next_ports, ready_context, pending, send_ready = next_ready
         fresh, fresh_context, send_fresh = next_fresh
         prefer_fresh = Signal()
-        port = Signal(range(max(2, self._config.ports)), name="ready_port")
-        mask = Signal(self._config.ports)
-        m.d.comb += mask.eq(Array(ready_ports)[ready_context] & self.room)
-        for p in reversed(range(self._config.ports)):
-            with m.If(mask[p]):
-                m.d.comb += port.eq(p)
-
+        contexts = self.contexts
         command, entry = self.send.p, self.entry_request
         with m.If(entry.valid):
             m.d.comb += entry.ready.eq(1)
             m.d.sync += [self._step.eq(entry.p.program), self._context.eq(entry.p.context)]
             m.next = "ASK_ENTRY"
-        with m.Elif(pending.any()):
+        with m.Elif(pending):
             m.d.comb += [
                 send_ready.eq(1),
                 self.send.valid.eq(1),
                 command.ready.eq(1),
-                command.port.eq(port),
-                command.context.eq(ready_context),
-                command.remote_context.eq(ready_context),
-                command.key.eq(self._key_of(ready_context)),
+                command.port.eq(marked(ready_context, map(index_of, next_ports))),
+                command.context.eq(index_of(ready_context)),
+                command.remote_context.eq(index_of(ready_context)),
+                command.key.eq(marked(ready_context, (key.as_value() for key in contexts.key))),
                 # What peers must agree on lies where a DATA packet has step and offset.
-                command.operator.eq(Array(self.contexts.operator)[ready_context]),
-                Cat(command.step, command.offset).eq(Array(self.contexts.digest)[ready_context]),
+                command.operator.eq(
+                    marked(ready_context, (each.as_value() for each in contexts.operator))
+                ),
+                Cat(command.step, command.offset).eq(marked(ready_context, contexts.digest)),
             ]
             for n, ports in enumerate(ready_ports):
-                with m.If(ready_context == n):
-                    m.d.sync += ports.bit_select(port, 1).eq(0)
+                with m.If(ready_context[n]):
+                    m.d.sync += ports.eq(ports & ~next_ports[n])
         with m.Elif(parked.valid & ~(prefer_fresh & fresh.any())):
             m.d.comb += parked.ready.eq(1)
             m.d.sync += [
@@ -359,9 +355,9 @@ class SendGenerator(wiring.Component):
             m.d.sync += [
                 prefer_fresh.eq(0),
                 self._source.eq(Source.FRESH),
-                self._context.eq(fresh_context),
-                self._step.eq(Array(steps)[fresh_context]),
-                self._offset.eq(Array(offsets)[fresh_context]),
+                self._context.eq(index_of(fresh_context)),
+                self._step.eq(marked(fresh_context, steps)),
+                self._offset.eq(marked(fresh_context, offsets)),
             ]
             m.next = "ASK"
 

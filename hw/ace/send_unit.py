@@ -70,6 +70,7 @@ class SendUnit(wiring.Component):
         beat = Signal(index)
         empty = Signal()
         last = Signal(index)
+        final = Signal()  # one beat is left
         m.submodules.events = events = StreamFIFO(event_layout(c), 4)
         wiring.connect(m, events.o, wiring.flipped(self.event))
 
@@ -77,12 +78,10 @@ class SendUnit(wiring.Component):
         ending = Signal()
         accept = Signal()
         m.d.comb += [
-            empty.eq(command.length == 0),
-            last.eq(Mux(empty, 0, (command.length - 1) >> (c.bus_bytes.bit_length() - 1))),
-            self.read.enable.eq(active & ~empty & (events.i.ready | (beat != last))),
+            self.read.enable.eq(active & ~empty & (events.i.ready | ~final)),
             self.read.row.eq(command.row + beat),
             step.eq(active & Mux(empty, events.i.ready, self.read.grant)),
-            ending.eq(step & (beat == last)),
+            ending.eq(step & final),
             accept.eq((~active | ending) & self.queue.room),
             self.command.ready.eq(accept),
             self.queue.reserve.eq(accept & self.command.valid),
@@ -92,14 +91,22 @@ class SendUnit(wiring.Component):
             events.i.p.sent.eq(1),
             events.i.p.odd.eq(command.odd),
         ]
+        length = self.command.p.length
+        none = length == 0
+        past = Signal(index)  # the last beat of what comes
+        m.d.comb += past.eq(Mux(none, 0, (length - 1) >> (c.bus_bytes.bit_length() - 1)))
         with m.If(accept):
-            m.d.sync += [active.eq(self.command.valid), beat.eq(0)]
-            with m.If(self.command.valid):
-                m.d.sync += command.eq(self.command.p)
+            m.d.sync += active.eq(self.command.valid)
         with m.Elif(ending):
             m.d.sync += active.eq(0)
-        with m.Elif(step):
-            m.d.sync += beat.eq(beat + 1)
+        with m.If((accept & self.command.valid) | step):
+            # Behind the last beat nothing of a command is used, whether another one comes or not.
+            m.d.sync += [
+                beat.eq(Mux(~active | final, 0, beat + 1)),
+                final.eq(Mux(~active | final, past == 0, beat + 1 == last)),
+            ]
+            with m.If(~active | final):
+                m.d.sync += [command.eq(self.command.p), empty.eq(none), last.eq(past)]
 
         # Data follows a granted read by READ_LATENCY cycles; the header goes in with the last beat.
         header = Signal(c.format.layout)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fair choice among requesters, and among streams that share one way on."""
 
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -10,6 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require, require_int
+from hw.common.select import any_below, marked
 
 __all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter"]
 
@@ -69,26 +68,21 @@ class RoundRobinArbiter(wiring.Component):
             wants.eq(requests & preferred),
             self.grant.eq(
                 requests
-                & ~((preferred & _any_below(wants))
-                    | (~preferred & (_any_below(requests) | wants.any().replicate(self._n))))
+                & ~((preferred & any_below(wants))
+                    | (~preferred & (any_below(requests) | wants.any().replicate(self._n))))
             ),
         ]
         served = self.served if self._late else self.grant
         with m.If(self.advance if self._late else self.advance & requests.any()):
-            m.d.sync += preferred.eq(_any_below(served))
+            m.d.sync += preferred.eq(any_below(served))
         return m
-
-
-def _any_below(bits: Value) -> Value:
-    """A bit for each of *bits*: whether any of lower number is high."""
-    return Cat(bits[:i].any() for i in range(len(bits)))
 
 
 class AgeArbiter(wiring.Component):
     """Grants the one of *n* requesters that was renewed longest ago.
 
     ``grant`` is combinational: one-hot when there is a request, else zero. Before any is renewed,
-    lower numbers are older.
+    lower numbers are older. Those that are *preferred* go before all others.
 
     Parameters
     ----------
@@ -99,6 +93,8 @@ class AgeArbiter(wiring.Component):
     -------
     requests : ``In(n)``
         Who wants to be granted.
+    preferred : ``In(n)``
+        Who goes first.
     grant : ``Out(n)``
         Who is.
     renew : ``In(n)``
@@ -106,12 +102,14 @@ class AgeArbiter(wiring.Component):
     """
 
     requests: Signal
+    preferred: Signal
     grant: Signal
     renew: Signal
 
     def __init__(self, n: int) -> None:
         self._n = require_int("AgeArbiter n", n)
-        super().__init__({"requests": In(self._n), "grant": Out(self._n), "renew": In(self._n)})
+        told = dict.fromkeys(("requests", "preferred", "renew"), In(self._n))
+        super().__init__({**told, "grant": Out(self._n)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -124,10 +122,12 @@ class AgeArbiter(wiring.Component):
                 with m.Elif(self.renew[j]):
                     m.d.sync += older[i, j].eq(1)
         for i in range(self._n):
-            before = [
-                self.requests[j] & (older[j, i] if j < i else ~older[i, j])
-                for j in range(self._n) if j != i
-            ]
+            before = []
+            for j in range(self._n):
+                if j != i:
+                    is_older = older[j, i] if j < i else ~older[i, j]
+                    mine, other = self.preferred[i], self.preferred[j]
+                    before.append(self.requests[j] & Mux(mine == other, is_older, other))
             m.d.comb += self.grant[i].eq(self.requests[i] & ~Cat(before).any())
         return m
 
@@ -196,7 +196,7 @@ class StreamArbiter(wiring.Component):
         beats = [Value.cast(port.payload) for port in self.i]
         beat = Signal.like(self.o.payload)
         m.d.comb += [
-            Value.cast(beat).eq(reduce(or_, (Mux(c, b, 0) for c, b in zip(chosen, beats)))),
+            Value.cast(beat).eq(marked(chosen, beats)),
             arrives.eq((chosen & turns.requests).any()),
             Cat(port.ready for port in self.i).eq(Mux(free, chosen, 0)),
         ]

@@ -100,7 +100,8 @@ class StreamFIFO(wiring.Component):
             push.eq(self.i.valid & self.i.ready),
             pop.eq(self.o.valid & self.o.ready),
         ]
-        m.d.sync += self.level.eq(self.level + push - pop)
+        with m.If(push != pop):
+            m.d.sync += self.level.eq(Mux(push, self.level + 1, self.level - 1))
         if self._memory or self._depth > 2:
             self._in_memory(m, push, pop)
         elif self._depth == 2:
@@ -144,35 +145,34 @@ class StreamFIFO(wiring.Component):
         )
 
     def _in_rows(self, m: Module, push: Signal, pop: Signal) -> None:
-        """Beats in rows that are read in the same cycle; the first in a register, unless *kept*."""
+        """Beats in rows that are read in the same cycle; the first in a register as well, unless
+        *kept*."""
         depth, level = self._depth, self.level
-        first, free = Signal(range(depth)), Signal(range(depth))
+        next_read = Signal(range(depth), init=0 if self._kept else 1)  # the second beat's
+        free = Signal(range(depth))
         rows: Memory = Memory(shape=self._width, depth=depth, init=[])
         m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port(domain="comb")
         m.d.comb += [
+            # Every beat is written: neither what is written nor where depends on what comes late.
             write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
-            read.addr.eq(first),
+            read.addr.eq(next_read),
         ]
         m.d.sync += self.o.valid.eq(push | (level != pop))
         shown = Value.cast(self.o.payload)
-        enters: Value = push  # a row that is to be read
-        leaves: Value = pop
         if self._kept:
             m.d.comb += shown.eq(read.data)
         else:
             front = Signal(self._width, reset_less=True)
-            more = Signal()  # a row is in use
+            more = Signal()  # a second one is held
             takes = pop | ~self.o.valid  # the register takes a beat, if there is one
-            # What goes into the register is written as well, to a row that stays free.
-            enters, leaves = push & (more | ~takes), pop & more
             m.d.comb += shown.eq(front)
             m.d.sync += more.eq(Mux(push == pop, level > 1, Mux(push, level != 0, level > 2)))
             with m.If(takes):
                 m.d.sync += front.eq(Mux(more, read.data, self.i.payload))
-        with m.If(leaves):
-            m.d.sync += first.eq(self._next(first, depth))
-        with m.If(enters):
+        with m.If(pop):
+            m.d.sync += next_read.eq(self._next(next_read, depth))
+        with m.If(push):
             m.d.sync += free.eq(self._next(free, depth))
 
     @staticmethod

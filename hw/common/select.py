@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multiplexers by number, which take fewer LUTs than those by one-hot select."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Value
@@ -10,7 +12,9 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
 
-__all__ = ["Selector", "index_of", "select", "select_in_parts"]
+__all__ = [
+    "Selector", "any_below", "index_of", "lowest", "marked", "select", "select_in_parts",
+]
 
 _PART_BITS = 2
 
@@ -21,6 +25,21 @@ def index_of(one_hot: Value) -> Value:
     return Cat(
         Cat(one_hot[k] for k in range(len(one_hot)) if k >> bit & 1).any() for bit in bits
     )
+
+
+def any_below(bits: Value) -> Value:
+    """A bit for each of *bits*: whether any of lower number is set."""
+    return Cat(bits[:n].any() for n in range(len(bits)))
+
+
+def lowest(bits: Value) -> Value:
+    """The lowest bit that is set, and no other one; without a carry."""
+    return bits & ~any_below(bits)
+
+
+def marked(one_hot: Value, values: Iterable[Value]) -> Value:
+    """The value whose bit is set; 0 if none is. Faster than by number where the bit comes late."""
+    return reduce(or_, (Mux(bit, value, 0) for bit, value in zip(one_hot, values)))
 
 
 def select(number: Value, values: Sequence[Value]) -> Value:

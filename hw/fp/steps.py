@@ -36,6 +36,7 @@ def ordered_layout(fmt: FloatFormat) -> data.StructLayout:
         {
             **_CARRIED,
             "subtract": 1,
+            "cancels": 1,  # the sum is plus zero
             "exponent": fmt.exponent,  # of the larger operand
             "large": fmt.precision,
             "small": fmt.precision,
@@ -122,10 +123,10 @@ def arrange(
         o.nan.eq(nan | opposite),
         o.invalid.eq(a_signals | b_signals | opposite),
         o.verbatim.eq(~adds),
-        # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
-        o.exponent.eq(Mux(cancels, 1, exponent | ~normal)),
-        o.sign.eq(word[-1] & ~cancels),
+        o.exponent.eq(exponent | ~normal),
+        o.sign.eq(word[-1]),
         o.subtract.eq(subtract & adds),
+        o.cancels.eq(cancels),
         o.large.eq(Cat(word[: fmt.fraction], normal)),
         o.small.eq(Mux(adds, small, 0)),
         o.distance.eq(distance),
@@ -164,8 +165,11 @@ def align(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
         name="aligned",
     )
     small, lost = shift_right_sticky(m, i.small << 2, i.distance, parts=_LOST)
-    _hand_on(m, i, o, "subtract", "exponent", "large")
+    _hand_on(m, i, o, "subtract", "large")
     m.d.comb += [
+        # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
+        o.exponent.eq(Mux(i.cancels, 1, i.exponent)),
+        o.sign.eq(i.sign & ~i.cancels),
         o.small.eq(small),
         o.lost.eq(lost),
     ]

@@ -15,11 +15,13 @@ def packet_beat_layout(flits: int, *, flit_bits: int = FLIT_BITS) -> data.Struct
     """A beat of one packet: payload flits, aligned, and the header beside the first of them.
 
     ``count`` is the number of payload flits that exist, a prefix of ``data``. Every beat of a
-    packet but the last has all of them; only a packet without payload has a beat with none.
+    packet but the last has all of them; only a packet without payload has a beat with none. A
+    ``first`` beat says beside, earlier, whether it is ``full``: whether all of them exist.
     """
     return data.StructLayout(
         {
             "first": 1,
+            "full": 1,
             "header": flit_bits,
             "count": range(flits + 1),
             "data": data.ArrayLayout(flit_bits, flits),
@@ -83,7 +85,8 @@ class LinkPacker(wiring.Component):
         m.d.comb += [
             advance.eq(~self.o.valid | self.o.ready),
             arriving.eq(self.i.p.first + self.i.p.count),
-            accept.eq(level + arriving <= 2 * flits),
+            # What is held and what comes are at most one flit too many.
+            accept.eq((level != flits) | ~self.i.p.first | ~self.i.p.full),
             self.i.ready.eq(advance & accept),
         ]
 

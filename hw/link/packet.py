@@ -25,6 +25,7 @@ __all__ = [
     "FLIT_BYTES",
     "PacketFormat",
     "PacketKind",
+    "checksum_change",
     "checksum_of",
     "decode_header",
     "encode_header",
@@ -215,6 +216,13 @@ def checksum_of(flit: Value) -> Value:
     zero, masks = _checksum_masks()
     body = Value.cast(flit)[:_BODY_BITS]
     return Cat((body & mask).xor() ^ (zero >> bit & 1) for bit, mask in enumerate(masks))
+
+
+def checksum_change(flit: Value) -> Value:
+    """By which the checksum of a header changes where it has the bits of *flit*, and zeros were."""
+    _, masks = _checksum_masks()
+    body = Value.cast(flit)[:_BODY_BITS]
+    return Cat((body & mask).xor() for mask in masks)
 
 
 def link_flits(bus_bytes: int) -> int:

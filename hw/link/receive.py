@@ -5,6 +5,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.common.count import stepped
 from hw.common.fifo import StreamFIFO
 from hw.common.params import FieldError, require_int
 from hw.common.signature import ParametricSignature
@@ -95,7 +96,8 @@ class ReceiveBuffer(wiring.Component):
         The wire. ``rx.ready`` comes from registers. It is always high if a `TransmitPort` that
         keeps to its credits sends over a link of constant latency.
     credit : ``Out(1)``
-        High for one cycle per packet slot that became free, at most one in a cycle.
+        High for one cycle per packet slot that became free, 2 cycles after that, at most one in a
+        cycle.
     header : ``Out(stream.Signature(format.layout))``
         Headers of whole packets, in order of arrival.
     payload : ``In(PayloadReadSignature(bus_bytes, rows=packets * beats))``
@@ -129,6 +131,7 @@ class ReceiveBuffer(wiring.Component):
         self._format = format
         self._beats = format.payload_bytes // bus_bytes
         self._packets = require_int("packets", packets, minimum=2)
+        self._behind = range(format.payload_flits + 1)
         rows = self._packets * self._beats
         super().__init__(
             {
@@ -172,8 +175,28 @@ class ReceiveBuffer(wiring.Component):
         # A transmit port starts no more packet beats than there are cycles, of which its packer
         # holds back up to 2 * flits; when these come at once, as many full beats may follow before
         # they are parsed.
-        m.submodules.wire = wire = StreamFIFO(link_beat_layout(flits), 2 * flits + 4)
-        wiring.connect(m, wiring.flipped(self.rx), wire.i)
+        # Each flit is judged before it is kept, as the header that it may be.
+        judged = data.StructLayout(
+            {
+                "beat": link_beat_layout(flits),
+                "sound": flits,
+                "control": flits,
+                "behind": data.ArrayLayout(self._behind, flits),
+            }
+        )
+        m.submodules.wire = wire = StreamFIFO(judged, 2 * flits + 4)
+        m.d.comb += [
+            wire.i.valid.eq(self.rx.valid),
+            wire.i.p.beat.eq(self.rx.p),
+            self.rx.ready.eq(wire.i.ready),
+        ]
+        for n in range(flits):
+            coming = data.View(layout, self.rx.p.data[n])
+            m.d.comb += [
+                wire.i.p.sound[n].eq(self._sound(coming)),
+                wire.i.p.control[n].eq(self._is_control(coming)),
+                wire.i.p.behind[n].eq((coming.length + (FLIT_BYTES - 1)) >> 4),
+            ]
         m.submodules.headers = headers = StreamFIFO(layout, self._packets)
         wiring.connect(m, headers.o, wiring.flipped(self.header))
         m.submodules.slots = slots = SRAMBank(depth=rows, width=FLIT_BITS * flits, ports="1r1w")
@@ -188,15 +211,14 @@ class ReceiveBuffer(wiring.Component):
         rest = Signal(range(self._format.payload_flits + 1))  # payload flits still to come
         first = Signal()  # a packet must begin here
         head = Signal(layout)
-        sound = Signal()
+        sound = window[0].sound
         wanted = Signal.like(rest)
         chunk = Signal(range(flits + 1))  # payload flits to take now
         needed = Signal(range(flits + 2))
         m.d.comb += [
             first.eq(rest == 0),
             head.eq(window[0].bits),
-            sound.eq(self._sound(head)),
-            wanted.eq(Mux(first, (head.length + (FLIT_BYTES - 1)) >> 4, rest)),
+            wanted.eq(Mux(first, window[0].behind, rest)),
             chunk.eq(Mux(wanted > flits, flits, wanted)),
             needed.eq(chunk + first),
         ]
@@ -229,7 +251,7 @@ class ReceiveBuffer(wiring.Component):
                     refund.eq(window[0].start | (sound & ~skipping)),
                 ]
                 m.d.sync += skipping.eq(1)
-            with m.Elif(first & self._is_control(head)):
+            with m.Elif(first & window[0].control):
                 m.d.comb += [take.eq(1), self.control.valid.eq(1)]
                 m.d.sync += skipping.eq(0)
             with m.Elif(cut & ~enough):
@@ -276,7 +298,10 @@ class ReceiveBuffer(wiring.Component):
         """
         flits = self._flits
         capacity = 2 * flits + 1
-        flit = data.StructLayout({"bits": FLIT_BITS, "start": 1})
+        # As a header: whether it is sound, and for control; payload flits behind it.
+        flit = data.StructLayout(
+            {"bits": FLIT_BITS, "start": 1, "sound": 1, "control": 1, "behind": self._behind}
+        )
         window = Signal(data.ArrayLayout(flit, capacity))
         level = Signal(range(capacity + 1))
         take = Signal(range(flits + 2))
@@ -292,9 +317,15 @@ class ReceiveBuffer(wiring.Component):
                 with m.Case(count):
                     m.d.comb += kept.eq(window.as_value()[count * flit.size :])
         with m.If(wire.valid & wire.ready):
-            m.d.comb += arriving.eq(sum(wire.p.keep[n] for n in range(flits)))
+            m.d.comb += arriving.eq(sum(wire.p.beat.keep[n] for n in range(flits)))
         m.d.sync += level.eq(left + arriving)
-        incoming = [Cat(wire.p.data[n], wire.p.start[n]) for n in range(flits)]
+        incoming = [
+            Cat(
+                wire.p.beat.data[n], wire.p.beat.start[n], wire.p.sound[n], wire.p.control[n],
+                wire.p.behind[n],
+            )
+            for n in range(flits)
+        ]
         for n in range(capacity):
             with m.If(left > n):
                 m.d.sync += window[n].eq(kept[n])
@@ -315,11 +346,12 @@ class ReceiveBuffer(wiring.Component):
         occupied = Signal(range(packets + 1))  # slots that the sender may not count on
         owed = Signal(range(packets + 1))  # those of them that are free again
         returned = refund & room
-        freed = self.payload.release + self.payload.release_control
+        freed = Signal(2)  # in the cycle before
         give = owed != 0
         m.d.comb += [room.eq(occupied != packets), self.credit.eq(give & ~draining)]
         m.d.sync += [
-            occupied.eq(occupied + (complete | returned) - give),
+            freed.eq(self.payload.release + self.payload.release_control),
+            occupied.eq(stepped(occupied, up=complete | returned, down=give)),
             owed.eq(owed + freed + returned - give),
         ]
         return occupied

@@ -2,24 +2,41 @@
 """Transmit side of a link: packet queues, credits and the packer."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.common.count import stepped
 from hw.common.fifo import StreamFIFO
 from hw.common.params import FieldError, require_int
+from hw.common.select import lowest
 from hw.common.signature import ParametricSignature
 from hw.link.packer import LinkPacker
 from hw.link.packet import (
-    FLIT_BITS,
     FLIT_BYTES,
     PacketFormat,
     PacketKind,
+    checksum_change,
     checksum_of,
     link_beat_layout,
     link_flits,
 )
 
-__all__ = ["PacketQueueSignature", "TransmitPort"]
+__all__ = ["PacketQueueSignature", "TransmitPort", "queued_header_layout"]
+
+
+def queued_header_layout(format: PacketFormat) -> data.StructLayout:
+    """A header that waits, with what can be said of it before it is its turn: how many flits of
+    payload follow it, whether these are a ``single`` beat, whether there are enough for a ``full``
+    one, or ``none``."""
+    return data.StructLayout(
+        {
+            "header": format.layout,
+            "flits": range(format.payload_flits + 1),
+            "single": 1,
+            "full": 1,
+            "none": 1,
+        }
+    )
 
 
 class PacketQueueSignature(ParametricSignature):
@@ -30,8 +47,8 @@ class PacketQueueSignature(ParametricSignature):
 
     Members
     -------
-    room : ``In(1)``
-        There is room for a whole packet.
+    room : ``In(1)``, spare : ``In(1)``
+        There is room for a whole packet, and for two.
     reserve : ``Out(1)``
         Reserves that room, with ``room``, before the first beat of the packet is written.
     data : ``Out(stream.Signature(8 * bus_bytes, always_ready=True))``
@@ -44,6 +61,7 @@ class PacketQueueSignature(ParametricSignature):
         super().__init__(
             {
                 "room": In(1),
+                "spare": In(1),
                 "reserve": Out(1),
                 "data": Out(stream.Signature(8 * bus_bytes, always_ready=True)),
                 "header": Out(stream.Signature(format.layout, always_ready=True)),
@@ -158,52 +176,82 @@ class TransmitPort(wiring.Component):
         m.submodules.packer = packer = LinkPacker(flits)
         wiring.connect(m, packer.o, wiring.flipped(self.tx))
 
+        # The checksum of a header that waits is that of one without number and epoch.
+        queued = queued_header_layout(self._format)
+        flit_count = range(self._format.payload_flits + 1)
         headers, payloads, leave = [], [], []
         busy = Signal(2)
         for n, port in enumerate(self.queue):
-            header_queue = StreamFIFO(self._format.layout, self._packets)
+            header_queue = StreamFIFO(queued, self._packets)
             payload_queue = StreamFIFO(8 * self._bus_bytes, self._packets * beats)
             m.submodules[f"headers_{n}"] = header_queue
             m.submodules[f"payloads_{n}"] = payload_queue
             reserved = Signal(range(self._packets + 1), name=f"reserved_{n}")
             done = Signal(name=f"leave_{n}")
+            bare = Signal(self._format.layout, name=f"bare_{n}")
+            count = Signal(flit_count, name=f"flits_{n}")
             m.d.comb += [
+                bare.eq(port.header.p),
+                bare.sequence.eq(0),
+                bare.epoch.eq(0),
+                count.eq((port.header.p.length + (FLIT_BYTES - 1)) >> 4),
                 header_queue.i.valid.eq(port.header.valid),
-                header_queue.i.p.eq(port.header.p),
+                header_queue.i.p.header.eq(bare),
+                header_queue.i.p.header.checksum.eq(checksum_of(bare)),
+                header_queue.i.p.flits.eq(count),
+                header_queue.i.p.single.eq(count <= flits),
+                header_queue.i.p.full.eq(count >= flits),
+                header_queue.i.p.none.eq(count == 0),
                 payload_queue.i.valid.eq(port.data.valid),
                 payload_queue.i.payload.eq(port.data.payload),
                 port.room.eq(reserved != self._packets),
+                port.spare.eq(reserved < self._packets - 1),
                 busy[n].eq(reserved != 0),
             ]
-            m.d.sync += reserved.eq(reserved + port.reserve - done)
+            m.d.sync += reserved.eq(stepped(reserved, up=port.reserve, down=done))
             headers.append(header_queue.o)
             payloads.append(payload_queue.o)
             leave.append(done)
 
         # A packet is chosen when it is first offered to the packer and kept to its last beat.
-        beat = Signal(range(max(2, beats)))
+        begun = Signal()  # it is not at its first beat
         chosen = Signal()
         bound = Signal()
         source = Signal()
         m.d.comb += source.eq(Mux(bound, chosen, ~headers[0].valid))
+        entry = Signal(queued)
         header = Signal(self._format.layout)
         sequence = Signal(self._format.sequence)
         header_valid = Signal()
-        payload_valid = Signal()
+        ready = Signal()  # header and payload
+        full = Signal()
         payload = Signal(8 * self._bus_bytes)
         m.d.comb += [
-            header.eq(Array(h.payload.as_value() for h in headers)[source]),
+            entry.eq(Array(h.payload.as_value() for h in headers)[source]),
+            header.eq(entry.header),
             header.sequence.eq(sequence),
             header.epoch.eq(self.epoch),
             header_valid.eq(Array(h.valid for h in headers)[source]),
             payload.eq(Array(p.payload for p in payloads)[source]),
-            payload_valid.eq(Array(p.valid for p in payloads)[source]),
+            # Asked of each queue while the source is chosen.
+            ready.eq(
+                Array(
+                    h.valid & (p.valid | h.payload.none) for h, p in zip(headers, payloads)
+                )[source]
+            ),
+            full.eq(Array(h.payload.full for h in headers)[source]),
         ]
 
-        begins = Signal(FLIT_BITS)  # the header, or a control packet
-        total = Signal(range(self._format.payload_flits + 1))  # payload flits of the packet
-        rest = Signal(range(self._format.payload_flits + 1))  # from this beat on
+        # The part of the header that is added here, and its part of the checksum.
+        late = Signal(self._format.layout)
+        change = Signal(8)
+        m.d.comb += [
+            late.sequence.eq(sequence), late.epoch.eq(self.epoch), change.eq(checksum_change(late)),
+        ]
+        rest = Signal(flit_count)  # payload flits from this beat on
+        left = Signal(flit_count)  # the same, behind the first beat
         last = Signal()
+        ending = Signal()  # the same, behind the first beat
         credits = Signal(range(self._credits + 1), init=self._credits)
         allowed = Signal()
         control, control_valid, waiting = self._control(m, bound, packer.i.ready)
@@ -212,15 +260,15 @@ class TransmitPort(wiring.Component):
         available = Signal()
         m.d.comb += [
             drop.eq(Mux(bound, dropping, self.flush | waiting)),
-            available.eq(header_valid & (payload_valid | (total == 0)) & ~control_valid),
-            total.eq((header.length + (FLIT_BYTES - 1)) >> 4),
-            rest.eq(total - beat * flits),
-            last.eq(rest <= flits),
-            allowed.eq((beat != 0) | (credits != 0)),
+            available.eq(ready & ~control_valid),
+            rest.eq(Mux(begun, left, entry.flits)),
+            last.eq(Mux(begun, ending, entry.single)),
+            allowed.eq(begun | (credits != 0)),
             packer.i.valid.eq(control_valid | (available & allowed & ~drop)),
-            packer.i.p.first.eq(beat == 0),
-            begins.eq(Mux(control_valid, control.as_value(), header.as_value())),
-            packer.i.p.header.eq(Cat(begins[: FLIT_BITS - 8], checksum_of(begins))),
+            packer.i.p.first.eq(~begun),
+            packer.i.p.full.eq(full & ~control_valid),
+            header.checksum.eq(entry.header.checksum ^ change),
+            packer.i.p.header.eq(Mux(control_valid, control.as_value(), header.as_value())),
             packer.i.p.count.eq(Mux(control_valid, 0, Mux(last, rest, flits))),
             packer.i.p.data.eq(payload),
             self.starved.eq(header_valid & ~allowed & ~drop),
@@ -229,7 +277,9 @@ class TransmitPort(wiring.Component):
         moved = sent | (available & drop)
         with m.If(moved):
             m.d.sync += [
-                beat.eq(Mux(last, 0, beat + 1)),
+                begun.eq(~last),
+                left.eq(rest - flits),
+                ending.eq(rest <= 2 * flits),
                 bound.eq(~last),
                 chosen.eq(source),
                 dropping.eq(drop),
@@ -240,9 +290,9 @@ class TransmitPort(wiring.Component):
             m.d.comb += [
                 leave[n].eq(moved & last & (source == n)),
                 headers[n].ready.eq(leave[n]),
-                payloads[n].ready.eq(moved & (source == n) & (total != 0)),
+                payloads[n].ready.eq(moved & (source == n) & ~headers[n].payload.none),
             ]
-        spend = sent & (beat == 0)
+        spend = sent & ~begun
         earn = self.credit & (spend | (credits != self._credits))
         with m.If(waiting & self.synced):
             m.d.sync += [credits.eq(self._credits), sequence.eq(0)]
@@ -260,12 +310,13 @@ class TransmitPort(wiring.Component):
     def _control(self, m, bound, ready):
         """The control packet that is to be sent next, whether one is to be sent now, and whether an
         acknowledgement is awaited."""
-        header = Signal(self._format.layout, name="control")
+        header = Signal(self._format.layout, name="control_body")
+        whole = Signal(self._format.layout, name="control")
         valid = Signal(name="control_valid")
         waiting = Signal()
         cause = Signal.like(self.because)
         due = Signal(3)  # HALT, ACK, SYNC, in this order
-        first = due & -due
+        first = lowest(due)
         leaves = Signal(3)
         m.d.comb += [
             valid.eq(due.any() & ~bound),
@@ -277,6 +328,8 @@ class TransmitPort(wiring.Component):
                 Mux(first[0], PacketKind.HALT, Mux(first[1], PacketKind.ACK, PacketKind.SYNC))
             ),
             header.op.eq(Mux(first[0], cause, 0)),
+            whole.eq(header),
+            whole.checksum.eq(checksum_of(header)),
         ]
         m.d.sync += due.eq(due & ~leaves | Cat(self.halt, self.acknowledge, self.restart))
         with m.If(self.halt):
@@ -285,4 +338,4 @@ class TransmitPort(wiring.Component):
             m.d.sync += waiting.eq(1)
         with m.Elif(self.synced):
             m.d.sync += waiting.eq(0)
-        return header, valid, waiting
+        return whole, valid, waiting

@@ -87,9 +87,9 @@ def admit(s, node, f, slot, now):
 def set_up(s, node, f, now):
     """The program entry of the newest chunk is known and early READY packets have been found."""
     k = s.fsm[node, f]
-    if 0 <= now - k.opened_at - 2 < 4:
+    if 0 <= now - k.opened_at - 2 < 6:
         # The multiplier works on a phase.
-        post(s, k.opened_at + 6, SETUP, node, f)
+        post(s, k.opened_at + 8, SETUP, node, f)
         return
     slot = k.setup - 1
     k.setup = 0

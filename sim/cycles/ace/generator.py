@@ -231,7 +231,8 @@ def answer(s, node, f, now):
             k.placed = 1
             k.asked = 0
             return
-        post(s, max(then + 1, k.setup_end) + 1, SETUP, node, f)
+        # The multiplier makes two products of the entry, between registers.
+        post(s, max(then + 4, k.setup_end) + 1, SETUP, node, f)
         return
     x = s.context[node, f, k.target]
     code = s.code[x.program, k.step]

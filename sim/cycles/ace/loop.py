@@ -9,7 +9,7 @@ from sim.cycles.ace.fsm import close, count, live, loaded, set_up, take_report
 from sim.cycles.ace.generator import answer, ask, hand_over, pick
 from sim.cycles.ace.link import flush, transmit
 from sim.cycles.ace.partitions import free, move
-from sim.cycles.ace.receive import arrive, look, start
+from sim.cycles.ace.receive import arrive, greet_taken, look, start
 from sim.cycles.ace.send import unit
 from sim.native.mark import compiled
 
@@ -77,6 +77,8 @@ def run_until(s, end):
             address(s, node, where, now)
         elif kind == e.DATA:
             data(s, node, where, now)
+        elif kind == e.GREET:
+            greet_taken(s, node, where, now)
         elif kind == e.LOOK:
             look(s, node, where, now)
         elif kind == e.ASK:

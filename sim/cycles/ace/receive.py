@@ -2,7 +2,7 @@
 """Receive buffer, receive unit, ALU pool and forward gate of one port."""
 
 from hw.ace.sram import READ_LATENCY
-from sim.cycles.ace.events import ARRIVE, LOOK, START, post
+from sim.cycles.ace.events import ARRIVE, GREET, LOOK, START, post
 from sim.cycles.ace.fsm import found, greet, report
 from sim.cycles.ace.generator import answer_grant, wake
 from sim.cycles.ace.link import OUTSIDE, give_credit, put_packet
@@ -24,7 +24,7 @@ from sim.cycles.ace.words import (
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
-__all__ = ["arrive", "collected", "issued", "look", "start"]
+__all__ = ["arrive", "collected", "greet_taken", "issued", "look", "start"]
 
 
 @compiled
@@ -125,10 +125,10 @@ def _may_ask(s, node, f, p, now):
 
 @compiled
 def _may_greet(s, node, f, p, now):
-    """Take the READY of port *p*, if it is its turn among all ports."""
+    """Take the READY of port *p*, if it is its turn among all ports and none waits."""
     k = s.fsm[node, f]
     ports = s.c[0].ports
-    if k.greet_free > now or found(s, node, f, now):
+    if k.greeted:
         return False
     for n in range(1, ports + 1):
         other = (k.greeter + n) % ports
@@ -136,9 +136,23 @@ def _may_greet(s, node, f, p, now):
             break
         if _offers(s, node, other, f, 0, now):
             return False
-    k.greet_free = now + 1
+    k.greeted = 1
     k.greeter = p
+    k.greeted_word = s.arriving[node, p, s.port[node, p].looked % s.arriving.shape[2]].word
+    post(s, now + 1, GREET, node, f)
     return True
+
+
+@compiled
+def greet_taken(s, node, f, now):
+    """The READY that was taken goes to its context or into the table, unless a search finds one."""
+    k = s.fsm[node, f]
+    if found(s, node, f, now):
+        post(s, now + 1, GREET, node, f)
+        return
+    k.greeted = 0
+    word = k.greeted_word
+    greet(s, node, f, k.greeter, field(word, SLOT, 4), field(word, KEY, KEY_BITS), now)
 
 
 @compiled
@@ -169,8 +183,7 @@ def look(s, node, p, now):
         if not _may_greet(s, node, f, p, now):
             post(s, now + 1, LOOK, node, p)
             return
-        greet(s, node, f, p, field(word, SLOT, 4), field(word, KEY, KEY_BITS), now)
-        give_credit(s, node, p, now + 1)
+        give_credit(s, node, p, now + 2)
     r.looked += 1
     r.look_free = now + 1
     post(s, now + 1, LOOK, node, p)
@@ -314,7 +327,7 @@ def issued(s, node, p, now):
             for other in range(alu, c.ports, c.alus):
                 post(s, now, START, node, other)
         post(s, now, START, node, p)
-        give_credit(s, node, p, now + 1)
+        give_credit(s, node, p, now + 2)
 
 
 @compiled

@@ -93,7 +93,7 @@ _FSM = np.dtype(
     integers(
         # Admission and contention.
         "setup", "setup_end", "asked", "placed", "ask_free", "asker", "own_at", "reporter",
-        "reported_at", "greet_free", "greeter",
+        "reported_at", "greeted", "greeter", "greeted_word",
         # Send generator: what it works on, and when it looks for work again.
         "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
         "passed", "announcer", "prefer_fresh", "park_head", "park_count", "parked_at",

@@ -267,7 +267,6 @@ def test_packets_are_looked_up_without_a_gap_and_come_out_in_order():
         waiting = [0] * (LOOKUP_LATENCY - 1)
         ctx.set(dut.lookup.ready, 1)
         ctx.set(dut.ready.ready, 1)
-        ctx.set(dut.packet.ready, 1)
         ctx.set(dut.resolved.p.valid, 1)
         for cycle in range(40):
             kind = PacketKind.READY if cycle == 7 else PacketKind.DATA
@@ -275,8 +274,9 @@ def test_packets_are_looked_up_without_a_gap_and_come_out_in_order():
             ctx.set(dut.header.p, header)
             ctx.set(dut.header.valid, 1)
             assert ctx.get(dut.header.ready), "no header has to wait"
-            assert ctx.get(dut.release_control) == (cycle == 7)
+            assert ctx.get(dut.release_control) == (cycle == 8)
             waiting.append(ctx.get(dut.lookup.valid))
+            ctx.set(dut.packet.ready, ctx.get(dut.packet.valid))
             if ctx.get(dut.packet.valid):
                 taken.append((ctx.get(dut.packet.p.header.step), cycle,
                               ctx.get(dut.packet.p.resolved.valid)))  # fmt: skip
@@ -287,7 +287,7 @@ def test_packets_are_looked_up_without_a_gap_and_come_out_in_order():
     steps = [step for step, _, _ in taken]
     assert steps == [n for n in range(len(steps) + 1) if n != 7]
     assert all(valid == (step != 9) for step, _, valid in taken)
-    assert {cycle - step for step, cycle, _ in taken} == {LOOKUP_LATENCY + 1}
+    assert {cycle - step for step, cycle, _ in taken} == {LOOKUP_LATENCY + 2}
 
 
 @pytest.mark.parametrize("stages", [1, 3])

@@ -33,12 +33,16 @@ class ReadyHarness(wiring.Component):
     The READYs of one peer for one chunk (chunk, port, context of the peer) are watched, of any one.
     Rules of the protocol: a peer does not use its context for another READY while the watched one
     waits, has one context for a chunk, says for a second and third time that it is ready only to a
-    context that is live, and for no chunk that is just over; contexts that are assigned have
-    different chunks; nothing is admitted during a sweep or a search.
+    context that is live, and for no chunk that is just over; no chunk is over whose READY has been
+    taken and not been counted, since the packets that it is for are yet to leave (a packet waits
+    until so many READYs are counted: `GrantHarness`, `SendHarness`; a chunk ends when all packets
+    have left: `ContextHarness`); contexts that are assigned have different chunks; nothing is
+    admitted during a sweep or a search.
 
     `bad`: after the search for its chunk, a context has not counted all READYs of the peer since
     the last chunk of that name, whether they came before or after its admission, or has counted
-    another one, or does not know the context of the peer.
+    another one, or does not know the context of the peer. Or a READY that was taken waits for more
+    than a sweep and 4 cycles; or rows of the table do not hold just what has yet to be counted.
     """
 
     def __init__(self, table):
@@ -62,7 +66,9 @@ class ReadyHarness(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.table = table = self.table
+        table = self.table
+        m.submodules.table = inner = table.elaborate(platform)
+        rows = [inner.submodules.early.read_port(domain="comb") for _ in range(2)]
         chosen, started = Signal(data.StructLayout({"chunk": 2, "port": 1, "slot": 1})), Signal()
         m.d.sync += started.eq(1)
         with m.If(~started):
@@ -77,8 +83,10 @@ class ReadyHarness(wiring.Component):
             & ~assigned.bit_select(self.admit_context, 1)
         )  # fmt: skip
         freed = []
+        pending = Signal()  # the watched READY has been taken and not been counted
         for n in range(2):
-            free = self.free[n] & assigned[n] & ~(setup & (newest == n))
+            over = assigned[n] & ~(pending & (keys[n] == chosen.chunk))
+            free = self.free[n] & over & ~(setup & (newest == n))
             freed.append(free & (keys[n] == chosen.chunk))
             with m.If(admit & (self.admit_context == n)):
                 m.d.sync += [assigned[n].eq(1), keys[n].eq(self.admit_chunk)]
@@ -133,13 +141,29 @@ class ReadyHarness(wiring.Component):
         with m.If(self.abort):
             m.d.sync += [count.eq(0), kept.eq(0), waited.eq(0), assigned.eq(0), setup.eq(0)]
 
-        bad, granted = [], []
+        m.d.sync += pending.eq((comes | (pending & table.waits)) & ~self.abort)
+
+        # The rows of the watched peer, whatever the table shows of them.
+        held = []
+        for row, slot in zip(rows, (chosen.slot, ~chosen.slot)):
+            m.d.comb += row.addr.eq(Cat(slot, chosen.port))
+            held.append(~table.sweeping & row.data.valid & (row.data.key.chunk == chosen.chunk))
+        late = Signal(3)  # cycles that the watched READY has waited without a sweep
+        m.d.sync += late.eq(Mux(pending & ~comes & ~table.sweeping, late + 1, 0))
+        bad = [
+            held[1],
+            held[0] & live,
+            ~mine.any() & (count != held[0] + pending),
+            late == 6,
+        ]
+        granted = []
         for n in range(2):
             readies = Mux(chosen.port, table.grants.readies[n][1], table.grants.readies[n][0])
             remote = Mux(chosen.port, table.grants.remote[n][1], table.grants.remote[n][0])
             judged = mine[n] & (~(setup & (newest == n)) | done)
             bad += [
-                judged & (readies != count),
+                judged & (readies != count - pending),
+                mine[n] & ~judged & (readies + held[0] + pending != count),
                 judged & (readies != 0) & (remote != chosen.slot),
             ]
             granted.append(judged & (readies != 0) & waited)
@@ -156,8 +180,8 @@ class ReadyHarness(wiring.Component):
 class HastyTable(ReadyTable):
     """Planted bug: takes a READY while the write port is in use."""
 
-    def _arbitrate(self, m, wait):
-        return super()._arbitrate(m, Const(0))
+    def _taken(self, m, wait):
+        return super()._taken(m, Const(0))
 
 
 class StaleTable(ReadyTable):
@@ -455,7 +479,7 @@ GENERATOR_BUGS = {
     "packets take the room that a READY waits for": (
         "self._free.eq(self.room & ~claimed)", "self._free.eq(self.room)"),
     "the youngest context goes first": (
-        "context.eq(index_of(ages.grant))", "context.eq(index_of(ages.requests & ~ages.grant))"),
+        "return fresh, ages.grant, take", "return fresh, fresh & ~ages.grant, take"),
     "a context that was passed over waits for all others": (
         "with m.Elif(self._sends_fresh()):\n            m.d.sync += passed.eq(0)",
         "with m.Elif(0): pass"),
@@ -464,7 +488,7 @@ GENERATOR_BUGS = {
     "it gives a packet to a port without room": (
         "resolved.granted & room", "resolved.granted"),
     "it gives a READY to a port without room": (
-        "[ready_context] & self.room", "[ready_context]"),
+        "lowest(each & self.room)", "lowest(each)"),
     "it asks about a packet again and again for which there is no room": (
         "crowded_out[n].eq((wanted & ~self._free).any())", "crowded_out[n].eq(0)"),
     "a context that waited for room has lost its place": (
@@ -486,8 +510,8 @@ class ContextHarness(wiring.Component):
 
     Rules: a chunk is admitted when there is room, to where the table says, after an abort when all
     is quiet; units report no more than the program has; the generator opens a phase of a live
-    context that is settled and has instructions left (``sending``), keeps these for the four
-    cycles that counts take, and has neither another phase within three cycles nor a table entry
+    context that is settled and has instructions left (``sending``), keeps these for the six
+    cycles that counts take, and has neither another phase within five cycles nor a table entry
     within four, nor a phase within two of an entry; packets come ahead only of a phase that is to
     come, and no more than it has; the DMA stores each job once.
 
@@ -541,7 +565,7 @@ class ContextHarness(wiring.Component):
             m.d.sync += aborted.eq(1)
         with m.Elif(~table.busy & (handed == 0)):
             m.d.sync += aborted.eq(0)
-        since = Signal(3, init=4)  # cycles since a phase was opened, at most 4
+        since = Signal(3, init=6)  # cycles since a phase was opened, at most 6
         since_entry = Signal(2, init=2)
         two = Signal(2)  # packets of a block of each context, less one
         held = Signal(1)  # that context
@@ -555,14 +579,14 @@ class ContextHarness(wiring.Component):
         enough = Signal(2)  # the phase has as many as have come ahead
         m.d.comb += [
             sending.eq(
-                self.sending | Mux(since != 4, 1 << held, 0)
+                self.sending | Mux(since != 6, 1 << held, 0)
                 | Cat((Cat(*each) != 0) for each in early)
             ),
             opens.eq(
-                self.phase & (since >= 3) & (since_entry == 2)
+                self.phase & (since >= 5) & (since_entry == 2)
                 & (state.live & state.settled & self.sending & enough & ~self.abort.replicate(2))
                 .bit_select(self.phase_context, 1)
-                & ~((since != 4) & (held == self.phase_context)) & ~table.entry.valid
+                & ~((since != 6) & (held == self.phase_context)) & ~table.entry.valid
             ),
             table.phase.valid.eq(opens),
             table.phase.p.context.eq(self.phase_context),
@@ -573,7 +597,7 @@ class ContextHarness(wiring.Component):
         ]
         with m.If(opens):
             m.d.sync += [since.eq(0), held.eq(self.phase_context)]
-        with m.Elif(since != 4):
+        with m.Elif(since != 6):
             m.d.sync += since.eq(since + 1)
         with m.If(table.entry.valid):
             m.d.sync += since_entry.eq(0)
@@ -657,7 +681,7 @@ class ContextHarness(wiring.Component):
             left = ~settled | sending[n]
             idle = Signal(name=f"idle_{n}")
             m.d.sync += [before.eq(state.live[n] & ~self.abort), idle.eq(~left)]
-            known = state.live[n] & ~((since != 4) & (held == n))
+            known = state.live[n] & ~((since != 6) & (held == n))
             bad += [before & ~state.live[n] & ~idle, known & (state.settled[n] != settled)]
             # Beats of runs: of this phase, and of the one ahead.
             span, beyond = Signal(3, name=f"span_{n}"), Signal(3, name=f"beyond_{n}")
@@ -669,7 +693,7 @@ class ContextHarness(wiring.Component):
                 of_phase = state.odd[n] == odd
                 said = state.span[n][odd]
                 bad.append(known & of_phase & (said != span))
-                bad.append(known & (since == 4) & ~of_phase & (said != beyond))
+                bad.append(known & (since == 6) & ~of_phase & (said != beyond))
         receives = Mux(self.event_context, counts[1][0], counts[0][0])
         sends = Mux(self.event_context, counts[1][1], counts[0][1])
         # No more than the largest phase has.
@@ -719,29 +743,30 @@ CONTEXT_BUGS = {
     "a chunk is finished when its phase is settled, whatever is left of its program": (
         "state.live[n] & ~self.sending[n] & state.settled[n]", "state.live[n] & state.settled[n]"),
     "a phase is settled when everything has arrived": (
-        "state.settled[n].eq((counts.receives == 0) & (counts.sends == 0))",
-        "state.settled[n].eq(counts.receives == 0)"),
+        "a & b for (_, a), (_, b) in", "a for (_, a), (_, b) in"),
     "a phase is settled when everything has left": (
-        "state.settled[n].eq((counts.receives == 0) & (counts.sends == 0))",
-        "state.settled[n].eq(counts.sends == 0)"),
+        "a & b for (_, a), (_, b) in", "b for (_, a), (_, b) in"),
+    "the last packet does not settle a phase": ("left == event)", "left == 0)"),
     "an admission takes the product of a phase": (
         "& self.searched & ~opening.any()", "& self.searched"),
     "a phase has the packets of the newest context": (
-        "context.eq(Mux(opening.any(), phase.context, newest))", "context.eq(newest)"),
+        "Mux(phase.context == n,", "Mux(newest == n,"),
     "blocks of a phase are as long as those of the newest context": (
-        "length.eq(Array(beats)[phase.context])", "length.eq(state.newest.beats)"),
+        "length.eq(Array(beats)[self.phase.p.context])", "length.eq(state.newest.beats)"),
     "runs of a phase are as long as those of the first one": (
         "self.entry | (self.opening[0] & its)", "self.entry"),
     "a phase has the counts of the first one": (
-        "Mux(begins, self.product, 0)", "Mux(begins, due, 0)"),
+        "Mux(begins, product, 0)", "Mux(begins, due, 0)"),
     "sends of a phase are those that arrive": (
         "count.eq(phase.sends)", "count.eq(phase.receives)"),
     "packets that come ahead are forgotten when their phase begins": (
-        "left.eq(left + added - ", "left.eq(Mux(begins, self.product, left) - "),
+        "left.eq(left + Mux(begins, product, 0) - ", "left.eq(Mux(begins, product, left) - "),
     "packets that come ahead count for the phase that is open": (
         "(self.parity == parity)", "(self.odd == parity)"),
     "a run of the phase ahead is as long as one of this phase": (
         "count.eq(phase.ahead)", "count.eq(1)"),
+    "an abort leaves a product under way": (
+        "m.d.sync += [opening.eq(0), entering.eq(0)]", "m.d.sync += opening.eq(0)"),
     "a slot is free when its job is handed over": (
         "with m.If(self.stored.valid):\n            m.d.sync += occupied.bit_select(self.stored.p",
         ("with m.If(self.store.valid & self.store.ready):\n"
@@ -754,7 +779,7 @@ CONTEXT_BUGS = {
 
 
 def test_ready_packets_reach_their_contexts_however_early_they_come(tmp_path):
-    assert holds(ReadyHarness(ReadyTable(small(2))), tmp_path)
+    assert holds(ReadyHarness(ReadyTable(small(2))), tmp_path, timeout=900)
 
 
 @pytest.mark.parametrize("broken", [HastyTable, StaleTable, SingleTable, CommonTable])
@@ -773,7 +798,7 @@ def test_broken_generator_is_refuted(bug, tmp_path):
 
 
 def test_chunks_and_phases_end_when_nothing_is_left_and_slots_when_they_are_stored(tmp_path):
-    assert holds(ContextHarness(ContextTable(small(2))), tmp_path)
+    assert holds(ContextHarness(ContextTable(small(2))), tmp_path, timeout=900)
 
 
 @pytest.mark.parametrize("bug", CONTEXT_BUGS)

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.ace import command_arbiter
+from hw.ace import command_arbiter, forward_gate
 from hw.ace.alu_pool import ALUPool
 from hw.ace.command_arbiter import CommandArbiter
 from hw.ace.config import AceConfig
@@ -170,8 +170,8 @@ COMMAND_BUGS = {
         "with m.If(~self.o.valid | self.o.ready):", "with m.If(~self.o.valid):"),
     "a command is for another port, too": (
         "its.valid.eq(each.valid & (each.p.port == p))", "its.valid.eq(each.valid)"),
-    "there is room though a command waits": (
-        "self.room.eq(~asks)", "self.room.eq(~asks | ~self.o.valid.replicate(self._fsms))"),
+    "there is room though a command has come": (
+        "self.room[f].eq(0)]", "self.room[f].eq(~self.o.valid)]"),
     "room is that of another port": (
         "self.room[f][p].eq(of_port.room[f])", "self.room[f][1 - p].eq(of_port.room[f])"),
     "all that ask have left": (
@@ -183,10 +183,10 @@ COMMAND_BUGS = {
 
 class GateHarness(wiring.Component):
     """Receive units that claim when they are granted, and write the header of a claimed packet at
-    any later time, in front of a queue that has room when it likes.
+    any later time, in front of a queue of two packets that has room when it likes.
 
-    `bad`: two are granted, one is granted without room, a claim does not reserve, packets of two
-    units may mix, or a header gets lost.
+    `bad`: two are granted, one is granted without room, or without a place in the queue, a claim
+    does not reserve in the next cycle, packets of two units may mix, or a header gets lost.
     """
 
     def __init__(self, gate, ports):
@@ -198,7 +198,9 @@ class GateHarness(wiring.Component):
                 "take": In(ports),
                 "close": In(ports),
                 "room": In(1),
+                "spare": In(1),
                 "bad": Out(1), "cover_each_unit_sends_two_packets": Out(1),
+                "cover_the_last_place_is_claimed_behind_another_one": Out(1),
             }
         )
 
@@ -206,9 +208,13 @@ class GateHarness(wiring.Component):
         m = Module()
         m.submodules.gate = gate = self.gate
         claims, grants, opened, closing = Signal(self.ports), Signal(self.ports), [], []
-        everything = Signal(3)  # room that is taken
+        everything = Signal(2)  # places that are claimed
+        reserved = Signal(2)  # those that the queue knows of
+        claimed = Signal()
+        m.d.sync += claimed.eq(claims.any())
         m.d.comb += [
-            gate.queue.room.eq(self.room & (everything != 2)),
+            gate.queue.room.eq(self.room & (reserved != 2)),
+            gate.queue.spare.eq(self.spare & gate.queue.room & (reserved == 0)),
             grants.eq(Cat(client.grant for client in gate.client)),
             claims.eq(grants & self.want & self.take),
         ]
@@ -224,15 +230,22 @@ class GateHarness(wiring.Component):
             m.d.sync += mine.eq(mine + claims[n] - close)
             opened.append(mine != 0)
             closing.append(close)
-        m.d.sync += everything.eq(everything + claims.any() - Cat(closing).any())
+        closes = Cat(closing).any()
+        m.d.sync += [
+            everything.eq(everything + claims.any() - closes),
+            reserved.eq(reserved + gate.queue.reserve - closes),
+        ]
+        m.d.comb += self.cover_the_last_place_is_claimed_behind_another_one.eq(
+            claimed & claims.any() & (everything == 1)
+        )
         m.d.comb += self.bad.eq(
             Cat(
                 several(grants),
                 (grants & ~self.want).any(),
-                grants.any() & ~gate.queue.room,
-                gate.queue.reserve != claims.any(),
+                grants.any() & ~(gate.queue.room & (everything != 2)),
+                gate.queue.reserve != claimed,
                 several(Cat(opened)),
-                gate.queue.header.valid != Cat(closing).any(),
+                gate.queue.header.valid != closes,
             ).any()
         )
         m.d.comb += self.cover_each_unit_sends_two_packets.eq(
@@ -295,10 +308,11 @@ class PoolHarness(wiring.Component):
                     # A unit that streams a packet wants the next ALU when that packet ends.
                     wants[n].eq(self.want[port] & (~held[n] | gives[n])),
                     client.want.eq(wants[n]),
-                    grants[n].eq(client.grant),
-                    claims[n].eq(wants[n] & client.grant & self.take[port]),
+                    grants[n].eq(client.grant & client.free),
+                    claims[n].eq(wants[n] & grants[n] & self.take[port]),
                     client.claim.eq(claims[n]),
-                    client.release.eq(gives[n]),
+                    client.ending.eq(held[n]),
+                    client.release.eq(self.give[port]),
                 ]
             m.d.sync += held.eq((held & ~gives) | claims)
             used = Signal(name=f"used_{first}")
@@ -331,8 +345,18 @@ class SharedALU(ALUPool):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        turns = m.submodules.turns_0
-        m.d.comb += turns.requests.eq(Cat(client.want for client in self.client))
+        m.d.comb += [client.free.eq(1) for client in self.client]
+        return m
+
+
+class HeldALU(ALUPool):
+    """Planted bug: an ALU is not free in the cycle in which it is given back."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        ending = Cat(client.ending for client in self.client)
+        with m.If(ending.any()):
+            m.d.comb += [client.free.eq(0) for client in self.client]
         return m
 
 
@@ -432,15 +456,28 @@ def test_broken_forward_gate_is_refuted(planted, tmp_path):
     assert not holds(GateHarness(planted(AceConfig(ports=2, **SMALL)), 2), tmp_path)
 
 
+@pytest.mark.parametrize(
+    "old, new",
+    [("self.queue.spare | (self.queue.room & ~claimed.any())", "self.queue.room"),
+     ("none.eq((before == 0) & ~claimed.any())", "none.eq(before == 0)"),
+     ("claimed | Mux(claimed.any(), 0, owner)", "claimed | owner")],
+    ids=["two claim the last place", "another one claims behind it", "the one before claims"],
+)
+def test_gate_that_forgets_the_last_claim_is_refuted(old, new, tmp_path):
+    changed = with_change(forward_gate, "ForwardGate", old, new)
+    assert not holds(GateHarness(changed(AceConfig(ports=2, **SMALL)), 2), tmp_path)
+
+
 @pytest.mark.parametrize("ports, alus", [(2, 1), (3, 1), (3, 2)])
 def test_an_alu_has_one_owner_and_every_client_its_turn(ports, alus, tmp_path):
     config = AceConfig(ports=ports, **SMALL | {"alus": alus})
     assert holds(PoolHarness(ALUPool(config), config), tmp_path)
 
 
-def test_shared_alu_is_refuted(tmp_path):
+@pytest.mark.parametrize("planted", [SharedALU, HeldALU])
+def test_broken_alu_pool_is_refuted(planted, tmp_path):
     config = AceConfig(ports=2, **SMALL)
-    assert not holds(PoolHarness(SharedALU(config), config), tmp_path)
+    assert not holds(PoolHarness(planted(config), config), tmp_path)
 
 
 def _sram(shared, readers=3, writers=2, **options):

@@ -171,7 +171,8 @@ class TwinHarness(wiring.Component):
                 unit.lookup.ready.eq(~self.stall[0]),
                 unit.ready.ready.eq(~self.stall[1]),
                 unit.operand.grant.eq(~self.stall[2]),
-                unit.alu.grant.eq(~self.stall[3] & (outputs.all() if self.alu_with_output else 1)),
+                unit.alu.grant.eq(outputs.all() if self.alu_with_output else 1),
+                unit.alu.free.eq(~self.stall[3]),
                 unit.event.ready.eq(~self.stall[4]),
                 unit.store.grant.eq(~(self.stall[5] & writing.all())),
                 unit.resolved.valid.eq(self.answer),
@@ -192,7 +193,7 @@ class TwinHarness(wiring.Component):
                     unit.event.valid,
                     unit.alu.want,
                     unit.alu.claim,
-                    unit.alu.release,
+                    unit.alu.ending & unit.alu.release,
                     unit.operand.enable,
                     unit.rejected,
                 )

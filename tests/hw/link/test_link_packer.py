@@ -18,6 +18,7 @@ def packet_beats(packet, width):
     for n, chunk in enumerate(chunks):
         yield {
             "first": int(n == 0),
+            "full": int(len(chunk) == width),
             "header": header,
             "count": len(chunk),
             "data": [bits for bits, _ in chunk] + [0] * (width - len(chunk)),

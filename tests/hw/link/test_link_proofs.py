@@ -59,6 +59,7 @@ class PackerHarness(wiring.Component):
             i.p.first.eq(self.first),
             i.p.header.eq(self.header),
             i.p.count.eq(number),
+            i.p.full.eq(number == flits),
             o.ready.eq(self.ready),
             *(i.p.data[n].eq(self.data[n]) for n in range(flits)),
         ]
