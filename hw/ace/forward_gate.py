@@ -66,7 +66,7 @@ class ForwardGate(wiring.Component):
                 )
             ),
             # Whoever has just claimed is the only one that may claim now.
-            turns.served.eq(claimed),
+            turns.served.eq(claimed), turns.advance.eq(claimed.any()),
             self.queue.reserve.eq(claimed.any()),
         ]
         # All packets in flight are the owner's, who is known before they come.
