@@ -386,8 +386,11 @@ class ReductionPort(wiring.Component):
         owner, chosen = Signal(len(classes)), Signal(len(classes))
         valid = Signal(name="choosing")
         # What is discarded needs no room.
-        gone = [self.purging.bit_select(header_of(each).region, 1) for each in shown[:-1]]
-        gone.append(Const(0))
+        gone = Signal(len(classes))  # of a region that is purged; notices are of none
+        m.d.comb += [
+            gone[k].eq(self.purging.bit_select(header_of(each).region, 1))
+            for k, each in enumerate(shown[:-1])
+        ]
         moved = _Flit(len(classes), c.ports)
         ends = moved.valid & moved.flit.last
         free = [
@@ -413,7 +416,7 @@ class ReductionPort(wiring.Component):
             moved.valid.eq(valid),
             Value.cast(moved.flit).eq(chosen_flit),
             moved.chosen.eq(chosen),
-            moved.wasted.eq((Cat(gone) & chosen).any()),
+            moved.wasted.eq((gone & chosen).any()),
             moved.back.eq(Mux(chosen[CLASSES], notice.back, load.back)),
         ]
         with m.If(valid):

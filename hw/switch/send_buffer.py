@@ -483,7 +483,10 @@ class SendBuffer(wiring.Component):
         for i, each in enumerate(line):
             wanted.append(Signal(self._outputs, name=f"wanted_{name}_{i}"))
             m.d.comb += wanted[i].eq(each.rest & available & ~older)
-            older = older | each.rest | waits.replicate(self._outputs)
+            if i + 1 < len(line):
+                behind = Signal(self._outputs, name=f"older_{name}_{i + 1}")
+                m.d.comb += behind.eq(older | each.rest | waits.replicate(self._outputs))
+                older = behind
         m.d.comb += [
             asks.eq(Cat(each.any() for each in wanted)), offer.eq(_one_of(chosen, wanted)),
         ]

@@ -14,6 +14,7 @@ from amaranth.lib.wiring import In, Out, connect
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
+from hw.link.packet import FLIT_BITS
 from hw.link.retry_registers import LINK_STATUS, show_links
 from hw.switch.config import SwitchConfig
 from hw.switch.epochs import EpochTracker
@@ -308,21 +309,19 @@ class Switch(wiring.Component):
         shared: list[Value] = []  # columns that are not free for units
         for p, (link, way) in enumerate(zip(links, ways)):
             asks = [each.request(p) & link.admits(each.channel) for each in senders]
-            to_unit = [
-                senders[k].asks(buffer, n + p) & way.open[0] for k, buffer in enumerate(buffers)
-            ]
             if older:
                 asks = self._oldest_first(m, p, buffers, older, asks, link)
+            m.d.comb += [
+                *(link.request[k].eq(ask) for k, ask in enumerate(asks)),
+                *(way.request[k].eq(senders[k].asks(buffer, n + p) & way.open[0])
+                  for k, buffer in enumerate(buffers)),
+            ]
             reads, comes = self._from_column(m, p, link)
             shared.append(link.occupied & reads)
             hold = self._share_column(
-                m, p, link, way, Cat(asks[:n]), Cat(to_unit), link.busy & reads
+                m, p, link, way, link.request[:n], way.request, link.busy & reads
             )
-            m.d.comb += [
-                link.request.eq(Cat(asks)),
-                way.request.eq(Cat(to_unit)),
-                Cat(link.hold_back, way.hold_back).eq(hold),
-            ]
+            m.d.comb += Cat(link.hold_back, way.hold_back).eq(hold)
             for k, sender in enumerate(senders):
                 m.d.comb += [
                     link.traffic[k].eq(sender.channel),
@@ -450,23 +449,34 @@ class Switch(wiring.Component):
             for k, each in enumerate(asks)
         ]
 
-    @staticmethod
-    def _share_input(m: Module, number: int, parts: "list[_Part]") -> "_Sender":
+    def _share_input(self, m: Module, number: int, parts: "list[_Part]") -> "_Sender":
         """An input of the crossbar of one buffer, or of several that share it."""
         sources = [each.source for each in parts]
-        may_ask = Signal(len(parts), name=f"may_ask_{number}")
         if len(parts) == 1:
             m.d.comb += sources[0].hold.eq(0)
-        else:
-            m.submodules[f"input_{number}"] = sharing = Sharing(users=len(parts))
-            m.d.comb += [
-                sharing.offers.eq(Cat(each.offers for each in sources)),
-                sharing.busy.eq(Cat(each.busy for each in sources)),
-                sharing.begins.eq(Cat(each.granted for each in sources)),
-                *(each.hold.eq(sharing.hold[k]) for k, each in enumerate(sources)),
-            ]
-            m.d.sync += may_ask.eq(~sharing.hold)
-        return _Sender(parts, may_ask)
+            return _Sender(parts, parts[0].flit, parts[0].channel, sources[0].length)
+        port = number % self._config.ports
+        m.submodules[f"input_{port}"] = sharing = Sharing(users=len(parts))
+        may_ask = Signal(len(parts), name=f"may_ask_{port}")
+        m.d.comb += [
+            sharing.offers.eq(Cat(each.offers for each in sources)),
+            sharing.busy.eq(Cat(each.busy for each in sources)),
+            sharing.begins.eq(Cat(each.granted for each in sources)),
+            *(each.hold.eq(sharing.hold[k]) for k, each in enumerate(sources)),
+        ]
+        m.d.sync += may_ask.eq(~sharing.hold)
+        made = _Sender(
+            parts,
+            Signal(FLIT_BITS, name=f"shared_flit_{port}"),
+            Signal(range(CLASSES), name=f"shared_channel_{port}"),
+            Signal(sources[0].length.shape(), name=f"shared_length_{port}"),
+        )
+        m.d.comb += [
+            made.flit.eq(_of([each.flit for each in parts], [each.valid for each in parts])),
+            made.channel.eq(_of([each.channel for each in parts], may_ask)),
+            made.length.eq(_of([each.length for each in sources], may_ask)),
+        ]
+        return made
 
     def _offer(
         self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
@@ -593,11 +603,9 @@ class _Sender:
     """An input of the crossbar: of one buffer, or of several of which one asks and sends at a
     time."""
 
-    def __init__(self, parts: list[_Part], may_ask: Value) -> None:
+    def __init__(self, parts: list[_Part], flit: Any, channel: Any, length: Any) -> None:
         self.parts = parts
-        self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
-        self.channel = _of([each.channel for each in parts], may_ask)
-        self.length = _of([each.source.length for each in parts], may_ask)
+        self.flit, self.channel, self.length = flit, channel, length
 
     def request(self, link: int) -> Value:
         return Cat(self.asks(each.source, link) for each in self.parts).any()
@@ -610,7 +618,5 @@ class _Sender:
 
 
 def _of(values: list[Any], which: Iterable[Value]) -> Value:
-    """The value selected by the one-hot *which*; 0 if no bit is set, or the only one there is."""
-    if len(values) == 1:
-        return Value.cast(values[0])
+    """The value selected by the one-hot *which*; 0 if no bit is set."""
     return reduce(or_, (Mux(this, Value.cast(value), 0) for this, value in zip(which, values)))
