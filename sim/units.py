@@ -20,6 +20,7 @@ __all__ = [
     "beats_per_cycle",
     "cycles_to_fs",
     "fs_per_byte",
+    "number_of",
     "seconds_to_cycles",
     "seconds_to_fs",
 ]
@@ -33,6 +34,11 @@ MIB = 1 << 20
 GIB = 1 << 30
 PCIE_GEN3_X8 = 8 * 1e9 * 128 / 130
 """Bytes per second in one direction: 8 lanes of 8 Gbit/s, 128b/130b."""
+
+
+def number_of(number: int, noun: str) -> str:
+    """A number with its noun: ``1 NPU``, ``8 NPUs``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def seconds_to_fs(seconds: float) -> int:

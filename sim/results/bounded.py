@@ -148,7 +148,6 @@ class _Pipeline:
         most = max(0.0, 1 - max(rest, default=0.0))
         return max(0.0, min(1 - self.time(doubled) / now, most))
 
-
     def all_saved(self) -> dict[str, float]:
         """The same for all units, and for dimensions whose links are alike as one."""
         found = {unit: self.saved(unit) for unit in self.units}

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.events.record import CallPhases, RunRecord
+from sim.units import number_of
 
 __all__ = ["HeldBy", "admission_limit", "held", "late_share"]
 
@@ -174,13 +175,13 @@ def admission_limit(record: RunRecord, time_fs: float) -> str:
     full: list[tuple[float, str]] = []
     if bounds.places:
         fewest, most = min(bounds.places), max(bounds.places)
-        of_each = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        text = f"{of_each} place{_s(most)} in a queue, scheduler.concurrency"
+        of_each = "" if fewest == most else f"{fewest} to "
+        text = f"{of_each}{number_of(most, 'place')} in a queue, scheduler.concurrency"
         full.append((float(running.sum()) / sum(bounds.places), text))
     for index, contexts in enumerate(bounds.contexts):
         if index + 1 < running.shape[1]:
             used = float(running[:, index + 1].sum()) / contexts
-            full.append((used, f"{contexts} context{_s(contexts)} for a phase"))
+            full.append((used, f"{number_of(contexts, 'context')} for a phase"))
     waiting = of.queue_delay_fs.astype(np.float64) / rows / time_fs
     for index, (name, size_bytes) in enumerate(bounds.rooms):
         # In a phase a chunk holds a place of it and of the next, the latter until it moves on.
@@ -231,10 +232,6 @@ def _part(record: RunRecord, of: CallPhases, by: str, share: float) -> HeldBy:
     size_bytes = float(record.link_bytes.sum()) / messages
     why = f"messages, with {size_bytes:.0f} bytes on links each, are passed on whole"
     return HeldBy(by="messages", why=f"{why}, {_percent(share)} of the time of chunks")
-
-
-def _s(number: int) -> str:
-    return "" if number == 1 else "s"
 
 
 def _percent(share: float) -> str:

@@ -36,6 +36,7 @@ from sim.results.tables import (
 )
 from sim.results.trace import write_trace
 from sim.results.view.run import write_run_page
+from sim.units import number_of
 from sim.workload.graph import Job
 
 __all__ = ["SUMMARY", "SavedRun", "load_run", "save_run", "tables"]
@@ -259,7 +260,7 @@ def _draw(run: Breakdown, series: Series, folder: Path, name: str) -> None:
     from sim.results.training_figures import division_figure, layers_figure, series_figure
 
     record = run.record
-    title = f"{name}: {run.job.name} on {record.nodes} NPUs"
+    title = f"{name}: {run.job.name} on {number_of(record.nodes, 'NPU')}"
     unit, unit_fs = next(
         (name, size) for name, size in UNITS_FS.items() if run.run_fs >= size or name == "µs"
     )

@@ -10,7 +10,7 @@ from gen.table import Cell, Column, Table
 from sim.results.bounded import bounded
 from sim.results.breakdown import Breakdown, TaskTimes, layer_of
 from sim.results.metrics import METRICS, metrics, percent
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, number_of
 from sim.workload.graph import TrainingPhase
 
 __all__ = [
@@ -47,7 +47,7 @@ def summary_table(run: Breakdown) -> Table:
     limits = bounded(run)
     limited = [limits.name or None, found["limited_percent"]]
     return Table(
-        f"{run.job.name} on {record.nodes} NPUs{folded}",
+        f"{run.job.name} on {number_of(record.nodes, 'NPU')}{folded}",
         [
             *(METRICS[name] for name in names), Column("limited_by", "limited by"),
             METRICS["limited_percent"],

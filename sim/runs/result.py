@@ -19,7 +19,7 @@ from sim.describe.sections import Description
 from sim.engines.engine import engine_named
 from sim.events.record import RunRecord
 from sim.network.network import Network
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, number_of
 from sim.workload.graph import Job
 
 if TYPE_CHECKING:
@@ -442,7 +442,7 @@ class Run:
         """The run in one line."""
         time = Column.fitting("time_s", [self.time_s])
         words = [
-            f"{self.name}: {self.job_name} on {self.nodes} NPUs, level {self.level}",
+            f"{self.name}: {self.job_name} on {number_of(self.nodes, 'NPU')}, level {self.level}",
             f"{time.text(self.time_s)} {time.unit}",
         ]
         if self.limited_by:
