@@ -186,7 +186,8 @@ class GateHarness(wiring.Component):
     any later time, in front of a queue of two packets that has room when it likes.
 
     `bad`: two are granted, one is granted without room, or without a place in the queue, a claim
-    does not reserve in the next cycle, packets of two units may mix, or a header gets lost.
+    does not reserve in the next cycle, packets of two units may mix, a header gets lost, or a unit
+    that keeps wanting sees others begin, with nothing in flight, as often as there are units.
     """
 
     def __init__(self, gate, ports):
@@ -238,8 +239,17 @@ class GateHarness(wiring.Component):
         m.d.comb += self.cover_the_last_place_is_claimed_behind_another_one.eq(
             claimed & claims.any() & (everything == 1)
         )
+        waited = []
+        for n in range(self.ports):
+            others = Signal(range(self.ports + 1), name=f"others_{n}")
+            with m.If(~self.want[n] | claims[n]):
+                m.d.sync += others.eq(0)
+            with m.Elif(claims.any() & (everything == 0) & (others != self.ports)):
+                m.d.sync += others.eq(others + 1)
+            waited.append(others == self.ports)
         m.d.comb += self.bad.eq(
             Cat(
+                *waited,
                 several(grants),
                 (grants & ~self.want).any(),
                 grants.any() & ~(gate.queue.room & (everything != 2)),
@@ -460,8 +470,10 @@ def test_broken_forward_gate_is_refuted(planted, tmp_path):
     "old, new",
     [("self.queue.spare | (self.queue.room & ~claimed.any())", "self.queue.room"),
      ("none.eq((before == 0) & ~claimed.any())", "none.eq(before == 0)"),
-     ("claimed | Mux(claimed.any(), 0, owner)", "claimed | owner")],
-    ids=["two claim the last place", "another one claims behind it", "the one before claims"],
+     ("claimed | Mux(claimed.any(), 0, owner)", "claimed | owner"),
+     ("turns.advance.eq(claimed.any())", "turns.advance.eq(0)")],
+    ids=["two claim the last place", "another one claims behind it", "the one before claims",
+         "turns stand still"],
 )
 def test_gate_that_forgets_the_last_claim_is_refuted(old, new, tmp_path):
     changed = with_change(forward_gate, "ForwardGate", old, new)
