@@ -35,13 +35,13 @@ PRESETS = engine_presets()
 TARGET = "xcup"
 PAGE, FIGURE = "price", "explored.svg"
 TITLE = "What the engines cost"
-LEAD = "Cells are mapped by Yosys and not placed. `make report` measures what has changed."
+LEAD = "Cells are mapped by Yosys and not placed; make report measures what has changed."
 DRAWN = "Time against LUT of the engine"
 EXAMPLE = Path("examples", "explore_ace.toml")
 LARGEST_BLOCKS = 20
 SECTIONS: Mapping[str, str] = {
-    "cells": "Cells of every preset on an FPGA, of whole designs and of their largest blocks.",
-    "levels": "Longest paths of every preset, in levels of logic.",
+    "cells": "Cells of presets on an FPGA, of whole designs and of their largest blocks.",
+    "levels": "Longest paths of presets, in levels of logic.",
     "clock": "Clock of the small presets after place and route.",
     "tables": "The synthesis tables that papers print, and the same parts of ours.",
     "explored": "Time of a collective against the area of the engine that carries it out.",
