@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
             for name, tables in _measured(stale):
                 _write(folder, name, PARTS[name], tables)
                 announce(f"{name}: written")
-    price.write_page(folder)
+    price.write_page(folder, ROOT / "build" / "report")
     _write_index(folder)
     filling = pages(ROOT)
     for page in filling:

@@ -150,17 +150,27 @@ def keep(folder: Path, name: str, tables: Tables) -> None:
 
 
 def _kept(folder: Path, name: str) -> Tables:
+    """The tables that `keep` wrote; none if the part has not been measured.
+
+    Raises
+    ------
+    ValueError
+        The file is not one of them.
+    """
     path = folder / f"{name}.json"
     if not path.exists():
         return {}
-    return {
-        stem: Table.from_json(json.dumps(table), source=f"{path}: {stem}")
-        for stem, table in json.loads(path.read_text(encoding="utf-8"))
-    }
+    try:
+        kept = [(str(stem), json.dumps(table)) for stem, table in json.loads(path.read_bytes())]
+    except (ValueError, TypeError) as error:
+        again = f"python -m experiments.report --again {name}"
+        raise ValueError(f"{path}: not tables of a part ({error}); {again}") from error
+    return {stem: Table.from_json(text, source=f"{path}: {stem}") for stem, text in kept}
 
 
-def write_page(folder: Path) -> None:
-    """Write the page of all parts that have been measured, from the tables kept in *folder*."""
+def write_page(folder: Path, built: Path) -> None:
+    """Write the page of all parts that have been measured, from the tables kept in *folder*: as
+    Markdown beside them, as HTML to *built*."""
     body, sections = [f"# {TITLE}", "", LEAD, ""], []
     for name, says in SECTIONS.items():
         tables, title = _kept(folder, name), name.capitalize()
@@ -172,11 +182,8 @@ def write_page(folder: Path) -> None:
             pictures = [Picture.read(folder / FIGURE, DRAWN)]
             body += [f"![{DRAWN}]({FIGURE})", ""]
         body += [f"### {table.title}\n\n{table.to_markdown()}" for table in tables.values()]
-        files = [f"{stem}.csv" for stem in tables]
         sections.append(
-            Section(
-                title=title, lead=lead, tables=[*tables.values()], pictures=pictures, files=files
-            )
+            Section(title=title, lead=lead, tables=[*tables.values()], pictures=pictures)
         )
     (folder / f"{PAGE}.md").write_text("\n".join(body), encoding="utf-8")
-    write_view(folder / f"{PAGE}.html", View(title=TITLE, lead=LEAD, sections=sections))
+    write_view(built / f"{PAGE}.html", View(title=TITLE, lead=LEAD, sections=sections))

@@ -329,12 +329,29 @@ def test_the_page_of_costs_has_all_that_was_measured_and_names_the_rest(tmp_path
     price.keep(tmp_path, "cells", {"cells": cells})
     price.keep(tmp_path, "explored", {"explored": front})
     (tmp_path / price.FIGURE).write_text("<?xml?><svg id='a'></svg>", encoding="utf-8")
-    price.write_page(tmp_path)
+    price.write_page(tmp_path, tmp_path / "built")
 
     text = (tmp_path / "price.md").read_text(encoding="utf-8")
-    page = (tmp_path / "price.html").read_text(encoding="utf-8")
+    page = (tmp_path / "built" / "price.html").read_text(encoding="utf-8")
     assert "| ace | 12 |" in text and "| 2.5 |" in text and "By a model." in text
     assert "time (µs)" in text and "([page](cells.md))" in text and f"({price.FIGURE})" in text
     assert text.count("Not measured yet: python -m experiments.report") == len(price.SECTIONS) - 2
     assert "<svg" in page and "Cells of whole designs" in page and "Not measured yet" in page
     assert set(price.SECTIONS) < set(PARTS)
+
+
+def test_the_page_of_costs_is_that_of_the_tables(tmp_path):
+    folder = ROOT / "docs" / "results"
+    for path in [*folder.glob("*.json"), *folder.glob(price.FIGURE)]:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    price.write_page(tmp_path, tmp_path)
+
+    written = (tmp_path / "price.md").read_text(encoding="utf-8")
+    assert written == (folder / "price.md").read_text(encoding="utf-8"), "--fill writes it anew"
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[["cells", {}]]', "null"])
+def test_tables_that_are_none_are_named(text, tmp_path):
+    (tmp_path / "cells.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"cells\.json: "):
+        price.write_page(tmp_path, tmp_path)
