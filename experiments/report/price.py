@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Costs of the engines: cells and clocks of every preset, the papers' tables, and what is bought
-with them, each a part of its own; and one page of them all, as Markdown and as HTML."""
+"""Costs of the engines: cells and clocks of every preset, the papers' tables, and time
+against area, each a part of its own; and one page of them all, as Markdown and as HTML."""
 
 import contextlib
 import csv

@@ -26,7 +26,7 @@ class RoundRobinArbiter(wiring.Component):
     n : int
         Number of requesters, at least 1.
     late : bool
-        Whether a grant is used cycles later, if at all: ``served`` says then of whom.
+        Grants are used cycles later, if at all: ``served`` says whose.
 
     Members
     -------
@@ -35,7 +35,7 @@ class RoundRobinArbiter(wiring.Component):
     grant : ``Out(n)``
         Who is.
     advance : ``In(1)``
-        Whether the grant, or one before with *late*, is used in this cycle. May come late in it.
+        The grant is used in this cycle; with *late*, an earlier one is. May come late in the cycle.
     served : ``In(n)``, only with *late*
         One-hot: this requester is the last in the order from the next cycle on; with ``advance``.
     """

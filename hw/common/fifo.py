@@ -44,8 +44,8 @@ class StreamFIFO(wiring.Component):
     memory : bool or None
         Kind of storage, see above. ``None`` takes block memory from 64 beats on.
     kept : bool
-        Whether who takes beats keeps them in a register at once: then one in front of a LUT RAM,
-        and the LUT for each bit that fills it, would be spent twice.
+        Beats go into a register behind this FIFO at once, so none is spent on the first one of a
+        LUT RAM, nor the LUT for each bit that fills it.
 
     Members
     -------

@@ -40,7 +40,7 @@ class ReduceLane(wiring.Component):
     stages : int
         Pipeline registers between operands and result, 0 to 7.
     keeps : bool
-        Whether the result may be one operand as it is.
+        The result may be one operand as it is.
 
     Members
     -------
@@ -113,7 +113,7 @@ class ReduceALU(wiring.Component):
     stages : int
         Pipeline registers between operands and results, 0 to 7.
     keeps : bool
-        Whether results may be one operand as it is.
+        Results may be one operand as it is.
 
     Members
     -------
