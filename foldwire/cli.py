@@ -304,7 +304,7 @@ def synth(
     they are finished, so what was interrupted goes on where it was.
     """
     from foldwire.console import offer, print_table, say, step
-    from foldwire.emission import clock_table, levels_tables, synthesis_table
+    from foldwire.emission import clock_tables, levels_tables, synthesis_table
 
     if (levels or fmax) and target != "ecp5":
         raise click.UsageError(f"--levels and --fmax need --target ecp5, not {target!r}")
@@ -314,7 +314,7 @@ def synth(
         if levels:
             tables["levels"], tables["block-levels"] = levels_tables(chosen, target)
         if fmax:
-            tables["clock"] = clock_table(chosen)
+            tables["clock"], tables["block-clock"] = clock_tables(chosen)
         if not tables:
             tables[""] = synthesis_table(chosen, target)
     output.mkdir(parents=True, exist_ok=True)

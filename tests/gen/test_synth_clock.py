@@ -55,7 +55,8 @@ def test_seeds_are_placed_once_and_the_median_is_in_the_note(tmp_path, monkeypat
     assert reached(netlist) == ""
     clock_of(netlist, seeds=SEEDS[:2])
     assert reached(netlist) == ""
-    table = clock(netlist)
+    table, late = clock(netlist)
+    assert not late.rows
     assert sorted(table["seed"]) == [1, 2, 3]
     assert all(100e6 < hz < 2000e6 for hz in table["clock_hz"])
     assert table["end"][0].startswith("total")
@@ -67,7 +68,23 @@ def test_seeds_are_placed_once_and_the_median_is_in_the_note(tmp_path, monkeypat
         raise AssertionError("placed again")
 
     monkeypatch.setattr(clocks.subprocess, "run", never)
-    assert clock(netlist_of(Sum(), name="sum")) == table
+    assert clock(netlist_of(Sum(), name="sum")) == (table, late)
+
+
+def test_signals_that_arrive_late_are_counted_by_block():
+    report = {
+        "fmax": {}, "critical_paths": [], "utilization": {},
+        "detailed_net_timings": [
+            {"event": "posedge clk", "endpoints": [
+                {"cell": "a.b.level_TRELLIS_FF_Q", "delay": [3.0, 12.5]},
+                {"cell": "a.b.front_TRELLIS_FF_Q", "delay": [3.0, 10.5]},
+                {"cell": "top_TRELLIS_FF_Q", "delay": [9.0, 11.0]},
+                {"cell": "a.c.early_TRELLIS_FF_Q", "delay": [9.0, 9.9]},
+            ]},
+            {"event": "<async>", "endpoints": [{"cell": "a.d.port", "delay": [0.0, 50.0]}]},
+        ],
+    }
+    assert clocks._lean(report)["late"] == [["a.b", 2, 12.5], ["", 1, 11.0]]
 
 
 def test_a_missing_tool_is_named_with_the_extra_that_has_it(monkeypatch):
