@@ -110,7 +110,7 @@ class StreamFIFO(wiring.Component):
             connect(m, beats.o, flipped(self.o))
         else:
             m.d.comb += [self.i.ready.eq(~self.level[0]), self.o.valid.eq(self.level[0])]
-            with m.If(push):
+            with m.If(self.i.ready):
                 m.d.sync += self.o.payload.eq(self.i.payload)
         return m
 
@@ -154,8 +154,9 @@ class StreamFIFO(wiring.Component):
         m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port(domain="comb")
         m.d.comb += [
-            # Every beat is written: neither what is written nor where depends on what comes late.
-            write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(push),
+            # What is offered while there is room is written, a beat or not: neither what is written
+            # nor where depends on what comes late.
+            write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(self.i.ready),
             read.addr.eq(next_read),
         ]
         m.d.sync += self.o.valid.eq(push | (level != pop))

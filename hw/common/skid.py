@@ -55,5 +55,8 @@ class SkidBuffer(wiring.Component):
                 front.eq(Mux(spare_free, self.i.payload, spare)),
             ]
         with m.Elif(self.i.valid & self.i.ready):
-            m.d.sync += [spare.eq(self.i.payload), spare_free.eq(0)]
+            m.d.sync += spare_free.eq(0)
+        # Whatever is offered is set aside, needed or not: no enable of many bits comes late.
+        with m.If(spare_free):
+            m.d.sync += spare.eq(self.i.payload)
         return m
