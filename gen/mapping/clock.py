@@ -4,9 +4,9 @@
 Out of context: there are no pads, so paths from and to ports are not counted. Each seed is kept by
 the content of the netlist.
 
-nextpnr's electrostatic placer and its negotiating router take the place of its defaults: ACE's
-preset `test` reaches 59.1 MHz with them, 35.9 with the default placer, and is routed in minutes
-where the default router has not ended after twenty.
+nextpnr's electrostatic placer takes the place of its default: ACE's preset `test` is placed within
+four fifths of the wire and routed in two minutes, to 63 MHz, where the default's placement was not
+routed after twenty; router2 ends at 36 MHz on that, at 59 on the other.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ def _mapped(netlist: DesignNetlist) -> tuple[str, Path]:
 def _arguments(seed: int) -> list[str]:
     return [
         *DEVICE, "--out-of-context", "--json", "netlist.json", "--seed", str(seed),
-        "--placer", "static", "--router", "router2", "--freq", _WANTED_MHZ, "--timing-allow-fail",
-        "--report", "report.json", "--detailed-timing-report",
+        "--placer", "static", "--freq", _WANTED_MHZ, "--timing-allow-fail", "--report",
+        "report.json", "--detailed-timing-report",
     ]
 
 

@@ -108,17 +108,13 @@ class BlockEncoder(wiring.Component):
         beats: list[Any] = [beat]
         last: Any = self.i.p.last
         if "split" in cuts:
-            load = pipe.stage("split")
+            last, states = pipe.register("split", last, states)
             beats = [
                 Signal(beat.shape(), name=f"part_{n}", reset_less=True) for n in range(self._parts)
             ]
-            held_last, held_states = Signal(reset_less=True), Signal.like(states, reset_less=True)
-            with m.If(load):
-                m.d.sync += [held_last.eq(last), held_states.eq(states)]
-                for n, held in enumerate(beats):
-                    with m.If(part == n):
-                        m.d.sync += held.eq(beat)
-            last, states = held_last, held_states
+            for n, held in enumerate(beats):
+                with m.If(pipe.moves & (part == n)):
+                    m.d.sync += held.eq(beat)
 
         blocks = blocks_per_beat(fmt, self.lanes)
         keys = [key for one in beats for key in one.keys]

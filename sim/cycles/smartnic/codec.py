@@ -152,24 +152,25 @@ def _compress(c, e, x, now, offered, last):
     free = _gear_ready(e.gear, c.pack_in, c.pack_out, False, o_ready)
     if _gear_step(e.gear, c.pack_in, c.pack_out, False, units, (block & LAST) != 0, o_ready):
         e.moved = now
-    # A stage holds 2, and LAST in a block's last beat; bubbles close up behind a stall.
-    for stage in range(stages - 1, 0, -1):
-        if held[stage] == 0 or free:
-            held[stage] = held[stage - 1]
-            free = True
-            if held[stage]:
-                e.moved = now
-        else:
-            free = False
-    free = held[0] == 0 or free
-    if free:
-        held[0] = 0
+    moves = held[stages - 1] == 0 or free
+    if moves:
+        _shift(e, held, now)
         if offered:
             final = e.part == c.parts - 1
             e.part = 0 if final else e.part + 1
             if final:
                 held[0] = 2 | last
-    return free
+    return moves
+
+
+@compiled
+def _shift(e, held, now):
+    """All stages move. A stage holds 2, and LAST in a block's last beat."""
+    for stage in range(held.shape[0] - 1, 0, -1):
+        held[stage] = held[stage - 1]
+        if held[stage]:
+            e.moved = now
+    held[0] = 0
 
 
 @compiled
@@ -235,26 +236,17 @@ def _decompress(c, e, x, flow, now, o_ready):
         return
     d = e.decoder[flow]
     held = d.held
-    free = o_ready
-    for stage in range(held.shape[0] - 1, 0, -1):
-        if held[stage] == 0 or free:
-            held[stage] = held[stage - 1]
-            free = True
-            if held[stage]:
-                e.moved = now
-        else:
-            free = False
-    free = held[0] == 0 or free
+    moves = held[held.shape[0] - 1] == 0 or o_ready
     block = _gear_valid(d.gear, c.unpack_in, c.unpack_out, True)
     final = d.part == c.parts - 1
-    if free:
-        held[0] = 0
+    if moves:
+        _shift(e, held, now)
         if block:
             e.moved = now
             ends = final and _gear_last(d.gear, c.unpack_in, c.unpack_out, True)
             held[0] = 2 | (LAST if ends else 0)
             d.part = 0 if final else d.part + 1
-    taken = free and final
+    taken = moves and final
     ready = _gear_ready(d.gear, c.unpack_in, c.unpack_out, True, taken)
     units, last = 0, False
     if there(e, x, UNPACK + flow, now):
