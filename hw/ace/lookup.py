@@ -29,9 +29,9 @@ __all__ = [
     "program_write_layout",
 ]
 
-# Cycles from an accepted request to its response: arbiter, context row, instruction, products,
-# response.
-LOOKUP_LATENCY = 5
+# Cycles from an accepted request to its response: arbiter, context row, instruction, its register
+# behind the SRAM, products, response.
+LOOKUP_LATENCY = 6
 
 
 def program_write_layout(c: AceConfig) -> data.StructLayout:
@@ -127,12 +127,21 @@ class LookupPipeline(wiring.Component):
         m = Module()
         accepted = self._accept(m)
         # A row and an instruction are read with the address of one cycle, and seen in the next.
-        stages = [Signal(self._stage, name=f"stage_{n}") for n in range(3)]
+        stages = [Signal(self._stage, name=f"stage_{n}") for n in range(4)]
         m.d.sync += [stages[0].valid.eq(accepted.valid), stages[0].request.eq(accepted.p)]
         m.d.sync += [after.eq(before) for before, after in pairwise(stages)]
         row, expected = self._context_row(m, accepted.p.query.context, stages[0])
-        instruction = self._instruction(m, stages[0])
-        self._respond(m, stages[2], *self._products(m, stages[1], row, expected, instruction))
+        instruction_now = self._instruction(m, stages[0])
+        # An SRAM answers late in the cycle: what is made of the word begins in a register.
+        instruction = Signal(instruction_layout, name="instruction_1")
+        row_1, row_2 = (Signal(admit_layout(self._config), name=f"row_{n}") for n in (1, 2))
+        expected_1, expected_2 = (Signal(name=f"expected_{n}") for n in (1, 2))
+        m.d.sync += [
+            instruction.eq(instruction_now),
+            row_1.eq(row), expected_1.eq(expected),
+            row_2.eq(row_1), expected_2.eq(expected_1),
+        ]
+        self._respond(m, stages[3], *self._products(m, stages[2], row_2, expected_2, instruction))
         return m
 
     def _accept(self, m):
@@ -227,13 +236,10 @@ class LookupPipeline(wiring.Component):
             m.d.sync += self.read_word.eq(words.r_data)
         return instruction
 
-    def _products(self, m, stage, row_before, expected_before, instruction_now):
+    def _products(self, m, stage, row_now, expected_now, instruction_now):
         """Place in a slot of the packet in *stage*, and beats of its run from there on, all a cycle
         later."""
         c = self._config
-        row = Signal(admit_layout(c), name="row_1")
-        expected = Signal(name="expected_1")
-        m.d.sync += [row.eq(row_before), expected.eq(expected_before)]
         query = stage.request.query
         start = Signal(range(c.slot_beats + c.packet_beats + 1))
         odd = instruction_now.odd
@@ -243,18 +249,18 @@ class LookupPipeline(wiring.Component):
         m.d.comb += start.eq(query.offset * c.packet_beats)
 
         instruction = Signal(instruction_layout, name="instruction_2")
-        row_2 = Signal(admit_layout(c))
-        expected_2 = Signal()
+        row = Signal(admit_layout(c), name="row_3")
+        expected = Signal(name="expected_3")
         rows_in = Signal(range(c.sram_beats))  # rows from the start of the slot
         rest = Signal(range(c.slot_beats + 1))
         m.d.sync += [
             instruction.eq(instruction_now),
-            row_2.eq(row),
-            expected_2.eq(expected & inside),
-            rows_in.eq(instruction_now.block * row.beats + start),
+            row.eq(row_now),
+            expected.eq(expected_now & inside),
+            rows_in.eq(instruction_now.block * row_now.beats + start),
             rest.eq(Mux(span > start, span - start, 0)),
         ]
-        return row_2, expected_2, instruction, rows_in, rest
+        return row, expected, instruction, rows_in, rest
 
     def _length(self, m, elements, rows_in, rest):
         """Bytes of a packet: a full one, or what is left of its run, of which only the *elements*

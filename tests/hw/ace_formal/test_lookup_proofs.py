@@ -67,10 +67,11 @@ class GrantHarness(wiring.Component):
             (pipeline.own_response.valid, pipeline.own_response.p.resolved),
         ]
         m.d.comb += pipeline.word.eq(self.word)
-        # The instruction is read two cycles before the answer.
+        # The instruction is read three cycles before the answer.
         read = Signal(instruction_layout)
+        held = Signal(instruction_layout)
         instruction = Signal(instruction_layout)
-        m.d.sync += [read.eq(self.word), instruction.eq(read)]
+        m.d.sync += [read.eq(self.word), held.eq(read), instruction.eq(held)]
 
         bad, granted = [], []
         for n, (request, (valid, resolved)) in enumerate(zip(requests, answers)):
