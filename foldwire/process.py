@@ -8,7 +8,7 @@ import os
 __all__ = ["settle"]
 
 YOUNG_OBJECTS = 100_000
-"""Made between two searches for garbage. Loading makes as many, and hardly any are garbage."""
+"""Made between two searches for garbage. Loading makes half of that, and next to no garbage."""
 
 
 def settle() -> None:

@@ -17,7 +17,7 @@ from sim.describe.build import DescribedSystem
 from sim.describe.reader import TomlReader
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
-from sim.endpoint.kinds import KINDS
+from sim.endpoint.kinds import KINDS, SOFTWARE
 from sim.endpoint.memory_times import MemoryTimes
 from sim.engines import registry
 from sim.events.scheduler import Scheduler
@@ -370,5 +370,7 @@ def engine_named(name: str) -> EngineRecord:
 
 def engine_of(kind: str) -> EngineRecord | None:
     """The record whose endpoints are of that kind; None for endpoints that are no hardware."""
+    if isinstance(kind, str) and kind in SOFTWARE:  # for which no engine has to be loaded
+        return None
     found: EngineRecord | None = registry.of_kind(kind)
     return found

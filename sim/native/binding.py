@@ -7,7 +7,6 @@ import functools
 import hashlib
 import os
 import platform
-import subprocess
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -149,6 +148,8 @@ def _code(
 
 def _link(code: bytes, path: Path) -> None:
     """Make a library, which the system loads at once; without a C++ compiler it stays an object."""
+    import subprocess
+
     from gen.compiler import CompileError, find_compiler
 
     path.write_bytes(code)

@@ -2,10 +2,10 @@
 """Rings on links that are not their own: through all nodes of a torus, and of groups of nodes."""
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, count, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from sim.fields import FieldError, check_integer
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports
+
+if TYPE_CHECKING:
+    from random import Random
 
 __all__ = [
     "RingPlace", "embedding", "hamiltonian_cycle", "hamiltonian_cycles", "hamiltonian_rings",
@@ -105,7 +108,9 @@ class _Colours:
 
     def solved(self) -> list[list[int]]:
         """One cycle of each colour."""
-        draw = random.Random(1)
+        from random import Random
+
+        draw = Random(1)
         pairs = list(combinations(range(len(self._count)), 2))
         squares = [(a, i, j) for a in range(self._nodes) for i, j in pairs]
         while max(self._count) > 1:
@@ -128,7 +133,7 @@ class _Colours:
                     joined = True
         return joined
 
-    def _vary(self, squares: Sequence[tuple[int, int, int]], draw: random.Random) -> None:
+    def _vary(self, squares: Sequence[tuple[int, int, int]], draw: "Random") -> None:
         """Exchange a square that leaves no more cycles than there were; any, if there is none."""
         possible = [square for square in squares if self._square(*square) is not None]
         for square in possible:
