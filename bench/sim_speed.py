@@ -95,7 +95,7 @@ def _over_numpy(runs: int) -> float:
     commands = _command(SHORTEST, "off"), [sys.executable, "-c", NUMPY]
     cpus = [[cpu_of(command)[1] for command in commands] for _ in range(runs)]
     case, numpy = (statistics.median(each) for each in zip(*cpus))
-    return case / numpy
+    return float(case / numpy)
 
 
 def _measure(case: str, fold: str) -> tuple[str, float, float]:

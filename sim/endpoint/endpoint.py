@@ -90,8 +90,7 @@ class Credits(NamedTuple):
     handled_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tables:
+class Tables(NamedTuple):
     """Reduction tables and buffers of the switches around an endpoint, in packets.
 
     A link that is faster than those of members counts as several in parallel, and has as many

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.build import DescribedSystem
@@ -79,8 +79,7 @@ class Blueprint:
     space: "Space | None" = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatedEngine:
+class StatedEngine(NamedTuple):
     """An endpoint that is hardware, as a description states it.
 
     Parameters

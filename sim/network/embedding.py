@@ -3,9 +3,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations, count, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,8 @@ __all__ = [
 MOST_NODES = 1 << 16
 """Nodes of a torus whose Hamiltonian cycles are searched: minutes."""
 
-@dataclass(frozen=True, kw_only=True)
-class RingPlace:
+
+class RingPlace(NamedTuple):
     """The node of one rank of an embedded ring, and its ports."""
 
     node: int
