@@ -10,6 +10,9 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.set-up
+# As pip does for what it copies. Where Python may not write bytecode, as in many containers, every command would
+# compile its sources anew. Files that are up to date are left alone, and Python passes over those that are not.
+BYTECODE := $(PY) -m compileall -q foldwire sim gen hw bench
 export MPLBACKEND := Agg
 
 demo: $(STAMP)  ## train a small network and run ResNet-50's all-reduces on RTL (the default)
@@ -18,6 +21,7 @@ demo: $(STAMP)  ## train a small network and run ResNet-50's all-reduces on RTL 
 
 setup: $(STAMP)  ## build .venv and install missing system packages, nothing else
 	@.ci/system-packages need
+	@$(BYTECODE)
 
 test: $(STAMP)  ## every test that takes seconds, and the cocotb benches
 	@.ci/system-packages need
@@ -60,4 +64,5 @@ $(STAMP): pyproject.toml foldwire/version.py
 	  | tee $(VENV)/pip.log \
 	  | awk '/^Collecting/ {printf "."; fflush()} /^Installing/ {printf " unpacking"; fflush()} \
 	    END {print ""}' || { tail -n 20 $(VENV)/pip.log >&2; exit 1; }
+	@$(BYTECODE)
 	@touch $@

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from foldwire.process import settle
+
 if TYPE_CHECKING:
     from sim.events.record import RunRecord
 
@@ -41,7 +43,8 @@ def _fill() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Run a case; print messages and simulated nanoseconds."""
+    """Run a case as the command `foldwire` does; print messages and simulated nanoseconds."""
+    settle()
     case, fold = argv
     record = CASES[case](fold)
     print(int(record.phases.messages.sum()), round(record.end_fs / 1e6))

@@ -15,7 +15,7 @@ from bench.options import bench_parser
 from bench.result import result
 from foldwire.console import print_table
 from gen.table import Column, Table
-from sim.results.origin import REPEAT
+from sim.results.repeat import REPEAT
 from sim.run import Run, run
 from sim.sweep.spec import read
 

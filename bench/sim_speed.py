@@ -16,6 +16,9 @@ REFERENCE = Path(__file__).with_name("astra_sim_speed.json")
 LONG_S = 7.0
 TARGET_RATIO = 10.0
 TARGET_SHORT_S = 0.6
+SHORTEST = "all-reduce ring 8 4/1"
+NUMPY = "from foldwire.process import settle; settle(); import numpy"
+"""A process that could do no less."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -70,6 +73,8 @@ def main(argv: Sequence[str]) -> int:
     least = min(long_ratios) * stored["calibration_s"] / stored["most_s"]
     ok = least >= TARGET_RATIO and slowest_short <= TARGET_SHORT_S
     print(f"slowest run whose reference needs less than {LONG_S:g} s: {slowest_short:.3f} s")
+    over_numpy = _over_numpy(options.runs)
+    print(f"{SHORTEST} takes {over_numpy:.2f} times the CPU of a process that loads numpy")
     result(
         "sim_speed",
         min_ratio=least,
@@ -77,6 +82,7 @@ def main(argv: Sequence[str]) -> int:
         median_ratio=statistics.median(ratios),
         peak_mb=peak,
         slowest_short_s=slowest_short,
+        shortest_over_numpy=over_numpy,
         calibration_s=here,
         ref="stored",
         verdict="ok" if ok else "short",
@@ -84,6 +90,18 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _over_numpy(runs: int) -> float:
+    """CPU time of the shortest case over that of a process that only loads numpy, in turns."""
+    commands = _command(SHORTEST, "off"), [sys.executable, "-c", NUMPY]
+    cpus = [[cpu_of(command)[1] for command in commands] for _ in range(runs)]
+    case, numpy = (statistics.median(each) for each in zip(*cpus))
+    return float(case / numpy)
+
+
 def _measure(case: str, fold: str) -> tuple[str, float, float]:
     """Output, CPU seconds and peak MB of one process."""
-    return cpu_of([sys.executable, "-m", "bench._speed_run", case, fold])
+    return cpu_of(_command(case, fold))
+
+
+def _command(case: str, fold: str) -> list[str]:
+    return [sys.executable, "-m", "bench._speed_run", case, fold]

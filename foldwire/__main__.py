@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``foldwire``, and ``python -m foldwire``."""
 
-import os
 import signal
 import sys
+
+from foldwire.process import settle
 
 __all__ = ["main"]
 
 
 def main() -> int:
     """Run the command line; Ctrl-C while it is being loaded ends it as at any other time."""
-    # No command has matrices worth a thread, and numpy starts one for each core as it is imported.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    settle()
     try:
         from foldwire import cli
     except KeyboardInterrupt:

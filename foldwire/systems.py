@@ -90,7 +90,7 @@ def folder_name(
 
 def stem_of(path: Path) -> str:
     """Name of the system in *path*: that of the file, or of the run whose folder has it."""
-    from sim.results.origin import REPEAT
+    from sim.results.repeat import REPEAT
     from sim.results.store import SUMMARY
 
     parent = path.resolve().parent

@@ -3,15 +3,13 @@
 
 A file is made once, by one process, while others that need it wait. A partial file is never seen,
 a damaged one is made again, and if the folder of the cache is not writable, a temporary one is
-used.
+used. What makes files is imported then: most processes find all there.
 """
 
 import contextlib
 import hashlib
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,6 +91,9 @@ def kept(
     wanted = (default_cache_dir() if folder is None else folder).absolute()
     if intact(wanted / name):
         return wanted / name
+    import shutil
+    import tempfile
+
     trouble = None
     for place in _places(wanted):
         target = place / name
@@ -139,6 +140,8 @@ def _tell_once(text: str) -> None:
 def _places(wanted: Path) -> Iterator[Path]:
     """Folders to try, first the wanted one, then one that all processes of this user share."""
     yield wanted
+    import tempfile
+
     user = os.getuid() if hasattr(os, "getuid") else 0
     shared = Path(tempfile.gettempdir()) / f"foldwire-{user}"
     with contextlib.suppress(OSError):
@@ -168,6 +171,8 @@ def intact(target: Path) -> bool:
 
 
 def _make(target: Path, scratch: Path, make: Callable[[Path], None], doing: str) -> None:
+    import shutil
+
     for other in target.parent.glob(f"{target.name}.*"):
         with contextlib.suppress(OSError):
             if other.is_dir() and time.time() - other.stat().st_mtime > _ABANDONED_S:

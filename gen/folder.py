@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,8 @@ def check_writable(folder: Path) -> None:
     ValueError
         It cannot be written; the text names it and says why.
     """
+    import tempfile
+
     with writing(folder):
         for attempt in range(_ATTEMPTS):
             missing = [each for each in (folder, *folder.parents) if not each.exists()]

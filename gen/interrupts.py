@@ -2,8 +2,7 @@
 """Calls that Ctrl-C ends."""
 
 from collections.abc import Callable
-from concurrent.futures import Future
-from threading import Thread, current_thread, main_thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import TypeVar
 
 __all__ = ["ended_by_interrupts"]
@@ -22,19 +21,25 @@ def ended_by_interrupts(
     """
     if current_thread() is not main_thread():
         return call()
-    future: Future[Result] = Future()
+    ended = Event()
+    results: list[Result] = []
+    errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            future.set_result(call())
+            results.append(call())
         except BaseException as error:
-            future.set_exception(error)
+            errors.append(error)
+        ended.set()
 
     thread = Thread(target=work, daemon=True)
     thread.start()
     try:
-        return future.result()
+        ended.wait()
     except KeyboardInterrupt:
         stop(thread)
         thread.join(wait_s)
         raise
+    if errors:
+        raise errors.pop()
+    return results[0]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the fields of settings, all with one wording: ``name must be ALLOWED, not VALUE``."""
 
-import difflib
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -42,6 +41,8 @@ def check(name: str, value: object, allowed: str, ok: bool) -> None:
 
 def nearest(given: object, names: Iterable[str], *, cutoff: float = 0.5) -> str | None:
     """The name that was probably meant, if one is at least as similar as *cutoff*."""
+    import difflib
+
     return next(iter(difflib.get_close_matches(str(given), list(names), n=1, cutoff=cutoff)), None)
 
 

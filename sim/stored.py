@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,16 +21,19 @@ class StoredTable:
     @classmethod
     def stored(cls) -> Self:
         """The table in the data file."""
-        return cls(**_read(cls.__module__.rpartition(".")[0]))
+        return cls(**_read(_path(cls)))
 
     def store(self) -> None:
         """Write it to the data file."""
-        module = sys.modules[type(self).__module__]
         text = json.dumps(asdict(self), indent=2)
-        Path(str(module.__file__)).with_name(_FILE).write_text(text + "\n", encoding="utf-8")
+        _path(type(self)).write_text(text + "\n", encoding="utf-8")
+
+
+def _path(kind: type) -> Path:
+    return Path(str(sys.modules[kind.__module__].__file__)).with_name(_FILE)
 
 
 @cache
-def _read(package: str) -> Mapping[str, Any]:
-    fields: Mapping[str, Any] = json.loads(files(package).joinpath(_FILE).read_text("utf-8"))
+def _read(path: Path) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return fields

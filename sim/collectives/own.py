@@ -5,7 +5,6 @@ Built-in algorithms are tested instead: checks would slow down large groups.
 """
 
 import operator
-import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +31,8 @@ def place_of(function: Any, error: BaseException | None = None) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         return f"{getattr(function, '__module__', '')}.{type(function).__name__}"
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     lines = [each.lineno for each in frames if each.filename == code.co_filename]
     return f"{code.co_filename}:{lines[-1] if lines else code.co_firstlineno}"

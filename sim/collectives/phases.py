@@ -6,7 +6,6 @@ do the same run the same program.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -114,8 +113,7 @@ def group_ranks(network: Network, dimensions: Sequence[int]) -> NDArray[np.int64
 # ---- Rounds as sends.
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Span:
+class _Span(NamedTuple):
     """Steps of a round whose sends differ in nothing but the blocks.
 
     ``targets``: (peers, members), the receiver of each send; None where every member sends to all

@@ -2,8 +2,7 @@
 """Sends and relays of one plane of switches that reduce, from which its collectives are made."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +26,7 @@ REQUEST, PARTIAL, RESULT = range(3)
 """Classes of traffic, each with credits of its own."""
 
 
-@dataclass(frozen=True)
-class Hop:
+class Hop(NamedTuple):
     """Single links: ``peer`` and ``link`` of each vertex, -1 for those that have none."""
 
     peer: Indices

@@ -8,9 +8,9 @@ refused with the reason; nothing is ignored in silence.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from sim.describe.astra_params import IMPLEMENTATIONS, AstraExtras, AstraParameters
 from sim.describe.reader import ConfigError, FilePlace, read_text, unknown_key
@@ -44,8 +44,7 @@ REFUSED = {
 """Known keys that are refused, with the reason."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stated:
+class Stated(NamedTuple):
     """A value as some file gave it."""
 
     field: str

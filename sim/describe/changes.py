@@ -2,7 +2,6 @@
 """Single keys of a description changed by their dotted paths, as sweeps and command lines do."""
 
 import copy
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,6 +28,8 @@ def parse_change(text: str) -> tuple[str, Any]:
     ConfigError
         There is no key, or no ``=``.
     """
+    import tomllib
+
     key, equals, value = text.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")):
         place = FilePlace(OPTION, None, "")

@@ -5,9 +5,7 @@ They are named by ``--load``, or by ``load`` at the top of a description, as in 
 saved run.
 """
 
-import runpy
 import sys
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -37,6 +35,8 @@ def load_files(paths: Iterable[Path]) -> None:
     ConfigError
         A file cannot be read, fails, or ends the program; in one line, with the file and the line.
     """
+    import runpy
+
     global _after
     for path in {path.resolve(): path for path in paths}.values():
         if not path.is_file():
@@ -57,6 +57,8 @@ def load_files(paths: Iterable[Path]) -> None:
 
 
 def _place(path: Path, error: BaseException) -> str:
+    import traceback
+
     lines = [
         each.lineno for each in traceback.extract_tb(error.__traceback__)
         if Path(each.filename) == path

@@ -7,7 +7,6 @@ kind or one that is not allowed is an error that names file, line, key, value an
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
@@ -75,6 +74,8 @@ def read_text(path: str | Path) -> str:
 
 def load_toml(text: str, *, source: str) -> dict[str, Any]:
     """The tables of *text*; *source* names the file in errors."""
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

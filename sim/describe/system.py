@@ -19,15 +19,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.changes import with_changes
 from sim.describe.endpoints import EndpointChoice, read_endpoint
 from sim.describe.levels import refuse_meaningless
-from sim.describe.links import linked_graph
 from sim.describe.loaded import LOAD, load_stated
-from sim.describe.machines import MACHINES, Machine, machine
 from sim.describe.reader import TomlReader, load_toml, read_text
 from sim.describe.sections import (
     RETRY_KEYS,
@@ -52,6 +50,9 @@ from sim.network.dimension import Dimension
 from sim.opened import recorded
 from sim.results.origin import Origin, plain
 from sim.workload.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from sim.describe.machines import Machine
 
 __all__ = ["Description", "describe", "parse", "read"]
 
@@ -219,7 +220,9 @@ def _by_name(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> D
     return replace(chosen, alternatives=alternatives, digest=_digest(document))
 
 
-def _machine(reader: TomlReader, topology: TopologySection) -> Machine:
+def _machine(reader: TomlReader, topology: TopologySection) -> "Machine":
+    from sim.describe.machines import machine
+
     made: Machine = reader.construct(
         machine, "topology", {"name": topology.machine}, names=["machine"]
     )
@@ -239,6 +242,8 @@ def _of_machine(
     kind = table.get("kind")
     if name is None or not _network_reduces(kind):
         return table
+    from sim.describe.machines import MACHINES
+
     here = MACHINES[name]
     if here.in_switch is None:
         what = f"must not be {kind!r}: the switches of {name} do not reduce"
@@ -299,6 +304,8 @@ def _dimensions(
             named_dimensions, "topology", {"kind": topology.kind, "shape": topology.shape}
         )
     if topology.kind == "links":
+        from sim.describe.links import linked_graph
+
         graph = linked_graph(reader, topology, folder)
         named = [{**each, "size": graph.members, "graph": graph} for each in named]
     if len(overrides) > len(named):

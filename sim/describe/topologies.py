@@ -8,8 +8,7 @@ planes, 150 ns in a switch, 128 B of payload in 144 B.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sim.fields import FieldError, not_one_of
 
@@ -36,8 +35,7 @@ NVLINK = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedTopology:
+class NamedTopology(NamedTuple):
     """``sizes`` describes the numbers of a shape; ``dimensions`` are the fields of each dimension.
 
     Where there are fewer dimensions than sizes, the last one stands for all further ones.

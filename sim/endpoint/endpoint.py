@@ -28,8 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unit:
+class Unit(NamedTuple):
     """A resource of every node that serves requests in order, with ``servers`` alike in parallel.
     ``per_ring``: each of the rings among which chunks are dealt out has one of its own.
     ``turns``: chunk n of a call has server n mod ``turns`` mod ``servers``; 0: any that is free."""
@@ -66,8 +65,7 @@ class Piece(NamedTuple):
     message_bytes: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Polls:
+class Polls(NamedTuple):
     """Reads of a register by which a host learns that a call is over, from the start of the call
     on: the first ends after ``first_s``, the others follow every ``period_s``. The first that ends
     ``seen_s`` or more after the end of the call shows it."""
@@ -77,16 +75,14 @@ class Polls:
     seen_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Room:
+class Room(NamedTuple):
     """``size_bytes`` of buffer that a chunk holds in one phase (an SRAM partition)."""
 
     name: str
     size_bytes: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Credits:
+class Credits(NamedTuple):
     """Places for messages in the buffer behind every link; one that goes there needs a free one. A
     place is taken for the latency of the link both ways, a full message, and ``handled_s``."""
 
@@ -94,8 +90,7 @@ class Credits:
     handled_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tables:
+class Tables(NamedTuple):
     """Reduction tables and buffers of the switches around an endpoint, in packets.
 
     A link that is faster than those of members counts as several in parallel, and has as many
@@ -252,8 +247,7 @@ class HardwareRing(ABC):
         """The units and stages that messages of a collective occupy."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComputeShare:
+class ComputeShare(NamedTuple):
     """Resources that communication leaves to training: share of compute units, memory bytes/s."""
 
     compute: float

@@ -26,7 +26,7 @@ from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
-    "KINDS", "BaselineEndpoint", "Bus", "IdealEndpoint", "Npu", "endpoint", "loggp",
+    "KINDS", "SOFTWARE", "BaselineEndpoint", "Bus", "IdealEndpoint", "Npu", "endpoint", "loggp",
 ]
 
 
@@ -246,7 +246,7 @@ _V1_HOST: Any = {
     "message_bytes": 4096,
 }
 
-_SOFTWARE: Mapping[str, Endpoint] = {
+SOFTWARE: Mapping[str, Endpoint] = {
     "ideal": IdealEndpoint(),
     "baseline_no_overlap": BaselineEndpoint(cores=80, memory_bytes_per_s=900e9, overlaps=False),
     "baseline_comm_opt": BaselineEndpoint(cores=6, memory_bytes_per_s=450e9),
@@ -256,6 +256,7 @@ _SOFTWARE: Mapping[str, Endpoint] = {
         **_V1_HOST, lost_compute=0.0, lost_memory_bytes_per_s=45e9
     ),
 }
+"""Endpoints that are no hardware."""
 
 
 class _Kinds(Mapping[str, Endpoint]):
@@ -263,8 +264,8 @@ class _Kinds(Mapping[str, Endpoint]):
     for."""
 
     def __getitem__(self, kind: str) -> Endpoint:
-        if kind in _SOFTWARE:
-            return _SOFTWARE[kind]
+        if kind in SOFTWARE:
+            return SOFTWARE[kind]
         for record in registry.records():
             for endpoints in (record.events, record.published):
                 if kind in endpoints:
@@ -273,7 +274,7 @@ class _Kinds(Mapping[str, Endpoint]):
         raise KeyError(kind)
 
     def __iter__(self) -> Iterator[str]:
-        yield from _SOFTWARE
+        yield from SOFTWARE
         for record in registry.records():
             yield from record.events
             yield from record.published

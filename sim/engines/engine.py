@@ -10,14 +10,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.build import DescribedSystem
 from sim.describe.reader import TomlReader
 from sim.describe.sections import Description, EngineSection, MemorySection
 from sim.endpoint.endpoint import Endpoint
-from sim.endpoint.kinds import KINDS
+from sim.endpoint.kinds import KINDS, SOFTWARE
 from sim.endpoint.memory_times import MemoryTimes
 from sim.engines import registry
 from sim.events.scheduler import Scheduler
@@ -79,8 +79,7 @@ class Blueprint:
     space: "Space | None" = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatedEngine:
+class StatedEngine(NamedTuple):
     """An endpoint that is hardware, as a description states it.
 
     Parameters
@@ -370,5 +369,7 @@ def engine_named(name: str) -> EngineRecord:
 
 def engine_of(kind: str) -> EngineRecord | None:
     """The record whose endpoints are of that kind; None for endpoints that are no hardware."""
+    if isinstance(kind, str) and kind in SOFTWARE:  # for which no engine has to be loaded
+        return None
     found: EngineRecord | None = registry.of_kind(kind)
     return found

@@ -6,6 +6,7 @@ asked for, so a simulation without engines loads none of them.
 """
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 from sim.fields import FieldError
@@ -39,9 +40,9 @@ def record(name: str) -> Any:
     return importlib.import_module(_MODULES[name]).ENGINE
 
 
-def records() -> list[Any]:
-    """The records of all engines."""
-    return [record(name) for name in names()]
+def records() -> Iterator[Any]:
+    """The records of all engines, each loaded when it is reached."""
+    return map(record, names())
 
 
 def of_kind(kind: Any) -> Any | None:

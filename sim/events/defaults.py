@@ -33,7 +33,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,8 +102,7 @@ def _costs_by_message(model: EndpointModel) -> bool:
 # ---- What a phase needs.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """``times`` steps in which a chunk of b bytes needs ``link_s_per_byte * b`` of the links, waits
     for ``wait_s + wait_s_per_byte * b / messages`` beside, and needs units of the endpoint: name,
     seconds for a message and for a byte, both divided by the number of servers."""
@@ -122,8 +121,7 @@ class Step:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PhaseTimes:
+class PhaseTimes(NamedTuple):
     """Times of a chunk in a phase. ``messages``: those that a node sends if each send is one;
     ``latency_s``: mean latency of the links on their way."""
 

@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +36,7 @@ MOST_LEVELS = 4096
 """Levels of priority: the rank of a chunk is 64-bit, with its level in the upper bits."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoweringOptions:
+class LoweringOptions(NamedTuple):
     """Options of a run, apart from its parts; see :func:`sim.events.simulate.simulate`.
 
     Parameters
@@ -70,8 +69,7 @@ class LoweringOptions:
     spans: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lowered:
+class Lowered(NamedTuple):
     """The kernel's state, and what :func:`sim.events.simulate.simulate` needs beside it."""
 
     state: tables.State

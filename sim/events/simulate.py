@@ -213,7 +213,7 @@ def _completed(
 ) -> Lowered:
     """The state at the end of a run that did not get stuck."""
     for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
-        lowered = lowering(options=replace(options, reserve=reserving))
+        lowered = lowering(options=options._replace(reserve=reserving))
         with reported(network, lowered, report):
             _run(network, job, lowered)
         stuck = why_stuck(job, lowered)

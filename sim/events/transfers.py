@@ -3,7 +3,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from sim.workload.graph import Job, Task, TaskKind
 __all__ = ["Transfer", "channels_of", "match_transfers"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Transfer:
+class Transfer(NamedTuple):
     """A message between two tasks, given by their numbers in the graphs of their nodes."""
 
     source: int

@@ -7,9 +7,9 @@ import functools
 import hashlib
 import os
 import platform
-import subprocess
 from collections.abc import Callable
 from importlib.machinery import PathFinder
+from itertools import takewhile
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -114,13 +114,14 @@ def _processor() -> str:
     """Name and instruction sets of the processor, for which code is compiled."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            first = file.read().partition("\n\n")[0]
+            # Of the first of perhaps hundreds of processors: all of them take milliseconds.
+            first = [line.rstrip("\n") for line in takewhile(str.strip, file)]
     except OSError:
         from llvmlite import binding
 
         return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
     fixed = ("vendor", "cpu family", "model", "flags", "Features", "CPU part", "isa")
-    return "\n".join(line for line in first.splitlines() if line.startswith(fixed))
+    return "\n".join(line for line in first if line.startswith(fixed))
 
 
 def _code(
@@ -149,6 +150,8 @@ def _code(
 
 def _link(code: bytes, path: Path) -> None:
     """Make a library, which the system loads at once; without a C++ compiler it stays an object."""
+    import subprocess
+
     from gen.compiler import CompileError, find_compiler
 
     path.write_bytes(code)

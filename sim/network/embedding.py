@@ -2,10 +2,9 @@
 """Rings on links that are not their own: through all nodes of a torus, and of groups of nodes."""
 
 import math
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations, count, pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,6 +12,9 @@ from sim.fields import FieldError, check_integer
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.network.ports import NetworkPort, Ports
+
+if TYPE_CHECKING:
+    from random import Random
 
 __all__ = [
     "RingPlace", "embedding", "hamiltonian_cycle", "hamiltonian_cycles", "hamiltonian_rings",
@@ -23,8 +25,8 @@ __all__ = [
 MOST_NODES = 1 << 16
 """Nodes of a torus whose Hamiltonian cycles are searched: minutes."""
 
-@dataclass(frozen=True, kw_only=True)
-class RingPlace:
+
+class RingPlace(NamedTuple):
     """The node of one rank of an embedded ring, and its ports."""
 
     node: int
@@ -105,7 +107,9 @@ class _Colours:
 
     def solved(self) -> list[list[int]]:
         """One cycle of each colour."""
-        draw = random.Random(1)
+        from random import Random
+
+        draw = Random(1)
         pairs = list(combinations(range(len(self._count)), 2))
         squares = [(a, i, j) for a in range(self._nodes) for i, j in pairs]
         while max(self._count) > 1:
@@ -128,7 +132,7 @@ class _Colours:
                     joined = True
         return joined
 
-    def _vary(self, squares: Sequence[tuple[int, int, int]], draw: random.Random) -> None:
+    def _vary(self, squares: Sequence[tuple[int, int, int]], draw: "Random") -> None:
         """Exchange a square that leaves no more cycles than there were; any, if there is none."""
         possible = [square for square in squares if self._square(*square) is not None]
         for square in possible:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self, cast, overload
+from typing import Any, NamedTuple, Self, cast, overload
 
 import numpy as np
 
@@ -30,8 +30,7 @@ HOP_SHARE, HOP_BYTES = 0.5, 24
 """Share of the spare memory for the routes of all channels, and bytes that a hop needs there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Channel:
+class Channel(NamedTuple):
     """The peer that each node sends to, and the links to it.
 
     ``peer``: (nodes,), the receiver of each node's messages, -1 for none.
@@ -73,8 +72,7 @@ class Links(Sequence[Link]):
         return self._made[place]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ways:
+class Ways(NamedTuple):
     """The links that a logical dimension offers: ``kind`` of a dimension that has the like, and so
     many parallel ``lanes`` in so many ``directions``."""
 

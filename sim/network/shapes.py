@@ -2,14 +2,13 @@
 """Shapes that split each other: dimensions of a job as parts of those of a network."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 __all__ = ["ShapePart", "coarsest", "parts_within", "split_into"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShapePart:
+class ShapePart(NamedTuple):
     """A part of dimension ``within``; ``whole``: all of it."""
 
     within: int

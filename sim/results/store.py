@@ -26,7 +26,8 @@ from sim.results.network import (
     series_table,
     utilisation,
 )
-from sim.results.origin import FORMAT, Origin, plain, write_origin
+from sim.results.origin import Origin, plain
+from sim.results.repeat import FORMAT, write_origin
 from sim.results.tables import (
     collectives_table,
     iterations_table,

@@ -4,7 +4,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from sim.collectives.execute import what_is_wrong
 from sim.describe.build import DescribedSystem
 from sim.describe.sections import Description
 from sim.endpoint.endpoint import plan_of
@@ -121,6 +120,8 @@ def _carry_out(description: Description, system: DescribedSystem) -> DataCheck:
     ConfigError
         A job without collectives has no data.
     """
+    from sim.collectives.execute import what_is_wrong
+
     calls = {
         (task.call.kind, task.call.size_bytes, task.call.dimensions)
         for graph in system.job.graphs

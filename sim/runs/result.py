@@ -14,15 +14,14 @@ from gen.arguments import typed
 from gen.brief import Brief
 from gen.extras import has_extra
 from gen.table import Column, NamedTables, Table
-from sim.describe.build import DescribedSystem
-from sim.describe.sections import Description
-from sim.engines.engine import engine_named
 from sim.events.record import RunRecord
 from sim.network.network import Network
 from sim.units import FS_PER_S, number_of
 from sim.workload.graph import Job
 
 if TYPE_CHECKING:
+    from sim.describe.build import DescribedSystem
+    from sim.describe.sections import Description
     from sim.results.breakdown import Breakdown
     from sim.results.links import LinkSeries
     from sim.results.network import Series
@@ -78,8 +77,8 @@ class RunParts(Brief):
     record: RunRecord
     job: Job
     network: Network
-    description: Description | None = None
-    system: DescribedSystem | None = None
+    description: "Description | None" = None
+    system: "DescribedSystem | None" = None
     data: DataCheck | None = None
     engines: "EngineRun | None" = None
     signals: "Mapping[int, SignalTrace]" = field(default_factory=dict)
@@ -186,12 +185,12 @@ class Run:
         return self._in_memory("network").network
 
     @property
-    def description(self) -> Description:
+    def description(self) -> "Description":
         made: Description = self._described("description")
         return made
 
     @property
-    def system(self) -> DescribedSystem:
+    def system(self) -> "DescribedSystem":
         made: DescribedSystem = self._described("system")
         return made
 
@@ -428,6 +427,8 @@ class Run:
     @property
     def _link_name(self) -> Callable[[int, int], str] | None:
         """Names of the links of a rank in figures; None for rings."""
+        from sim.engines.engine import engine_named
+
         section = self.description.engine
         return None if section is None else engine_named(section.kind).link_name(section)
 

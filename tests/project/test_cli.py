@@ -651,3 +651,21 @@ def test_a_terminal_shows_the_time_left_of_a_run(monkeypatch):
         time.sleep(0.3)
 
     assert re.search(r"\d:\d\d:\d\d left", screen.getvalue())
+
+
+def test_a_command_settles_its_process_and_no_other_does():
+    """Threads of numpy and the search for garbage belong to whoever imports us."""
+    state = "print(os.environ.get('OPENBLAS_NUM_THREADS'), gc.get_threshold()[0])\n"
+    script = (
+        f"import gc, os, sys\n{state}import foldwire as fw\nfw.Network\n{state}"
+        f"from foldwire.__main__ import main\nsys.argv = ['foldwire', '--help']\nmain()\n{state}"
+    )
+    environment = {key: value for key, value in os.environ.items() if "OPENBLAS" not in key}
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+
+    fresh, imported, *_, settled = done.stdout.splitlines()
+    assert fresh == imported and fresh.startswith("None ")
+    assert settled == "1 100000"

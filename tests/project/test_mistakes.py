@@ -26,6 +26,13 @@ DESCRIPTION = {
     "topology": {"kind": "ring", "shape": [4]},
     "workload": {"collective": "all_reduce", "size_bytes": 4096},
 }
+IN_PYTHON = (
+    "net = fw.Network([fw.Dimension(kind='ring', size=4, bandwidth_bytes_per_s=1e9)])\n"
+    "graph = fw.GraphBuilder()\n"
+    "call = fw.CollectiveCall(kind=fw.CollectiveKind.ALL_REDUCE, size_bytes=4096)\n"
+    "graph.add('sum', fw.TaskKind.COLLECTIVE, call=call)\n"
+    "fw.simulate(net, fw.Job(name='sum', graphs=(graph.graph(),)))"
+)
 SWEEP = {"base": DESCRIPTION, "grid": {"workload.size_bytes": [1024]}}
 
 
@@ -239,13 +246,22 @@ def test_a_folder_of_ones_own_without_python_is_no_harm(tmp_path):
     assert done.returncode == 0
 
 
-def test_a_small_run_loads_no_more_than_it_needs():
+@pytest.mark.parametrize(
+    "calls, more",
+    [
+        (f"fw.run({DESCRIPTION!r})", ()),
+        (IN_PYTHON, ("tomllib", "sim.describe.sections", "sim.engines.engine")),
+    ],
+    ids=["description", "python"],
+)
+def test_a_small_run_loads_no_more_than_it_needs(calls, more):
     """What a run loads is most of the time that it takes."""
     script = (
-        "import sys\nimport foldwire as fw\n"
-        f"fw.run({DESCRIPTION!r})\n"
+        f"import sys\nimport foldwire as fw\n{calls}\n"
         "needless = {'numba', 'matplotlib', 'pyarrow', 'rich', 'amaranth', 'numpy.ma',"
-        " 'importlib.metadata', 'sim.workload.load', 'sim.workload.chakra_job'}\n"
+        " 'importlib.metadata', 'sim.workload.load', 'sim.workload.chakra_job',"
+        " 'concurrent.futures', 'logging', 'subprocess', 'tempfile', 'sim.engines.ace',"
+        f" 'sim.engines.smartnic', 'sim.engines.in_switch', *{more!r}}}\n"
         "assert not needless & set(sys.modules), needless & set(sys.modules)"
     )
     root = str(Path(fw.__file__).parents[1])
