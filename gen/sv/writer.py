@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -14,13 +15,13 @@ from gen.sv import ir
 from gen.sv.context import Call, Written
 from gen.sv.design import read_design
 from gen.sv.families import Member, One, made_with, unified
-from gen.sv.layout import printed
+from gen.sv.layout import WIDTH, printed
 from gen.sv.module import write_module
 from gen.sv.names import Names, snake
 from gen.sv.peephole import without_idle
 from gen.sv.record import RecordPart, recorded
 from gen.sv.scope import Scope
-from gen.sv.tree import Code, Line, ModuleText, PortLine
+from gen.sv.tree import Code, Comment, Line, ModuleText, PortLine
 from gen.sv.types import Types
 
 __all__ = ["Text", "module_lines", "write_design"]
@@ -110,8 +111,11 @@ def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _D
             written = write_module(module, scope, types, children, reset_low=low)
             texts[written.text].append((module, written))
         equal = list(texts.values())
-        for one in unified([Member(text, made_with(same[0][0])) for text, same in texts.items()]):
+        members_of = [Member(text, made_with(same[0][0])) for text, same in texts.items()]
+        described: dict[str, tuple[str, ModuleText]] = {}
+        for one in unified(members_of):
             called = name if stem == name else taken.new(stem)
+            one = _referred(one, called, [members_of[number] for number in one.values], described)
             for number, values in one.values.items():
                 for module, written in equal[number]:
                     done[module] = Call(called, values), written
@@ -119,6 +123,33 @@ def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _D
             plain = replace(one, text=replace(one.text, body=without_idle(one.text.body)))
             bodies[place] = "\n".join(module_lines(plain, called))
     return [bodies[place] for place in sorted(bodies)], done
+
+
+def _referred(
+    one: One, name: str, members: Sequence[Member], described: dict[str, tuple[str, ModuleText]]
+) -> One:
+    """*one*, with a reference to the module of the same class that has been *described* before, and
+    what it was made with, in place of the same comments."""
+    text = one.text
+    kind = text.above[0].text
+    if len(text.above) == 1:
+        return one
+    first, before = described.setdefault(kind, (name, text))
+    if text.above != before.above or first == name:
+        return one
+    made = [
+        f"{key.lower()} {value}" for key, value in members[0].made_with.items()
+        if key not in next(iter(one.values.values()))
+        and all(each.made_with.get(key) == value for each in members)
+    ]
+    with_ = f", made with {', '.join(made)}" if made else ""
+    above = [
+        Comment(f" {line}")
+        for line in textwrap.wrap(f"{kind.strip()}: described at {first}{with_}.", WIDTH - 3)
+    ]
+    said = {port for port in before.ports if isinstance(port, Comment)}
+    ports = tuple(port for port in text.ports if port not in said)
+    return replace(one, text=replace(text, above=tuple(above), ports=ports))
 
 
 def module_lines(one: One, name: str) -> Iterator[str]:
