@@ -8,7 +8,7 @@ from bench.parts import PARTS
 from gen.synth import synthesize
 
 TOLERANCE = 0.02
-NOISE = {"gates": 8, "ff": 0, "sram_macros": 0}
+NOISE = {"gates": 12, "ff": 0, "sram_macros": 0}
 """What mapping makes of a change of names alone, in a block of any size."""
 QUICK = ("StreamFIFO", "AXI4Reader", "SendUnit")
 
