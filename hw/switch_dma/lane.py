@@ -280,14 +280,17 @@ class Lane(wiring.Component):
         pull = Signal()
         with m.If(self._begun.valid):
             m.d.sync += pull.eq(self._begun.p.pull)
-        m.d.comb += [
-            agreed.size_log2.eq(Mux(pull, window.size_log2, 0)),
-            agreed.outstanding.eq(Mux(pull, window.outstanding, 0)),
+        # Software changes them between all-reduces alone.
+        m.d.sync += [
             window.size_log2.eq(Mux(wanted.size_log2 > most, most, wanted.size_log2)),
             window.outstanding.eq(
                 Mux(wanted.outstanding > c.waves, c.waves,
                     Mux(wanted.outstanding == 0, 1, wanted.outstanding))
             ),
+        ]
+        m.d.comb += [
+            agreed.size_log2.eq(Mux(pull, window.size_log2, 0)),
+            agreed.outstanding.eq(Mux(pull, window.outstanding, 0)),
         ]
 
     def _recode(
@@ -367,6 +370,7 @@ class Lane(wiring.Component):
             self._begun.valid.eq(job.valid & job.ready),
             self._begun.payload.eq(job.payload),
             operands.agreed.eq(results.agreed),
+            results.tail_begun.eq(operands.tail_begun),
             waves.clear.eq(self._flush),
             loads.flush.eq(self._flush),
             loads.whole.eq(self.settings.whole),

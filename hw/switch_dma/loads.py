@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from hw.common.arbiter import StreamArbiter
+from hw.common.count import stepped
 from hw.common.params import require_int
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
@@ -196,47 +197,85 @@ class Loads(wiring.Component):
                 m.d.sync += [each.eq(0) for each in (number_k, turn_k, ahead_k, some[k])]
             with m.Else():
                 m.d.sync += [
-                    ahead_k.eq(ahead_k + up - down),
+                    ahead_k.eq(stepped(ahead_k, up=up, down=down)),
                     some[k].eq(Mux(down, up | (ahead_k > 1), up | (ahead_k != 0))),
                 ]
             with m.If(down & ~self.flush[k]):
                 m.d.sync += [number_k.eq(number + 1), turn_k.eq(next_turn)]
 
     def _hear(self, m: Module, ask: stream.Interface) -> Signal:
-        """Judge a LOAD that came. Returns whether there is one."""
+        """Judge a LOAD that comes, and answer it when its block has been begun. Returns whether
+        there is one.
+
+        All that is known of it is so as it is taken, and follows what is begun meanwhile.
+        """
         c = self._config
+        slot_bits = exact_log2(c.slots)
         held = Signal()
         load: Any = Signal(HEADER)
-        number = number_of(c, load.address)
-        ahead = Signal(c.number_bits)  # of the next block to be begun; negative: behind it
+        given: Any = Signal(HEADER)
+        takes = self.i.valid & self.i.ready
+        numbers = [number_of(c, each.address) for each in (given, load)]
+        begins, upcoming = self.next.begins, self.next.number
+        members = self.member.node.members
+        stale, sound = Signal(), Signal()
+        # Blocks begun after this one; negative if it is still to be begun, -1 for the next.
+        since = Signal(c.number_bits)
+        early, begun, due = Signal(), Signal(), Signal()
         place = Signal(32)
-        sound, early, ends = Signal(), Signal(), Signal()
-        ours: Any = load.region == self.member.node.region if c.regions > 1 else C(1, 1)
-        full = load.count == self.member.node.members
-        others = load.count + 1 == self.member.node.members
+        inside = Signal(init=1)  # the vector, if it is still to be begun
         m.d.comb += [
+            Value.cast(given).eq(self.i.p.data),
             self.i.ready.eq(~held),
-            self.answer.number.eq(number),
-            ahead.eq(number - self.next.number),
-            place.eq(self.next.block + ahead.as_signed() * c.links),
-            sound.eq(
-                ours & self._job.pull & ~self.next.first
-                & (load.op == Value.cast(self._job.op))
-                & (full | others) & (place < self._job.blocks)
-            ),
-            early.eq(sound & (ahead[exact_log2(c.slots) :] == 0)),
-            self.stale.eq(held & ours & (load.epoch != self.member.epoch)),
-            ask.valid.eq(held & ~self.stale & sound & ~early & self.answer.due),
-            ask.p.number.eq(number),
+            self.answer.number.eq(Mux(held, numbers[1], numbers[0])),
+            place.eq(self.next.block + (~since).as_signed() * c.links),
+            self.stale.eq(held & stale),
+            ask.valid.eq(held & ~stale & sound & due),
+            ask.p.number.eq(numbers[1]),
             ask.p.block.eq(place),
             ask.p.requester.eq(load.source),
             ask.p.tag.eq(load.tag),
             self.answer.answered.eq(ask.valid & ask.ready),
-            self.unknown.eq(held & ~self.stale & ~(sound & (early | self.answer.due))),
-            ends.eq(self.answer.answered | self.stale | self.unknown),
+            self.unknown.eq(held & ~stale & ~(sound & ((early & inside) | due))),
         ]
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [held.eq(1), Value.cast(load).eq(self.i.p.data)]
-        with m.If(ends | self._flush):
-            m.d.sync += held.eq(0)
+        with m.If(takes):
+            of_region: Any = given.region == self.member.node.region if c.regions > 1 else C(1, 1)
+            count = (given.count == members) | (given.count + 1 == members)
+            m.d.sync += [
+                load.eq(given),
+                stale.eq(of_region & (given.epoch != self.member.epoch)),
+                sound.eq(
+                    of_region & self._job.pull & ~self.next.first
+                    & (given.op == Value.cast(self._job.op)) & count
+                ),
+            ]
+        # What it is if a block is begun in this cycle, and if none is.
+        ahead, behind = (
+            Signal(c.number_bits, name=name) for name in ("if_begins", "if_none_begins")
+        )
+        m.d.comb += [ahead.eq(upcoming - numbers[0]), behind.eq(upcoming + ~numbers[0])]
+        turns = since[:slot_bits].all()
+        is_next = Mux(held, early & turns, numbers[0] == upcoming)
+        in_window = Signal()  # of the blocks begun last, in the next cycle
+        m.d.comb += in_window.eq(
+            Mux(held, Mux(begins, Mux(turns, early, begun), begun),
+                Mux(begins, ~ahead[slot_bits:].any(), ~behind[slot_bits:].any()))
+        )
+        m.d.sync += [
+            since.eq(
+                Mux(held, Mux(begins, since + 1, since), Mux(begins, ahead, behind))
+            ),
+            early.eq(
+                Mux(held, early & ~(begins & turns),
+                    Mux(begins, ahead[slot_bits:].all(), behind[slot_bits:].all()))
+            ),
+            begun.eq(in_window),
+            # What is begun in this cycle is due in the next.
+            due.eq((begins & is_next & ~self.next.first) | (self.answer.due & in_window)),
+            inside.eq(~held | (place < self._job.blocks)),
+            held.eq(
+                ~self._flush
+                & (takes | (held & ~(self.answer.answered | self.stale | self.unknown)))
+            ),
+        ]
         return held

@@ -96,6 +96,8 @@ class Operands(wiring.Component):
         A packet is.
     active : ``Out(1)``
         There is a job of which not all operands were begun.
+    tail_begun : ``Out(1)``
+        The block that was begun last is the last of the vector.
     waits, barrier : ``Out(1)``
         An operand waits for a wave counter; for the contract.
     read, error : ``Out(1)``
@@ -119,6 +121,7 @@ class Operands(wiring.Component):
     busy: Signal
     sending: Signal
     active: Signal
+    tail_begun: Signal
     waits: Signal
     barrier: Signal
     read: Signal
@@ -152,6 +155,7 @@ class Operands(wiring.Component):
                 "busy": Out(1),
                 "sending": Out(1),
                 "active": Out(1),
+                "tail_begun": Out(1),
                 "waits": Out(1),
                 "barrier": Out(1),
                 "read": Out(1),
@@ -251,11 +255,13 @@ class Operands(wiring.Component):
                 m.d.sync += [
                     block.eq(block + c.links),
                     self.active.eq(block + c.links < job.blocks),
+                    self.tail_begun.eq(block + 1 == job.blocks),
                 ]
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += [
                 job.eq(self.job.payload),
                 self.active.eq(1),
+                self.tail_begun.eq(0),
                 contract.eq(1),
                 block.eq(self._link),
             ]

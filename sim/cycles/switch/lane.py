@@ -78,7 +78,7 @@ def done(e):
     """True if a lane has done its part of the job."""
     return (
         e.running and not e.active and e.waves_under_way == 0 and not e.result_body
-        and not e.result_held and e.under_way == 0 and e.walked == e.number
+        and not e.result_held and not e.judged and e.under_way == 0 and e.walked == e.number
     )
 
 
@@ -184,21 +184,24 @@ def _put(s, e, n, q, at, word, low, high):
 
 @compiled
 def _result(s, e, x, n, now):
-    """Work on the flit of a result that is held; returns the block done, or -1. Then hold the next
-    one, from the link or the home store."""
+    """Work on the flit of a result that was looked up; returns the block done, or -1. Then look up
+    the one that is held, and hold the next one, from the link or the home store."""
     e.moved_flit = 0
     held = e.tail[COMMANDS] - e.head[COMMANDS]
     if e.looked:
         e.looked = 0
         push(e, x, COMMANDS, now, e.looked_block)
     arrived = -1
-    if e.result_head:
+    if e.judged and e.judged_head:
         if held < _COMMANDS and e.under_way < _WRITES:
-            arrived = _head(s, e, n, HOME if e.result_owner else RESULTS)
-            e.result_held = e.result_head = e.result_place = 0
+            arrived = _head(s, e, n, HOME if e.judged_owner else RESULTS)
+            e.judged = e.result_place = 0
             e.result_body = 1
-    elif e.result_held:
+    elif e.judged:
         _body(s, e, x, now)
+    if e.result_held and not e.judged:
+        e.result_held, e.judged = 0, 1
+        e.judged_head, e.judged_owner = e.result_head, e.result_owner
     if not e.result_held:
         _hold(s, e, n, now)
     return arrived
@@ -211,7 +214,7 @@ def _body(s, e, x, now):
         if not room(e, x, BEATS, now):
             return
         push(e, x, BEATS, now, 0)
-    e.result_held = 0
+    e.judged = 0
     e.result_place += 1
     if e.result_place == s.c[0].payload:
         e.result_body = 0

@@ -202,7 +202,7 @@ _LANE = np.dtype(
         "within", "owner", "turn", "merged", "merge_at", "merge_turn", "home_at", "home_turn",
         "results_at",
         "result_held", "result_head", "result_body", "result_within", "result_owner", "result_turn",
-        "result_place", "writes", "compares", "ends", "looked", "looked_block", "has_sent",
+        "judged", "judged_head", "judged_owner", "result_place", "writes", "compares", "ends", "looked", "looked_block", "has_sent",
         "has_stored", "moved_flit", "under_way",
         *COUNTED,
     )

@@ -91,7 +91,8 @@ class Rig:
         takes = take and more and ctx.get(waves.begin.ready)
         ctx.set(waves.begin.take, int(takes))
         if done is not None:
-            ctx.set(waves.waited.number, done % (1 << BITS))
+            for number in (waves.waited.number, waves.waited.over):
+                ctx.set(number, done % (1 << BITS))
             assert ctx.get(waves.waited.known)
         ctx.set(waves.waited.done, int(done is not None))
         ctx.set(loads.i.valid, int(bool(self.arriving)))
