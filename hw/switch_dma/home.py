@@ -52,8 +52,8 @@ class HomeStore(wiring.Component):
     results take turns, packet by packet. The sum so far is the left operand.
 
     A flit per cycle. A packet is judged in the cycle after its header, and its sum and the list
-    follow a cycle later. The row that a flit is added to is read 1 cycle before the adders and written
-    after their `alu_stages`.
+    follow a cycle later. The row that a flit is added to is read 1 cycle before the adders and
+    written after their `alu_stages`.
 
     Parameters
     ----------
@@ -183,18 +183,21 @@ class HomeStore(wiring.Component):
             m.d.comb += self.part.row.eq(row)
             slot = Cat(slot, self.part.row)
         forgotten = self.forget.bit_select(self._row_of(complete.o.payload), 1)
-        can_give = complete.o.valid & results.room & ~forgotten
+        can_give = Signal()  # but for what is forgotten in this cycle
         can_take = self.i.valid
         m.d.comb += [
             begin_take.eq(idle & can_take & ~(can_give & turn)),
-            begin_give.eq(idle & can_give & ~(can_take & ~turn)),
+            begin_give.eq(idle & can_give & ~(can_take & ~turn) & ~forgotten),
             self.empty.eq(~self._valid.any()),
             look.addr.eq(Mux(can_give & (turn | ~can_take), complete.o.payload, slot)),
-            self.i.ready.eq(begin_take | takes),
+            self.i.ready.eq(takes | (idle & ~(can_give & turn))),
             complete.o.ready.eq(begin_give | forgotten),
             self.gives.eq(~results.empty),
             results.reserve.eq(begin_give),
         ]
+        m.d.sync += can_give.eq(
+            (complete.i.valid | (complete.o.valid & ~forgotten)) & results.room & ~begin_give
+        )
         meta: Any = Signal(self._meta)
         moved = (takes & self.i.valid) | gives
         with m.If(begin_take | begin_give):

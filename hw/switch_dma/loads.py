@@ -148,12 +148,11 @@ class Loads(wiring.Component):
         turns = [Signal(range(c.endpoints), name=f"turn_{k}") for k in range(c.regions)]
         number, turn = pick(numbers, self._row), pick(turns, self._row)
         place = Signal(32)
-        contract, loaded = Signal(), Signal()
+        contract, loaded = Signal(), Signal()  # loaded: it walks, and the block is its own
         own, steps = Signal(), Signal()
         next_turn = Signal.like(turns[0])
         ours = Signal()  # it is this endpoint's turn
         header: Any = Signal(HEADER)
-        asks = ask.valid & ask.ready
         m.d.comb += [
             self.walking.eq(some.bit_select(self._row, 1)),
             own.eq(self._job.pull & ~contract & ours),
@@ -164,12 +163,12 @@ class Loads(wiring.Component):
             self.o.p.data.eq(header.as_value()),
             self.sent.valid.eq(self.o.valid & self.o.ready),
             self.sent.payload.eq(number),
-            ask.valid.eq(self.walking & own & loaded & ~self.whole),
+            ask.valid.eq(loaded & ~self.whole),
             ask.p.number.eq(number),
             ask.p.block.eq(place),
             ask.p.own.eq(1),
             ask.p.requester.eq(self.member.node.endpoint),
-            steps.eq(self.walking & (~own | (loaded & (self.whole | asks)))),
+            steps.eq(Mux(loaded, self.whole | ask.ready, self.walking & ~own)),
             header.offload.eq(1),
             header.kind.eq(Kind.LOAD),
             header.op.eq(Value.cast(self._job.op)),

@@ -159,21 +159,22 @@ class Receive(wiring.Component):
             Signal(name=f"{each}_{name}") for each in ("within", "drops", "dropping")
         )
         moves = packets.valid & packets.ready
-        ends = moves & packets.p.last
-        left = stepped(held, up=comes, down=ends)
-        m.d.sync += held.eq(left)
+        ends = moves & packets.p.last  # comes late
+        new = Signal(name=f"new_{name}")  # it cannot leave so early
+        m.d.sync += [new.eq(comes), held.eq(stepped(held, up=new, down=ends))]
         # By row, how many of the packets held, from the first on, came before it was closed; and
         # whether it was, or there are any.
         before = [Signal.like(held, name=f"before_{name}_{k}") for k in range(c.regions)]
         shut = [Signal(init=1, name=f"shut_{name}_{k}") for k in range(c.regions)]
         for count, shuts, is_open, opens in zip(before, shut, self._open, self.open):
-            with m.If(~is_open):
-                m.d.sync += count.eq(left)
-            with m.Elif(ends & (count != 0)):
-                m.d.sync += count.eq(count - 1)
-            some = Mux(ends, Mux(is_open, count > 1, comes | (held > 1)),
-                       Mux(is_open, count != 0, comes | (held != 0)))
-            m.d.sync += shuts.eq(~opens | some)
+            stays, falls = (
+                Mux(is_open, Mux(down & (count != 0), count - 1, count),
+                    stepped(held, up=new, down=down))
+                for down in (0, 1)
+            )
+            some = Mux(ends, Mux(is_open, count > 1, new | (held > 1)),
+                       Mux(is_open, count != 0, new | (held != 0)))
+            m.d.sync += [count.eq(Mux(ends, falls, stays)), shuts.eq(~opens | some)]
         late = shut[0]  # with a single row, what was stored was of its region
         if c.regions > 1:
             row, ours = row_of(self.node, header_of(packets.p).region)

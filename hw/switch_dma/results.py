@@ -7,7 +7,6 @@ from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.arbiter import RoundRobinArbiter
 from hw.common.axi_write import AXI4Writer
 from hw.common.count import stepped, stepped_to
 from hw.common.engine import ELEMENT_BYTES
@@ -28,6 +27,7 @@ from hw.switch_dma.layouts import (
     number_of,
     outcome_layout,
 )
+from hw.switch_dma.merge import PacketMerge
 
 __all__ = ["SOURCES", "Results"]
 
@@ -149,7 +149,7 @@ class Results(wiring.Component):
         needed = Signal()  # memory gets the next flit of data
         head, moves = source.valid & flit.first, source.valid & source.ready
         begins = head & source.ready
-        takes = block.ours & block.current & ~self.flush
+        takes = block.current & ~self.flush
         wanted = takes & block.known & block.whole
         if c.lengths:
             wanted = wanted & (
@@ -170,7 +170,7 @@ class Results(wiring.Component):
             self.stale.eq(begins & block.ours & ~takes),
             self.unknown.eq(begins & ~(block.ours & ~takes) & ~wanted),
             source.ready.eq(
-                self.flush | Mux(flit.first, writes_to.room, ~needed | writes_to.beats.ready)
+                Mux(flit.first, writes_to.room, ~needed | writes_to.beats.ready)
             ),
         ]
         with m.If(moves):
@@ -238,26 +238,13 @@ class Results(wiring.Component):
     def _merge(self, m: Module) -> tuple[Any, Value]:
         """Merge the packets of both sources, behind a register; also returns whether any are there,
         or are being expanded."""
-        m.submodules.turns = turns = RoundRobinArbiter(SOURCES)
-        within = Signal()
-        owner, chosen = Signal(SOURCES), Signal(SOURCES)
-        merged: Any = stream.Signature(FLIT).create(path=("flit",))
-        moves = merged.valid & merged.ready
-        m.d.comb += [
-            turns.requests.eq(Cat(each.valid for each in self.i)),
-            turns.advance.eq(moves & ~within),
-            chosen.eq(Mux(within, owner, turns.grant)),
-        ]
-        for k, each in enumerate(self.i):
-            m.d.comb += each.ready.eq(chosen[k] & merged.ready)
-            with m.If(chosen[k]):
-                m.d.comb += [merged.valid.eq(each.valid), merged.payload.eq(each.payload)]
-        with m.If(moves):
-            m.d.sync += [within.eq(~merged.p.last), owner.eq(chosen)]
+        m.submodules.merge = merge = PacketMerge(SOURCES)
         held: Any = stream.Signature(FLIT).create(path=("held",))
-        m.d.comb += merged.ready.eq(~held.valid | held.ready)
-        with m.If(merged.ready):
-            m.d.sync += [held.valid.eq(merged.valid), held.payload.eq(merged.payload)]
+        for each, way in zip(self.i, merge.i):
+            connect(m, flipped(each), way)
+        m.d.comb += [merge.may.eq(~0), merge.o.ready.eq(~held.valid | held.ready)]
+        with m.If(merge.o.ready):
+            m.d.sync += [held.valid.eq(merge.o.valid), held.payload.eq(merge.o.payload)]
         if not self._config.bfp:
             return held, held.valid
         m.submodules.expand = expand = ExpandPackets(
@@ -356,11 +343,12 @@ class Results(wiring.Component):
             under_way.eq(stepped(under_way, **moves)),
             busy.eq(~stepped_to(under_way, 0, **moves)),
             full.eq(stepped_to(under_way, _WRITES, **moves)),
+            # As it was: what was stored since then left room, too. What is dropped needs none.
+            ends.room.eq(((commands.level < 2) & ~full) | self.flush),
         ]
         with m.If(self.error):
             m.d.sync += self.outcome.write.eq(1)
         m.d.comb += [
-            ends.room.eq((commands.level < 2) & ~full),
             ends.busy.eq(busy),
             self.written.eq(writer.data.valid & writer.data.ready),
         ]

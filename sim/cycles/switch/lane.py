@@ -172,7 +172,8 @@ def _next(s, e, n, q, now):
         e.in_first[q] += 1
         if q == RESULTS:  # the next header is there a cycle later
             e.results_at = now + 1
-        give(s, s.c[0].lane_pool + 4 * n + q, now + 1)
+        # Whether the home store may give a sum is known a cycle early.
+        give(s, s.c[0].lane_pool + 4 * n + q, now + 2 if q == HOME else now + 1)
 
 
 @compiled
@@ -187,13 +188,13 @@ def _result(s, e, x, n, now):
     """Work on the flit of a result that was looked up; returns the block done, or -1. Then look up
     the one that is held, and hold the next one, from the link or the home store."""
     e.moved_flit = 0
-    held = e.tail[COMMANDS] - e.head[COMMANDS]
+    has_room = e.tail[COMMANDS] - e.head[COMMANDS] < _COMMANDS and e.under_way < _WRITES
     if e.looked:
         e.looked = 0
         push(e, x, COMMANDS, now, e.looked_block)
     arrived = -1
     if e.judged and e.judged_head:
-        if held < _COMMANDS and e.under_way < _WRITES:
+        if e.has_room:
             arrived = _head(s, e, n, HOME if e.judged_owner else RESULTS)
             e.judged = e.result_place = 0
             e.result_body = 1
@@ -201,9 +202,9 @@ def _result(s, e, x, n, now):
         _body(s, e, x, now)
     if e.result_held and not e.judged:
         e.result_held, e.judged = 0, 1
-        e.judged_head, e.judged_owner = e.result_head, e.result_owner
-    if not e.result_held:
-        _hold(s, e, n, now)
+        e.judged_head, e.judged_owner = e.result_head, e.held_owner
+    e.has_room = 1 if has_room else 0
+    _hold(s, e, n, now)
     return arrived
 
 
@@ -224,7 +225,7 @@ def _body(s, e, x, now):
 
 @compiled
 def _hold(s, e, n, now):
-    """Take a flit of a result, in turn from the link and the home store."""
+    """Take a flit of a result, in turn from the link and the home store, if none is held."""
     offered = 0
     if (
         now >= e.results_at and _there(s, e, n, RESULTS, now)
@@ -235,19 +236,23 @@ def _hold(s, e, n, now):
     begun = e.in_place[HOME] or e.has_sent or _is_subtotal(s, e, n, HOME)
     if _there(s, e, n, HOME, now) and not e.has_stored and begun:
         offered |= 2
-    source = e.result_owner if e.result_within else first_of(offered, e.result_turn)
-    if source < 0 or offered >> source & 1 == 0:
-        return
-    q = HOME if source else RESULTS
-    e.result_held, e.result_owner = 1, source
-    e.result_head = 1 if e.in_place[q] == 0 else 0
-    e.result_within = 1 if e.in_place[q] < s.c[0].flits - 1 else 0
-    if e.result_head:
-        e.result_turn = after(source)
-    if source:
-        e.moved_flit = 1
-    else:
-        _next(s, e, n, RESULTS, now)
+    source = e.result_owner
+    shown = offered >> source & 1
+    ends = not e.result_within and not shown
+    if shown and not e.result_held:
+        q = HOME if source else RESULTS
+        e.result_held, e.held_owner = 1, source
+        e.result_head = 1 if e.in_place[q] == 0 else 0
+        ends = e.in_place[q] == s.c[0].flits - 1
+        e.result_within = 0 if ends else 1
+        if source:
+            e.moved_flit = 1
+        else:
+            _next(s, e, n, RESULTS, now)
+    others = offered & ~(1 << source)
+    if ends and others:
+        e.result_owner = first_of(others, e.result_turn)
+        e.result_turn = after(e.result_owner)
 
 
 @compiled
@@ -315,19 +320,30 @@ def _fill(s, e, x, n, now, use, loads):
     if ordinary(s, n, now):
         offered |= 1 << _OTHERS
     source = e.owner
+    requests = 0
+    for k in range(6):
+        if (offered & ~(1 << source)) >> k & 1 and has(s, s.buffer[b].pool + _class_of(c, k), now):
+            requests |= 1 << k
+    moves = offered >> source & 1
     if not e.within:
-        requests = 0
-        for k in range(6):
-            if offered >> k & 1 and has(s, s.buffer[b].pool + _class_of(c, k), now):
-                requests |= 1 << k
-        source = first_of(requests, e.turn)
-        if source < 0:
-            return False
-        e.turn = after(source)
-        e.within, e.owner = 1, source
-        take(s, s.buffer[b].pool + _class_of(c, source))
-    if offered >> source & 1 == 0:
-        return False
+        moves = moves and has(s, s.buffer[b].pool + _class_of(c, source), now)
+        if moves:
+            e.within = 1
+            take(s, s.buffer[b].pool + _class_of(c, source))
+    done = False
+    if moves:
+        done = _move(s, e, x, n, now, source, use)
+    if not e.within and requests:
+        e.owner = first_of(requests, e.turn)
+        e.turn = after(e.owner)
+    return done
+
+
+@compiled
+def _move(s, e, x, n, now, source, use):
+    """Move a flit of a source into the send buffer; True if it is one of the home store."""
+    c = s.c[0]
+    b = s.c[0].send_buffer + n
     if source == _OTHERS:
         word = inject(s, n, now)
         if word:
@@ -394,8 +410,7 @@ def _merge(s, e, x, n, now, use):
     if use == OWN and e.left:
         pop(e, x, PAYLOAD, now)
         e.left -= 1
-        return
-    if now < e.merge_at:
+    if now < e.merge_at - 1:
         return
     offered = 1 if _there(s, e, n, PARTIALS, now) else 0
     if use == OWN:
@@ -405,14 +420,17 @@ def _merge(s, e, x, n, now, use):
         and _is_subtotal(s, e, n, RESULTS)
     ):
         offered |= 4
-    if offered == 0:
+    source = e.merge_owner
+    if now >= e.merge_at and offered >> source & 1:
+        e.merged, e.merge_at = 1 + source, now + 1
+        if source == 1:
+            e.sending = pop(e, x, HEADERS, now)
+            e.left = s.c[0].payload
         return
-    source = first_of(offered, e.merge_turn)
-    e.merge_turn = after(source)
-    e.merged, e.merge_at = 1 + source, now + 1
-    if source == 1:
-        e.sending = pop(e, x, HEADERS, now)
-        e.left = s.c[0].payload
+    offered &= ~(1 << source)
+    if offered:
+        e.merge_owner = first_of(offered, e.merge_turn)
+        e.merge_turn = after(e.merge_owner)
 
 
 @compiled

@@ -199,11 +199,12 @@ _LANE = np.dtype(
         # Loads.
         "walked", "loaded", "heard", "heard_word", "asked", "asked_item", "ask_turn",
         # Transmitter, home store, results.
-        "within", "owner", "turn", "merged", "merge_at", "merge_turn", "home_at", "home_turn",
-        "results_at",
+        "within", "owner", "turn", "merged", "merge_at", "merge_owner", "merge_turn", "home_at",
+        "home_turn", "results_at",
         "result_held", "result_head", "result_body", "result_within", "result_owner", "result_turn",
-        "judged", "judged_head", "judged_owner", "result_place", "writes", "compares", "ends", "looked", "looked_block", "has_sent",
-        "has_stored", "moved_flit", "under_way",
+        "held_owner", "judged", "judged_head", "judged_owner", "result_place", "writes", "compares",
+        "ends", "has_room", "looked", "looked_block", "has_sent", "has_stored", "moved_flit",
+        "under_way",
         *COUNTED,
     )
     + queue_fields(QUEUES)
