@@ -170,7 +170,7 @@ class HomeStore(wiring.Component):
         self._slot = Signal(place_bits)
         left = Signal(range(c.payload_flits + 1))
         takes, gives = Signal(), Signal()  # what goes on: one at most
-        idle = Signal(init=1)
+        idle, ready = Signal(init=1), Signal(init=1)
         begin_take, begin_give = Signal(), Signal()
         turn = Signal()  # whose turn it is if both could begin
         header: Any = Signal(HEADER)
@@ -183,21 +183,22 @@ class HomeStore(wiring.Component):
             m.d.comb += self.part.row.eq(row)
             slot = Cat(slot, self.part.row)
         forgotten = self.forget.bit_select(self._row_of(complete.o.payload), 1)
-        can_give = Signal()  # but for what is forgotten in this cycle
+        can_give, gives_next = Signal(), Signal()  # but for what is forgotten in that cycle
         can_take = self.i.valid
         m.d.comb += [
-            begin_take.eq(idle & can_take & ~(can_give & turn)),
+            begin_take.eq(idle & can_take & ready),
             begin_give.eq(idle & can_give & ~(can_take & ~turn) & ~forgotten),
+            self.i.ready.eq(ready),
             self.empty.eq(~self._valid.any()),
             look.addr.eq(Mux(can_give & (turn | ~can_take), complete.o.payload, slot)),
-            self.i.ready.eq(takes | (idle & ~(can_give & turn))),
             complete.o.ready.eq(begin_give | forgotten),
             self.gives.eq(~results.empty),
             results.reserve.eq(begin_give),
         ]
-        m.d.sync += can_give.eq(
+        m.d.comb += gives_next.eq(
             (complete.i.valid | (complete.o.valid & ~forgotten)) & results.room & ~begin_give
         )
+        m.d.sync += can_give.eq(gives_next)
         meta: Any = Signal(self._meta)
         moved = (takes & self.i.valid) | gives
         with m.If(begin_take | begin_give):
@@ -209,6 +210,10 @@ class HomeStore(wiring.Component):
             m.d.sync += left.eq(left - 1)
             with m.If(left == 1):
                 m.d.sync += [idle.eq(1), takes.eq(0), gives.eq(0)]
+        # Known a cycle early: whether an idle store would take a packet that comes.
+        ends = moved & (left == 1)
+        takes_next = Mux(idle | ends, ~(gives_next & turn), takes)
+        m.d.sync += ready.eq(Mux(begin_give, 0, begin_take | takes_next))
         judged = self._judge(m, header, row, slot, meta, begin_take)
         m.d.comb += [
             complete.i.valid.eq(judged.settles & judged.finishes),
@@ -317,7 +322,7 @@ class HomeStore(wiring.Component):
         m.submodules.rows = rows = SRAMBank(
             depth=c.regions * c.sums * c.payload_flits, width=FLIT_BITS
         )
-        m.submodules.alu = alu = ReduceALU(_LANES, stages=c.alu_stages)
+        m.submodules.alu = alu = ReduceALU(_LANES, stages=c.alu_stages, keeps=True)
         row = Signal(range(rows.depth))
         m.d.comb += row.eq(Cat((c.payload_flits - left)[: exact_log2(c.payload_flits)], self._slot))
         flit = Signal(FLIT_BITS)
@@ -335,18 +340,19 @@ class HomeStore(wiring.Component):
             # The verdict is there with the first flit of data.
             alu.i_valid.eq(adding & judged.good),
             alu.op.eq(judged.meta.op),
+            alu.keep.eq(judged.fresh),
             alu.a.eq(rows.r_data),
             alu.b.eq(flit),
         ]
-        later: list[Value] = [flit, judged.fresh, where]
+        later: Value = where
         for _ in range(c.alu_stages):
-            stage = [Signal(len(each)) for each in later]
-            m.d.sync += [held.eq(each) for held, each in zip(stage, later)]
-            later = list(stage)
+            stage = Signal.like(where)
+            m.d.sync += stage.eq(later)
+            later = stage
         m.d.comb += [
             rows.w_en.eq(alu.o_valid),
-            rows.w_addr.eq(later[2]),
-            rows.w_data.eq(Mux(later[1], later[0], alu.o)),
+            rows.w_addr.eq(later),
+            rows.w_data.eq(alu.o),
         ]
         with m.If(shown):
             m.d.comb += [

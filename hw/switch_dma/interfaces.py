@@ -176,13 +176,15 @@ class BlockSignature(ParametricSignature):
         Place in the vector of the next one that is no contract.
     begins : ``Out(1)``
         High for one cycle: it is begun.
+    tail : ``Out(1)``
+        The block before it, which was begun last, is the last of the vector.
     """
 
     def __init__(self, config: SwitchDmaConfig) -> None:
         super().__init__(
             {
                 "first": Out(1), "number": Out(config.number_bits), "block": Out(32),
-                "begins": Out(1),
+                "begins": Out(1), "tail": Out(1),
             },
             config=config,
         )

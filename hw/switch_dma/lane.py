@@ -222,10 +222,11 @@ class Lane(wiring.Component):
         unanswered = (quells & (operands.busy | results.writing)) << row
         disagreed = home.mismatch | (results.disagreed << row)
         for k, region in enumerate(self._regions):
-            m.d.comb += [region.busy.eq(busy[k]), region.unanswered.eq(unanswered[k])]
-            # Reasons to end an epoch are heard a cycle later, as are events.
+            m.d.comb += region.unanswered.eq(unanswered[k])
+            # The end of a flush and reasons to end an epoch are heard a cycle later, as are events.
             m.d.sync += [
-                region.disagreed.eq(disagreed[k]), region.overflow.eq(home.overflow[k]),
+                region.busy.eq(busy[k]), region.disagreed.eq(disagreed[k]),
+                region.overflow.eq(home.overflow[k]),
             ]
         reasons = Cat(each.disagreed | each.overflow for each in self._regions)
         m.d.comb += self.idle.eq(Cat(
@@ -357,16 +358,23 @@ class Lane(wiring.Component):
 
     def _adds(self, m: Module, adds: Any, sums: Any) -> Value:
         """A bit per row: packets that came before its flush are on their way to the home store."""
-        enters = adds.o.valid & adds.o.ready & adds.o.p.first
+        # Counted a cycle later, as early as it can leave.
+        enters, own = Signal(), Signal()
+        m.d.sync += [
+            enters.eq(adds.o.valid & adds.o.ready & adds.o.p.first), own.eq(adds.owner[_OWN]),
+        ]
         leaves = sums.valid & sums.ready & sums.p.first
         inside = Signal(range(_ON_THE_WAY + 1))
         after = Signal.like(inside)
         m.d.comb += after.eq(stepped(inside, up=enters, down=leaves))
-        flushed = Signal.like(self._flush)  # in the cycle before, when some could still come
-        m.d.sync += [inside.eq(after), flushed.eq(self._flush)]
+        # In the cycles before, when some could still come.
+        flushed, before_flushed = Signal.like(self._flush), Signal.like(self._flush)
+        m.d.sync += [
+            inside.eq(after), flushed.eq(self._flush), before_flushed.eq(flushed),
+        ]
         before = [Signal.like(inside, name=f"before_{k}") for k in range(self._config.regions)]
         for k, count in enumerate(before):
-            with m.If(~flushed[k] | (enters & adds.owner[_OWN])):
+            with m.If(~before_flushed[k] | (enters & own)):
                 m.d.sync += count.eq(after)
             with m.Elif(leaves & (count != 0)):
                 m.d.sync += count.eq(count - 1)
@@ -387,17 +395,18 @@ class Lane(wiring.Component):
             self._begun.valid.eq(job.valid & job.ready),
             self._begun.payload.eq(job.payload),
             operands.agreed.eq(results.agreed),
-            results.tail_begun.eq(operands.tail_begun),
+            results.tail_begun.eq(operands.next.tail),
             waves.clear.eq(self._flush),
             loads.flush.eq(self._flush),
             loads.whole.eq(self.settings.whole),
             home.forget.eq(Cat(~each.open | each.flush for each in self._regions)),
-            self.work.done.eq(
-                running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
-            ),
             self.work.outcome.eq(results.outcome),
             self.took.eq(home.took),
         ]
+        m.d.sync += self.work.done.eq(
+            running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
+            & ~self._begun.valid & ~quells
+        )
         with m.If(self._begun.valid):
             m.d.sync += running.eq(1)
         with m.If(quells):

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pull: loads the sums that this endpoint is the requester of, and finds what others load."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import C, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.common.arbiter import StreamArbiter
+from hw.common.arbiter import RoundRobinArbiter
 from hw.common.count import stepped
 from hw.common.params import require_int
+from hw.common.select import marked
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.interfaces import AnswerSignature, BlockSignature, MemberSignature
@@ -24,7 +26,7 @@ from hw.switch_dma.layouts import (
 
 __all__ = ["Loads"]
 
-_KEPT = ("blocks", "op", "pull")
+_KEPT = ("final", "op", "pull")
 """Fields of a job that loads need."""
 
 
@@ -42,7 +44,7 @@ class Loads(wiring.Component):
     not run: nobody loads before this endpoint has begun, and it ends when all it was asked for has
     come back as results. Turns go on where the region's all-reduce before has left them.
 
-    A block is walked over in a cycle, a LOAD that comes takes 3.
+    A block is walked over in a cycle, a LOAD that comes takes 4.
 
     Parameters
     ----------
@@ -130,13 +132,33 @@ class Loads(wiring.Component):
             m.d.sync += [job[name].eq(self.begun.p[name]) for name in _KEPT]
         with m.Elif(self._flush):
             m.d.sync += self._job.pull.eq(0)
-        asks = StreamArbiter(layout, 2)
-        m.submodules.asks = ResetInserter(self._flush)(asks)
-        connect(m, asks.o, flipped(self.ask))
-        self._walk(m, asks.i[0])
-        held = self._hear(m, asks.i[1])
-        m.d.comb += self.empty.eq(~held & ~asks.o.valid)
+        asks = [stream.Signature(layout).create(path=(name,)) for name in ("own", "heard")]
+        self._walk(m, asks[0])
+        held = self._hear(m, asks[1])
+        self._ask(m, asks)
+        m.d.comb += self.empty.eq(~held & ~self.ask.valid)
         return m
+
+    def _ask(self, m: Module, asks: Sequence[Any]) -> None:
+        """Ask for operands in turn, in every other cycle at most: each takes longer to be read."""
+        m.submodules.turns = turns = RoundRobinArbiter(len(asks))
+        free = ~self.ask.valid
+        m.d.comb += [
+            turns.requests.eq(Cat(each.valid for each in asks)),
+            turns.advance.eq(free),
+            *(each.ready.eq(free & grant) for each, grant in zip(asks, turns.grant)),
+        ]
+        with m.If(free):
+            m.d.sync += [
+                self.ask.valid.eq(turns.requests.any()),
+                Value.cast(self.ask.payload).eq(
+                    marked(turns.grant, [Value.cast(each.payload) for each in asks])
+                ),
+            ]
+        with m.Elif(self.ask.ready):
+            m.d.sync += self.ask.valid.eq(0)
+        with m.If(self._flush):
+            m.d.sync += self.ask.valid.eq(0)
 
     def _walk(self, m: Module, ask: stream.Interface) -> None:
         """Load the blocks whose turn is this endpoint's; then read the own operand."""
@@ -166,6 +188,7 @@ class Loads(wiring.Component):
             ask.valid.eq(loaded & ~self.whole),
             ask.p.number.eq(number),
             ask.p.block.eq(place),
+            ask.p.tail.eq(self.next.tail & (pick(ahead, self._row) == 1)),
             ask.p.own.eq(1),
             ask.p.requester.eq(self.member.node.endpoint),
             steps.eq(Mux(loaded, self.whole | ask.ready, self.walking & ~own)),
@@ -203,78 +226,63 @@ class Loads(wiring.Component):
                 m.d.sync += [number_k.eq(number + 1), turn_k.eq(next_turn)]
 
     def _hear(self, m: Module, ask: stream.Interface) -> Signal:
-        """Judge a LOAD that comes, and answer it when its block has been begun. Returns whether
-        there is one.
-
-        All that is known of it is so as it is taken, and follows what is begun meanwhile.
-        """
+        """Judge a LOAD that came, from the second cycle on, and answer it when its block has been
+        begun. Returns whether there is one."""
         c = self._config
         slot_bits = exact_log2(c.slots)
-        held = Signal()
+        held, judges = Signal(), Signal()
         load: Any = Signal(HEADER)
         given: Any = Signal(HEADER)
         takes = self.i.valid & self.i.ready
-        numbers = [number_of(c, each.address) for each in (given, load)]
-        begins, upcoming = self.next.begins, self.next.number
-        members = self.member.node.members
-        stale, sound = Signal(), Signal()
-        # Blocks begun after this one; negative if it is still to be begun, -1 for the next.
+        number, new = (number_of(c, each.address) for each in (load, given))
+        begins, members = self.next.begins, self.member.node.members
+        # Blocks begun after this one; negative if it is still to be begun, -1 for the next. What
+        # follows from it is as it was in the cycle before.
         since = Signal(c.number_bits)
-        early, begun, due = Signal(), Signal(), Signal()
+        stale, sound, early, begun, due, inside = (
+            Signal(name=name) for name in ("is_stale", "sound", "early", "begun", "due", "inside")
+        )
         place = Signal(32)
-        inside = Signal(init=1)  # the vector, if it is still to be begun
+        stays = Signal()
         m.d.comb += [
             Value.cast(given).eq(self.i.p.data),
             self.i.ready.eq(~held),
-            self.answer.number.eq(Mux(held, numbers[1], numbers[0])),
+            self.answer.number.eq(number),
             place.eq(self.next.block + (~since).as_signed() * c.links),
-            self.stale.eq(held & stale),
-            ask.valid.eq(held & ~stale & sound & due),
-            ask.p.number.eq(numbers[1]),
+            self.stale.eq(judges & stale),
+            ask.valid.eq(judges & ~stale & sound & due),
+            ask.p.number.eq(number),
             ask.p.block.eq(place),
+            ask.p.tail.eq(self.next.tail & begun & (since[:slot_bits] == 0)),
             ask.p.requester.eq(load.source),
             ask.p.tag.eq(load.tag),
             self.answer.answered.eq(ask.valid & ask.ready),
-            self.unknown.eq(held & ~stale & ~(sound & ((early & inside) | due))),
+            self.unknown.eq(judges & ~stale & ~(sound & ((early & inside) | due))),
+            stays.eq(held & ~(self.answer.answered | self.stale | self.unknown | self._flush)),
         ]
+        m.d.sync += [held.eq(stays | (takes & ~self._flush)), judges.eq(stays)]
+        ours: Any = load.region == self.member.node.region if c.regions > 1 else C(1, 1)
+        count = (load.count == members) | (load.count + 1 == members)
+        rest = since[slot_bits:]
+        in_window = ~rest.any()  # of the blocks begun last
         with m.If(takes):
-            of_region: Any = given.region == self.member.node.region if c.regions > 1 else C(1, 1)
-            count = (given.count == members) | (given.count + 1 == members)
             m.d.sync += [
                 load.eq(given),
-                stale.eq(of_region & (given.epoch != self.member.epoch)),
-                sound.eq(
-                    of_region & self._job.pull & ~self.next.first
-                    & (given.op == Value.cast(self._job.op)) & count
+                since.eq(
+                    Mux(begins, self.next.number - new, self.next.number + ~new)[: len(since)]
                 ),
             ]
-        # What it is if a block is begun in this cycle, and if none is.
-        ahead, behind = (
-            Signal(c.number_bits, name=name) for name in ("if_begins", "if_none_begins")
-        )
-        m.d.comb += [ahead.eq(upcoming - numbers[0]), behind.eq(upcoming + ~numbers[0])]
-        turns = since[:slot_bits].all()
-        is_next = Mux(held, early & turns, numbers[0] == upcoming)
-        in_window = Signal()  # of the blocks begun last, in the next cycle
-        m.d.comb += in_window.eq(
-            Mux(held, Mux(begins, Mux(turns, early, begun), begun),
-                Mux(begins, ~ahead[slot_bits:].any(), ~behind[slot_bits:].any()))
-        )
+        with m.Elif(begins):
+            m.d.sync += since.eq(since + 1)
         m.d.sync += [
-            since.eq(
-                Mux(held, Mux(begins, since + 1, since), Mux(begins, ahead, behind))
+            stale.eq(ours & (load.epoch != self.member.epoch)),
+            sound.eq(
+                ours & self._job.pull & ~self.next.first
+                & (load.op == Value.cast(self._job.op)) & count
             ),
-            early.eq(
-                Mux(held, early & ~(begins & turns),
-                    Mux(begins, ahead[slot_bits:].all(), behind[slot_bits:].all()))
-            ),
+            early.eq(rest.all()),
             begun.eq(in_window),
-            # What is begun in this cycle is due in the next.
-            due.eq((begins & is_next & ~self.next.first) | (self.answer.due & in_window)),
-            inside.eq(~held | (place < self._job.blocks)),
-            held.eq(
-                ~self._flush
-                & (takes | (held & ~(self.answer.answered | self.stale | self.unknown)))
-            ),
+            inside.eq(place <= self._job.final),
+            due.eq(self.answer.due & in_window),
         ]
         return held

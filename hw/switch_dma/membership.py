@@ -269,7 +269,7 @@ class Membership(wiring.Component):
 
 @dataclass(frozen=True)
 class _Turns:
-    """What becomes of the epoch in this cycle."""
+    """Events of a cycle that decide on the epoch."""
 
     follows: Signal  # a later one is followed
     starts: Signal  # one is begun here

@@ -18,11 +18,10 @@ __all__ = ["PacketMerge"]
 class PacketMerge(wiring.Component):
     """Merges the packets of *n* streams, whose turn is known in the cycle before.
 
-    The stream whose turn it is keeps it while no other one waits. One that waits has its turn from
-    the cycle after the end of a packet on, or after the cycle in which it came if there is none: so
-    packets follow each other without a gap, but a stream may begin a cycle late. Among several that
-    wait, whoever waits is granted within *n* - 1 packets. Nothing is held: a flit passes in the
-    cycle in which it is shown.
+    The stream whose turn it is keeps it while no other one waits. One that waits has it from the
+    end of a packet on, or, if there is none, a cycle after it came: packets follow each other
+    without a gap, but a stream may begin a cycle late. While it waits others begin *n* packets at
+    most. Nothing is held: a flit passes in the cycle in which it is shown.
 
     Parameters
     ----------
@@ -55,18 +54,19 @@ class PacketMerge(wiring.Component):
         super().__init__(
             {
                 "i": In(flits).array(n), "may": In(n), "o": Out(flits),
-                "owner": Out(n, init=1), "within": Out(1),
+                "owner": Out(n), "within": Out(1),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.turns = turns = RoundRobinArbiter(self._n)
-        owner, within, o = self.owner, self.within, self.o
+        owner, within, o = Signal(self._n, init=1), self.within, self.o
         valid = Cat(each.valid for each in self.i)
         passes = owner & (self.may | within.replicate(self._n))
         ends = Mux(o.valid, o.ready & o.p.last, ~within)
         m.d.comb += [
+            self.owner.eq(owner),
             o.valid.eq((valid & passes).any()),
             Value.cast(o.payload).eq(marked(owner, [Value.cast(each.payload) for each in self.i])),
             turns.requests.eq(valid & self.may & ~owner),

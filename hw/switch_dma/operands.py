@@ -97,8 +97,6 @@ class Operands(wiring.Component):
         A packet is.
     active : ``Out(1)``
         There is a job of which not all operands were begun.
-    tail_begun : ``Out(1)``
-        The block that was begun last is the last of the vector.
     waits, barrier : ``Out(1)``
         An operand waits for a wave counter; for the contract.
     read, error : ``Out(1)``
@@ -122,7 +120,6 @@ class Operands(wiring.Component):
     busy: Signal
     sending: Signal
     active: Signal
-    tail_begun: Signal
     waits: Signal
     barrier: Signal
     read: Signal
@@ -156,7 +153,6 @@ class Operands(wiring.Component):
                 "busy": Out(1),
                 "sending": Out(1),
                 "active": Out(1),
-                "tail_begun": Out(1),
                 "waits": Out(1),
                 "barrier": Out(1),
                 "read": Out(1),
@@ -210,9 +206,12 @@ class Operands(wiring.Component):
         connect(m, reader.bus, flipped(self.bus))
         block, place, asked = self.next.block, Signal(32), self.ask.p
         contract, pushes = Signal(), Signal()
-        final = Signal(32)  # known before a block can be begun
-        m.d.sync += final.eq(job.blocks - 1)
-        tail = Mux(pushes, block == final, asked.block == final)
+        final = Signal()  # the next block that is no contract is the vector's last one
+        tail = Mux(pushes, final, asked.tail)
+        after, more = Signal(32), Signal()
+        m.d.comb += [after.eq(block + c.links), more.eq(after <= job.final)]
+        # As the job begins its contract does, so this is known in time.
+        m.d.sync += final.eq(block == job.final)
         wanted = self.active & ~self.flush & (contract | ~job.pull | self.agreed)
         begins = Signal()
         use = Mux(pushes, Use.PUSH, Mux(asked.own, Use.OWN, Use.ANSWER))
@@ -255,18 +254,19 @@ class Operands(wiring.Component):
         with m.If(begins):
             m.d.sync += contract.eq(0)
             with m.If(contract):
-                m.d.sync += self.active.eq(self._link < job.blocks)
+                m.d.sync += self.active.eq(self._link <= job.final)
             with m.Else():
                 m.d.sync += [
-                    block.eq(block + c.links),
-                    self.active.eq(block + c.links < job.blocks),
-                    self.tail_begun.eq(block == final),
+                    block.eq(after),
+                    self.active.eq(more),
+                    final.eq(after == job.final),
+                    self.next.tail.eq(final),
                 ]
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += [
                 job.eq(self.job.payload),
                 self.active.eq(1),
-                self.tail_begun.eq(0),
+                self.next.tail.eq(0),
                 contract.eq(1),
                 block.eq(self._link),
             ]

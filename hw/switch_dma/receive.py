@@ -175,7 +175,7 @@ class Receive(wiring.Component):
             some = Mux(ends, Mux(is_open, count > 1, new | (held > 1)),
                        Mux(is_open, count != 0, new | (held != 0)))
             m.d.sync += [count.eq(Mux(ends, falls, stays)), shuts.eq(~opens | some)]
-        late = shut[0]  # with a single row, what was stored was of its region
+        late: Value = shut[0]  # with a single row, what was stored was of its region
         if c.regions > 1:
             row, ours = row_of(self.node, header_of(packets.p).region)
             late = ~ours | pick(shut, row)

@@ -12,6 +12,7 @@ from hw.common.count import stepped, stepped_to
 from hw.common.engine import ELEMENT_BYTES
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
+from hw.common.skid import SkidBuffer
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Format
 from hw.switch.recode import ExpandPackets
@@ -239,19 +240,19 @@ class Results(wiring.Component):
         """Merge the packets of both sources, behind a register; also returns whether any are there,
         or are being expanded."""
         m.submodules.merge = merge = PacketMerge(SOURCES)
-        held: Any = stream.Signature(FLIT).create(path=("held",))
+        # Whether memory takes a flit ends here.
+        m.submodules.held = held = SkidBuffer(FLIT)
         for each, way in zip(self.i, merge.i):
             connect(m, flipped(each), way)
-        m.d.comb += [merge.may.eq(~0), merge.o.ready.eq(~held.valid | held.ready)]
-        with m.If(merge.o.ready):
-            m.d.sync += [held.valid.eq(merge.o.valid), held.payload.eq(merge.o.payload)]
+        m.d.comb += merge.may.eq(~0)
+        connect(m, merge.o, held.i)
         if not self._config.bfp:
-            return held, held.valid
+            return held.o, held.o.valid
         m.submodules.expand = expand = ExpandPackets(
             payload_flits=self._config.payload_flits, half=False, bfp=True
         )
-        connect(m, held, expand.i)
-        return expand.o, held.valid | ~expand.empty
+        connect(m, held.o, expand.i)
+        return expand.o, held.o.valid | ~expand.empty
 
     def _look_up(self, m: Module, flits: Any, under_way: Value) -> tuple[Any, Any, Value]:
         """Hold flits once more, headers with what is known of their block when they come here.
@@ -337,14 +338,13 @@ class Results(wiring.Component):
             writer.done.ready.eq(1),
             self.error.eq(writer.done.valid & writer.done.p.error),
         ]
-        busy, full = Signal(), Signal()
+        busy = Signal()
         moves = {"up": self.stored, "down": writer.done.valid}
         m.d.sync += [
             under_way.eq(stepped(under_way, **moves)),
             busy.eq(~stepped_to(under_way, 0, **moves)),
-            full.eq(stepped_to(under_way, _WRITES, **moves)),
             # As it was: what was stored since then left room, too. What is dropped needs none.
-            ends.room.eq(((commands.level < 2) & ~full) | self.flush),
+            ends.room.eq(((commands.level < 2) & (under_way != _WRITES)) | self.flush),
         ]
         with m.If(self.error):
             m.d.sync += self.outcome.write.eq(1)

@@ -13,7 +13,7 @@ from hw.common.select import marked
 from hw.link.packet import FLIT_BITS
 from hw.switch.layouts import LINK_FLIT, AskedSignature
 from hw.switch.output_port import OutputPort, count_anew, to_wire
-from hw.switch.packet import CLASSES, FLIT, Traffic
+from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic
 from hw.switch.recount import Recount
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
@@ -33,7 +33,7 @@ class Transmit(wiring.Component):
     another source than the last one is taken a cycle after it is shown.
 
     Packets that are held are forgotten when their region is to be killed, and while `discard`, what
-    sources show, at once; but for notices, which last.
+    sources show; but for notices, which last.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Transmit(wiring.Component):
     row : ``In(range(regions))``
         Region of all sources but that of notices.
     discard : ``In(1)``
-        Forget what they show.
+        Forget what they show from the next cycle on.
     kill : ``In(regions)``
         Forget what is held of these regions. Hold until `holds` is low.
     holds : ``Out(regions)``
@@ -139,8 +139,11 @@ class Transmit(wiring.Component):
         ]
         bits = Signal(FLIT_BITS)
         m.d.sync += bits.eq(Mux(output.listens, buffer.flit.data, 0))
-        to_wire(m, bits, valid=output.valid, first=output.first, recounts=recount.valid,
-                header=recount.header, tx=self.tx)
+        # Nothing else is sent for two cycles behind it.
+        recounts, header = Signal(), Signal(HEADER)
+        m.d.sync += [recounts.eq(recount.valid), header.eq(recount.header)]
+        to_wire(m, bits, valid=output.valid, first=output.first, recounts=recounts,
+                header=header, tx=self.tx)
         count_anew(m, output, recount)
         m.d.sync += [self.sent.eq(output.valid), output.credit.eq(self.credit)]
         waits = [Signal(range(SEND_PACKETS + 1), name=f"waits_{k}") for k in range(CLASSES)]
@@ -157,6 +160,8 @@ class Transmit(wiring.Component):
         """Move packets from the sources to the buffer, whole, as there is room. Returns whether one
         is held that the buffer does not show yet, and is no notice."""
         count = len(self._classes)
+        self._discards = Signal(name="discards")
+        m.d.sync += self._discards.eq(self.discard)
         m.submodules.merge = merge = PacketMerge(count)
         within, owner, flit = merge.within, merge.owner, merge.o.p
         store = buffer.store
@@ -201,8 +206,8 @@ class Transmit(wiring.Component):
     def _room(
         self, m: Module, buffer: SendBuffer, number: int, shown: Value, within: Signal
     ) -> Signal:
-        """Whether there is room for a packet of a class, known a cycle early; *shown*: the source
-        whose flit is moved."""
+        """High if there is room for a packet of a class; a register. *shown*: the source whose flit
+        is moved."""
         count = Signal(range(SEND_PACKETS + 1), init=SEND_PACKETS, name=f"free_{number}")
         room = Signal(init=1, name=f"room_{number}")
         of_class = Cat(shown[k] for k, each in enumerate(self._classes) if each == number)
@@ -219,7 +224,7 @@ class Transmit(wiring.Component):
             return Const(0)
         source = self.i[number]
         rest = Signal(name=f"rest_{number}")  # its header was forgotten
-        drops = rest | (self.discard & source.p.first & ~stored)
+        drops = rest | (self._discards & source.p.first & ~stored)
         with m.If(source.valid & drops):
             m.d.sync += rest.eq(~source.p.last)
         return drops

@@ -91,9 +91,7 @@ class WaveControl(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        begin, waited, answer, part = self.begin, self.waited, self.answer, self.part
-        sizes = range(exact_log2(c.wave_blocks) + 1)
-        wave_bits, slot_bits = exact_log2(c.waves), exact_log2(c.slots)
+        begin, part = self.begin, self.part
         numbers = [Signal(c.number_bits, name=f"number_{k}") for k in range(c.regions)]
         row: Value = C(0, 1)
         next_part: Value = begin.number  # the next block of the region that a part is of
@@ -102,9 +100,24 @@ class WaveControl(wiring.Component):
             row, next_part = self.row, pick(numbers, part.row)
             same_row = part.row == self.row
         clear = self.clear.bit_select(row, 1)
+        m.d.comb += begin.number.eq(pick(numbers, row))
+        for k, number in enumerate(numbers):
+            with m.If(self.clear[k]):
+                m.d.sync += number.eq(0)
+            with m.Elif(begin.take & (row == k)):
+                m.d.sync += number.eq(number + 1)
+        self._count(m, clear)
+        self._know(m, next_part, same_row, clear)
+        return m
+
+    def _count(self, m: Module, clear: Value) -> None:
+        """Count blocks of each wave, and waves."""
+        c = self._config
+        begin, waited = self.begin, self.waited
+        sizes = range(exact_log2(c.wave_blocks) + 1)
+        wave_bits = exact_log2(c.waves)
         size_log2 = self.window.size_log2[: (len(sizes) - 1).bit_length()]
         outstanding = self.window.outstanding[: c.waves.bit_length()]
-        m.d.comb += begin.number.eq(pick(numbers, row))
 
         def wave_of(number: Signal, name: str) -> Signal:
             wave = Signal(range(max(2, c.waves)), name=name)
@@ -144,6 +157,11 @@ class WaveControl(wiring.Component):
                 busy[k].eq(~clear & ~stepped_to(count, 0, up=up, down=down)),
             ]
 
+    def _know(self, m: Module, next_part: Value, same_row: Value, clear: Value) -> None:
+        """Keep what is known of the blocks begun last, and answer what is asked of them."""
+        c = self._config
+        begin, waited, answer, part = self.begin, self.waited, self.answer, self.part
+        slot_bits = exact_log2(c.slots)
         pending = Signal(c.slots)
         open_ = Signal(c.slots)  # under way, no contract, and no load was answered
         age = Signal(c.number_bits)  # blocks begun since the one asked for
@@ -156,8 +174,8 @@ class WaveControl(wiring.Component):
             waited.known.eq(
                 (age < c.slots) & pending.bit_select(waited.number[:slot_bits], 1)
             ),
+            answer.due.eq(open_.bit_select(answer.number[:slot_bits], 1)),
         ]
-        m.d.comb += answer.due.eq(open_.bit_select(answer.number[:slot_bits], 1))
         loading = Signal(c.slots)  # under way, and its load went out
         lead, past = Signal(c.number_bits), Signal(c.number_bits)
         there = part.number[:slot_bits]
@@ -185,11 +203,5 @@ class WaveControl(wiring.Component):
                 open_.bit_select(begin.number[:slot_bits], 1).eq(~begin.first),
                 newest.eq(Mux(begin.first, 0, newest + 1)),
             ]
-        for k, number in enumerate(numbers):
-            with m.If(self.clear[k]):
-                m.d.sync += number.eq(0)
-            with m.Elif(begin.take & (row == k)):
-                m.d.sync += number.eq(number + 1)
         with m.If(clear):
             m.d.sync += [pending.eq(0), open_.eq(0), loading.eq(0)]
-        return m

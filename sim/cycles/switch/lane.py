@@ -104,8 +104,9 @@ def lane(s, n, now):
     arrived = _result(s, e, x, n, now)
     stored = e.moved_flit
     write(c, e, x, now)
+    asks = not e.asked
     begins = read(c, e, x, now, ready)
-    loads = walk(s, e, n, now)
+    loads = walk(s, e, n, now, asks)
     _count(s, e, n, wave, begins, arrived)
     use = -1  # of the operand that is, or could be, sent now
     if e.left:
@@ -195,16 +196,18 @@ def _result(s, e, x, n, now):
     arrived = -1
     if e.judged and e.judged_head:
         if e.has_room:
-            arrived = _head(s, e, n, HOME if e.judged_owner else RESULTS)
+            arrived = _head(s, e, n)
             e.judged = e.result_place = 0
             e.result_body = 1
     elif e.judged:
         _body(s, e, x, now)
+    room = e.result_held < 2
     if e.result_held and not e.judged:
-        e.result_held, e.judged = 0, 1
-        e.judged_head, e.judged_owner = e.result_head, e.held_owner
+        e.result_held -= 1
+        e.judged, e.judged_head = 1, e.held_flits & 1
+        e.held_flits >>= 1
     e.has_room = 1 if has_room else 0
-    _hold(s, e, n, now)
+    _hold(s, e, n, now, room)
     return arrived
 
 
@@ -224,8 +227,8 @@ def _body(s, e, x, now):
 
 
 @compiled
-def _hold(s, e, n, now):
-    """Take a flit of a result, in turn from the link and the home store, if none is held."""
+def _hold(s, e, n, now, room):
+    """Take a flit of a result, in turn from the link and the home store, if there is room."""
     offered = 0
     if (
         now >= e.results_at and _there(s, e, n, RESULTS, now)
@@ -239,10 +242,13 @@ def _hold(s, e, n, now):
     source = e.result_owner
     shown = offered >> source & 1
     ends = not e.result_within and not shown
-    if shown and not e.result_held:
+    if shown and room:
         q = HOME if source else RESULTS
-        e.result_held, e.held_owner = 1, source
-        e.result_head = 1 if e.in_place[q] == 0 else 0
+        if e.in_place[q] == 0:
+            packet = s.incoming[n, q, e.in_first[q] & 1]
+            e.result_word, e.result_low, e.result_high = packet.header, packet.low, packet.high
+            e.held_flits |= 1 << e.result_held
+        e.result_held += 1
         ends = e.in_place[q] == s.c[0].flits - 1
         e.result_within = 0 if ends else 1
         if source:
@@ -256,11 +262,10 @@ def _hold(s, e, n, now):
 
 
 @compiled
-def _head(s, e, n, q):
+def _head(s, e, n):
     """Take the header of a result; returns the number of its block, -1 if nothing waits for it."""
     c = s.c[0]
-    packet = s.incoming[n, q, e.in_first[q] & 1]
-    word = packet.header
+    word = e.result_word
     number = number_of(word) * c.spread + region_of(word)
     age = e.number - number - 1
     known = (
@@ -271,7 +276,7 @@ def _head(s, e, n, q):
     if not known or count_of(word) != c.members:
         e.unknown += 1
         return -1
-    if packet.low != c.everyone_low or packet.high != c.everyone_high:
+    if e.result_low != c.everyone_low or e.result_high != c.everyone_high:
         c.wrong += 1
     position = number - e.contract_number
     if position == 0:
