@@ -127,7 +127,7 @@ class Control(AllReduceQueue):
             job.source.eq(head.source),
             job.destination.eq(head.destination),
             job.elements.eq(head.elements),
-            job.blocks.eq((last >> block_bits) + 1),
+            job.final.eq(last >> block_bits),
             job.tail_beats.eq(last[exact_log2(c.lanes) : block_bits]),
             job.tail_lanes.eq(last[: exact_log2(c.lanes)]),
             job.op.eq(head.op),

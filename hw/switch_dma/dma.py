@@ -8,7 +8,6 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.all_reduce import AllReduceRegisters
 from hw.common.arbiter import StreamArbiter
-from hw.common.demux import StreamDemux
 from hw.common.engine import Engine
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
@@ -20,7 +19,7 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.interfaces import SettingsSignature
-from hw.switch_dma.lane import Lane
+from hw.switch_dma.lane import IDLE_PARTS, Lane
 from hw.switch_dma.layouts import DROPS, each_region, heard_layout, row_of
 from hw.switch_dma.membership import Membership
 from hw.switch_dma.registers import register_map
@@ -100,21 +99,26 @@ class SwitchDma(Engine):
                 m.d.comb += each_region(c, lane.rank)[row].eq(membership.rank)
         for membership, state in zip(memberships, each_region(c, control.state)):
             connect(m, membership.state, state)
+        m.submodules.idle_detector = detector = IdleDetector(
+            IDLE_CYCLES, parts=1 + IDLE_PARTS * c.links
+        )
         self._join_links(m, registers, lanes)
         telling = self._join_notices(m, registers, memberships, lanes)
         self._join_commands(m, registers, control, memberships)
         self._join_aborts(m, registers, memberships, watchdog, control, lanes)
         m.d.comb += self.irq.eq(
-            self._join_outcomes(m, registers, control, memberships, watchdog, lanes)
+            self._join_outcomes(
+                m, registers, control, memberships, watchdog, lanes, detector.was_idle
+            )
         )
         self._join_counters(m, registers, lanes)
-        m.submodules.idle_detector = detector = IdleDetector(IDLE_CYCLES)
         m.d.comb += [
-            detector.quiet.eq(
+            detector.quiet.eq(Cat(
                 (control.outstanding == 0) & ~self._of(memberships, "flush").any()
-                & ~telling & Cat(lane.idle for lane in lanes).all() & ~registers.command.strobe
-                & ~Cat(each.strobe for each in each_region(c, registers.control)).any()
-            ),
+                & ~telling & ~registers.command.strobe
+                & ~Cat(each.strobe for each in each_region(c, registers.control)).any(),
+                *(lane.idle for lane in lanes),
+            )),
             self.idle.eq(detector.idle),
         ]
         return m
@@ -150,6 +154,7 @@ class SwitchDma(Engine):
         c = self.config
         waits: list[Value] = []
         m.submodules.hears = hears = StreamArbiter(heard_layout(c), c.links)
+        m.d.comb += hears.o.ready.eq(1)
         for k, lane in enumerate(lanes):
             m.submodules[f"tells_{k}"] = tells = StreamArbiter(FLIT, c.regions)
             for each, port in zip(memberships, tells.i, strict=True):
@@ -159,14 +164,11 @@ class SwitchDma(Engine):
             waits.append(tells.o.valid)
         row, ours = row_of([each.value for each in each_region(c, r.node)], hears.o.p.region)
         # Those of no region of ours go nowhere.
-        m.submodules.by_region = by_region = StreamDemux(heard_layout(c), c.regions + 1)
-        m.d.comb += [
-            by_region.chosen.eq(Cat(*(ours & (row == k) for k in range(c.regions)), ~ours)),
-            by_region.o[c.regions].ready.eq(1),
-        ]
-        connect(m, hears.o, by_region.i)
-        for each, port in zip(memberships, by_region.o):
-            connect(m, port, each.heard)
+        for k, each in enumerate(memberships):
+            m.d.comb += [
+                each.heard.valid.eq(hears.o.valid & ours & (row == k)),
+                each.heard.payload.eq(hears.o.payload),
+            ]
         waits += [lane.heard.valid for lane in lanes]
         waits += [o.valid for each in memberships for o in each.o]
         return Cat(waits, hears.o.valid).any()
@@ -211,12 +213,13 @@ class SwitchDma(Engine):
         for row, membership in enumerate(memberships):
             node, given = each_region(c, r.node)[row], each_region(c, r.control)[row]
             waits = control.row == row if several else 1
+            # Heard a cycle later, as are other reasons to end an epoch.
+            m.d.sync += membership.stalled.eq(watchdog.failed & limit.abort & waits)
             m.d.comb += [
                 membership.node.eq(Value.cast(node.value)),
                 membership.join.eq(given.strobe & given.value.join),
                 membership.leave.eq(node.strobe),
                 membership.give_up.eq(given.strobe & given.value.abort),
-                membership.stalled.eq(watchdog.failed & limit.abort & waits),
                 each_region(c, r.abort)[row].value.cause.eq(membership.cause),
                 each_region(c, r.abort)[row].value.endpoint.eq(membership.origin),
                 each_region(c, r.epoch)[row].value.value.eq(membership.epoch),
@@ -224,11 +227,11 @@ class SwitchDma(Engine):
 
     def _join_outcomes(
         self, m: Module, r: AllReduceRegisters, control: Control, memberships: list[Membership],
-        watchdog: Watchdog, lanes: list[Lane],
+        watchdog: Watchdog, lanes: list[Lane], was_idle: Value,
     ) -> Value:
         """Join status, completions and refusals; return whether an interrupt is pending."""
         r.show(
-            "status", idle=self.idle, outstanding=control.outstanding,
+            "status", idle=was_idle, outstanding=control.outstanding,
             **{name: self._of(memberships, name) for name in ("joined", "ready")},
             **({"aborted": control.pending} if self.config.regions > 1 else {}),
         )

@@ -26,8 +26,7 @@ class ResultFork(wiring.Component):
     stays : ``In(1)``
         The packet that `i` shows goes to `stored` alone; the same for all its flits.
     sent, stored : ``Out(stream.Signature(FLIT))``
-        Those for the others, and for this endpoint. ``stored.ready`` is high only with
-        ``stored.valid``.
+        Those for the others, and for this endpoint.
     """
 
     i: stream.Interface
@@ -55,6 +54,6 @@ class ResultFork(wiring.Component):
             with m.Elif(sink.valid & sink.ready):
                 m.d.sync += taken.eq(1)
         m.d.comb += source.ready.eq(
-            Cat(each | (sink.ready) for sink, each in zip(sinks, done)).all()
+            Cat(each | (free & sink.ready) for sink, each, free in zip(sinks, done, may)).all()
         )
         return m

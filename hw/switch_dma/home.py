@@ -51,8 +51,9 @@ class HomeStore(wiring.Component):
     has room for all of them, and the sum stays in its slot until the output takes it. Partials and
     results take turns, packet by packet. The sum so far is the left operand.
 
-    A flit per cycle. The row that a flit is added to is read 1 cycle before the adders and written
-    after their `alu_stages`.
+    A flit per cycle. A packet is judged in the cycle after its header, and its sum and the list
+    follow a cycle later. The row that a flit is added to is read 1 cycle before the adders and
+    written after their `alu_stages`.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ class HomeStore(wiring.Component):
     overflow : ``Out(regions)``
         A packet was dropped since its slot has another block's sum.
     took : ``Out(TOOK)``
-        The packet that is added, in the cycle of its header.
+        The packet that is added, two cycles after its header.
     """
 
     member: Any
@@ -168,64 +169,61 @@ class HomeStore(wiring.Component):
         self._valid = Signal(c.regions * c.sums)
         self._slot = Signal(place_bits)
         left = Signal(range(c.payload_flits + 1))
-        takes, gives, drops = Signal(), Signal(), Signal()  # what goes on: one at most
-        idle = left == 0
+        takes, gives = Signal(), Signal()  # what goes on: one at most
+        idle, ready = Signal(init=1), Signal(init=1)
         begin_take, begin_give = Signal(), Signal()
         turn = Signal()  # whose turn it is if both could begin
         header: Any = Signal(HEADER)
         m.d.comb += Value.cast(header).eq(self.i.p.data)
         row, _ = row_of(self._nodes, header.region)
-        slot = number_of(c, header.address)[:slot_bits]
+        number = number_of(c, header.address)
+        slot = number[:slot_bits]
+        m.d.comb += self.part.number.eq(number)
         if c.regions > 1:
             m.d.comb += self.part.row.eq(row)
             slot = Cat(slot, self.part.row)
         forgotten = self.forget.bit_select(self._row_of(complete.o.payload), 1)
-        can_give = complete.o.valid & results.room & ~forgotten
+        can_give, gives_next = Signal(), Signal()  # but for what is forgotten in that cycle
         can_take = self.i.valid
         m.d.comb += [
-            begin_take.eq(idle & can_take & ~(can_give & turn)),
-            begin_give.eq(idle & can_give & ~(can_take & ~turn)),
+            begin_take.eq(idle & can_take & ready),
+            begin_give.eq(idle & can_give & ~(can_take & ~turn) & ~forgotten),
+            self.i.ready.eq(ready),
             self.empty.eq(~self._valid.any()),
-            look.addr.eq(Mux(begin_give, complete.o.payload, slot)),
-            self.i.ready.eq(begin_take | takes | drops),
+            look.addr.eq(Mux(can_give & (turn | ~can_take), complete.o.payload, slot)),
             complete.o.ready.eq(begin_give | forgotten),
             self.gives.eq(~results.empty),
             results.reserve.eq(begin_give),
         ]
-        with m.If(begin_take | begin_give):
-            m.d.sync += turn.eq(begin_take)
-        good, finishes, fresh = self._judge(m, header, slot, look, begin_take)
-        m.d.comb += [
-            complete.i.valid.eq(begin_take & good & finishes),
-            complete.i.payload.eq(slot),
-            keep.en.eq(begin_take & good),
-            keep.addr.eq(slot),
-            keep.data.number.eq(number_of(c, header.address)),
-            keep.data.op.eq(Value.cast(header.op)[: len(Value.cast(look.data.op))]),
-            keep.data.count.eq(header.count + Mux(fresh, 0, look.data.count)),
-            keep.data.poison.eq(header.poison | (~fresh & look.data.poison)),
-        ]
-        if c.multicast_partials:
-            m.d.comb += keep.data.loaded.eq(Value.cast(header.kind) == Kind.RESPONSE.value)
-        was_fresh = Signal()
-        op = Signal(ReduceOp)
-        moved = (takes & self.i.valid) | gives | (drops & self.i.valid)
+        m.d.comb += gives_next.eq(
+            (complete.i.valid | (complete.o.valid & ~forgotten)) & results.room & ~begin_give
+        )
+        m.d.sync += can_give.eq(gives_next)
+        meta: Any = Signal(self._meta)
+        moved = (takes & self.i.valid) | gives
         with m.If(begin_take | begin_give):
             m.d.sync += [
-                left.eq(c.payload_flits),
-                takes.eq(begin_take & good),
-                drops.eq(begin_take & ~good),
-                gives.eq(begin_give),
-                self._slot.eq(look.addr),
-                was_fresh.eq(fresh),
-                op.eq(keep.data.op),
+                turn.eq(begin_take), left.eq(c.payload_flits), idle.eq(0), takes.eq(begin_take),
+                gives.eq(begin_give), self._slot.eq(look.addr), meta.eq(look.data),
             ]
         with m.Elif(moved):
             m.d.sync += left.eq(left - 1)
             with m.If(left == 1):
-                m.d.sync += [takes.eq(0), gives.eq(0), drops.eq(0)]
-        with m.If(begin_take & good):
-            m.d.sync += self._valid.bit_select(slot, 1).eq(1)
+                m.d.sync += [idle.eq(1), takes.eq(0), gives.eq(0)]
+        # Known a cycle early: whether an idle store would take a packet that comes.
+        ends = moved & (left == 1)
+        takes_next = Mux(idle | ends, ~(gives_next & turn), takes)
+        m.d.sync += ready.eq(Mux(begin_give, 0, begin_take | takes_next))
+        judged = self._judge(m, header, row, slot, meta, begin_take)
+        m.d.comb += [
+            complete.i.valid.eq(judged.settles & judged.finishes),
+            complete.i.payload.eq(self._slot),
+            keep.en.eq(judged.settles),
+            keep.addr.eq(self._slot),
+            keep.data.eq(judged.meta),
+        ]
+        with m.If(judged.settles):
+            m.d.sync += self._valid.bit_select(self._slot, 1).eq(1)
         with m.If(gives & (left == 1)):
             m.d.sync += self._valid.bit_select(self._slot, 1).eq(0)
         for k in range(c.regions):
@@ -235,8 +233,8 @@ class HomeStore(wiring.Component):
             m.d.comb += self.busy[k].eq(here | (self.forget[k] & (listed | held.any())))
             with m.If(self.forget[k] & idle):
                 m.d.sync += held.eq(0)
-        self._add(m, left, takes & self.i.valid, gives, was_fresh, op, results)
-        self._head(m, look, begin_give, results)
+        self._add(m, left, takes & self.i.valid, gives, judged, results)
+        self._head(m, self._row_of(complete.o.payload), meta, begin_give, results)
         return m
 
     def _row_of(self, place: Any) -> Value:
@@ -244,52 +242,79 @@ class HomeStore(wiring.Component):
         return place[exact_log2(self._config.sums) :] if self._config.regions > 1 else C(0, 1)
 
     def _judge(
-        self, m: Module, header: Any, slot: Value, look: Any, begins: Signal
-    ) -> tuple[Signal, Value, Value]:
-        """Judge a packet: return whether it is added, completes its sum, and begins one."""
+        self, m: Module, header: Any, row: Value, slot: Value, meta: Any, begins: Signal
+    ) -> "_Judged":
+        """Judge a packet whose *header* is taken when it *begins*; *meta*: what was kept in its
+        slot, in the cycle after."""
         c = self._config
-        row = self.part.row if c.regions > 1 else C(0, 1)
+        judged = _Judged(self._meta)
         node: Any = Signal(NODE)
         m.d.comb += Value.cast(node).eq(pick(self._nodes, row))
-        held = self._valid.bit_select(slot, 1)
-        other = held & (look.data.number != number_of(c, header.address))
-        total = Signal(HEADER["count"].width + 1)
-        m.d.comb += total.eq(header.count + Mux(held, look.data.count, 0))
         answer = Value.cast(header.kind) == Kind.RESPONSE.value
-        part = self.part
-        m.d.comb += part.number.eq(number_of(c, header.address))
-        good = Signal()
-        finishes = total == node.members
         misled = header.destination != node.endpoint
         if c.multicast_partials:
             misled = misled & answer
-        too_early = finishes & part.ahead if c.regions > 1 else C(0, 1)
-        with m.If((header.epoch != pick(self._epochs, row)) | self.forget.bit_select(row, 1)):
-            m.d.comb += self.stale.eq(begins)
-        with m.Elif(misled):
-            m.d.comb += self.misled.eq(begins)
-        with m.Elif(Mux(part.ahead, answer, ~part.near | (answer != part.asked_for))):
-            m.d.comb += self.unknown.eq(begins)
-        with m.Elif(other):
-            m.d.comb += self.overflow.bit_select(row, 1).eq(begins)
-        with m.Elif((header.count == 0) | (total > node.members) | too_early):
-            m.d.comb += self.excess.eq(begins)
-        with m.Elif(~part.near):  # farther ahead than anyone may be, but nothing is in its place
-            m.d.comb += self.unknown.eq(begins)
-        with m.Elif(held & (Value.cast(look.data.op) != header.op)):
-            m.d.comb += self.mismatch.bit_select(row, 1).eq(begins)
+        part, given = self.part, judged.header
+        # All of the cycle in which it begins.
+        held, answers, misleads, stale, ahead, near, asked_for, judges = (
+            Signal(name=name) for name in (
+                "held", "answers", "misleads", "is_stale", "ahead", "near", "asked_for", "judges"
+            )
+        )
+        members = Signal.like(node.members)
+        m.d.sync += judges.eq(begins)
+        with m.If(begins):
+            m.d.sync += [
+                given.eq(header), held.eq(self._valid.bit_select(slot, 1)), answers.eq(answer),
+                misleads.eq(misled), members.eq(node.members),
+                stale.eq((header.epoch != pick(self._epochs, row))
+                         | self.forget.bit_select(row, 1)),
+                ahead.eq(part.ahead), near.eq(part.near), asked_for.eq(part.asked_for),
+            ]
+        total = Signal(HEADER["count"].width + 1)
+        number = number_of(c, given.address)
+        finishes = total == members
+        too_early = finishes & ahead if c.regions > 1 else C(0, 1)
+        good = Signal()
+        of_row = self._row_of(self._slot)
+        with m.If(stale):
+            m.d.comb += self.stale.eq(judges)
+        with m.Elif(misleads):
+            m.d.comb += self.misled.eq(judges)
+        with m.Elif(Mux(ahead, answers, ~near | (answers != asked_for))):
+            m.d.comb += self.unknown.eq(judges)
+        with m.Elif(held & (meta.number != number)):
+            m.d.comb += self.overflow.bit_select(of_row, 1).eq(judges)
+        with m.Elif((given.count == 0) | (total > members) | too_early):
+            m.d.comb += self.excess.eq(judges)
+        with m.Elif(~near):  # farther ahead than anyone may be, but nothing is in its place
+            m.d.comb += self.unknown.eq(judges)
+        with m.Elif(held & (Value.cast(meta.op) != given.op)):
+            m.d.comb += self.mismatch.bit_select(of_row, 1).eq(judges)
         with m.Else():
             m.d.comb += good.eq(1)
+        m.d.sync += judged.settles.eq(judges & good)
+        with m.If(judges):
+            m.d.sync += [
+                judged.good.eq(good), judged.finishes.eq(finishes), judged.fresh.eq(~held),
+            ]
+        kept = judged.meta
         m.d.comb += [
-            self.added.eq(begins & good),
-            self.finished.eq(begins & good & finishes),
-            self.took.valid.eq(begins & good),
-            *(self.took[name].eq(header[name]) for name in dict(TOOK) if name != "valid"),
+            total.eq(given.count + Mux(held, meta.count, 0)),
+            kept.number.eq(number),
+            kept.op.eq(Value.cast(given.op)[: len(Value.cast(kept.op))]),
+            kept.count.eq(total),
+            kept.poison.eq(given.poison | (held & meta.poison)),
+            *((kept.loaded.eq(answers),) if c.multicast_partials else ()),
+            self.added.eq(judged.settles),
+            self.finished.eq(judged.settles & judged.finishes),
+            self.took.valid.eq(judged.settles),
+            *(self.took[name].eq(given[name]) for name in dict(TOOK) if name != "valid"),
         ]
-        return good, finishes, ~held
+        return judged
 
     def _add(
-        self, m: Module, left: Signal, takes: Value, gives: Signal, fresh: Signal, op: Any,
+        self, m: Module, left: Signal, takes: Value, gives: Signal, judged: "_Judged",
         results: PacketQueue,
     ) -> None:
         """The memory of sums, the adders, and the payload of results."""
@@ -297,38 +322,37 @@ class HomeStore(wiring.Component):
         m.submodules.rows = rows = SRAMBank(
             depth=c.regions * c.sums * c.payload_flits, width=FLIT_BITS
         )
-        m.submodules.alu = alu = ReduceALU(_LANES, stages=c.alu_stages)
+        m.submodules.alu = alu = ReduceALU(_LANES, stages=c.alu_stages, keeps=True)
         row = Signal(range(rows.depth))
         m.d.comb += row.eq(Cat((c.payload_flits - left)[: exact_log2(c.payload_flits)], self._slot))
         flit = Signal(FLIT_BITS)
-        adding, begins, shown, ends = Signal(), Signal(), Signal(), Signal()
-        operation = Signal(ReduceOp)
+        adding, shown, ends = Signal(), Signal(), Signal()
         where = Signal.like(row)
         m.d.comb += [rows.r_en.eq(takes | gives), rows.r_addr.eq(row)]
         m.d.sync += [
             flit.eq(self.i.p.data),
             adding.eq(takes),
-            begins.eq(fresh),
-            operation.eq(op),
             where.eq(row),
             shown.eq(gives),
             ends.eq(left == 1),
         ]
         m.d.comb += [
-            alu.i_valid.eq(adding),
-            alu.op.eq(operation),
+            # The verdict is there with the first flit of data.
+            alu.i_valid.eq(adding & judged.good),
+            alu.op.eq(judged.meta.op),
+            alu.keep.eq(judged.fresh),
             alu.a.eq(rows.r_data),
             alu.b.eq(flit),
         ]
-        later: list[Value] = [flit, begins, where]
+        later: Value = where
         for _ in range(c.alu_stages):
-            stage = [Signal(len(each)) for each in later]
-            m.d.sync += [held.eq(each) for held, each in zip(stage, later)]
-            later = list(stage)
+            stage = Signal.like(where)
+            m.d.sync += stage.eq(later)
+            later = stage
         m.d.comb += [
             rows.w_en.eq(alu.o_valid),
-            rows.w_addr.eq(later[2]),
-            rows.w_data.eq(Mux(later[1], later[0], alu.o)),
+            rows.w_addr.eq(later),
+            rows.w_data.eq(alu.o),
         ]
         with m.If(shown):
             m.d.comb += [
@@ -337,17 +361,15 @@ class HomeStore(wiring.Component):
                 results.i.p.last.eq(ends),
             ]
 
-    def _head(self, m: Module, look: Any, begins: Signal, results: PacketQueue) -> None:
-        """The header of a result, a cycle after it was begun."""
+    def _head(
+        self, m: Module, row: Value, meta: Any, begins: Signal, results: PacketQueue
+    ) -> None:
+        """The header of a result of the region in *row*, a cycle after it was begun."""
         c = self._config
-        meta: Any = Signal(self._meta)
         there = Signal()
         node: Any = Signal(NODE)
         epoch = Signal(HEADER["epoch"].width)
-        m.d.sync += [
-            meta.eq(look.data), there.eq(begins),
-            epoch.eq(pick(self._epochs, self._row_of(look.addr))),
-        ]
+        m.d.sync += [there.eq(begins), epoch.eq(pick(self._epochs, row))]
         m.d.comb += Value.cast(node).eq(pick(self._nodes, self._row_of(self._slot)))
         header: Any = Signal(HEADER)
         m.d.comb += [
@@ -372,3 +394,16 @@ class HomeStore(wiring.Component):
                 results.i.p.data.eq(header.as_value()),
                 results.i.p.first.eq(1),
             ]
+
+
+class _Judged:
+    """The verdict on a packet: registers from the second cycle after it began on, until the next
+    one has begun; what is kept of its sum then, from the first."""
+
+    def __init__(self, meta: data.StructLayout) -> None:
+        self.header: Any = Signal(HEADER, name="judged")
+        self.meta: Any = Signal(meta, name="kept")
+        self.settles = Signal(name="settles")  # in that cycle, if it is added
+        self.good = Signal(name="good")  # it is added
+        self.finishes = Signal(name="finishes")  # and completes its sum
+        self.fresh = Signal(name="fresh")  # and begins it

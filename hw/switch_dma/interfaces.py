@@ -176,13 +176,15 @@ class BlockSignature(ParametricSignature):
         Place in the vector of the next one that is no contract.
     begins : ``Out(1)``
         High for one cycle: it is begun.
+    tail : ``Out(1)``
+        The block before it, which was begun last, is the last of the vector.
     """
 
     def __init__(self, config: SwitchDmaConfig) -> None:
         super().__init__(
             {
                 "first": Out(1), "number": Out(config.number_bits), "block": Out(32),
-                "begins": Out(1),
+                "begins": Out(1), "tail": Out(1),
             },
             config=config,
         )
@@ -220,15 +222,21 @@ class WaitedSignature(ParametricSignature):
     known : ``In(1)``
         ... and whether it is under way, in the same cycle ...
     position : ``In(32)``
-        ... and its place in its all-reduce, of which the first block's is 0; valid if `known`.
-    done : ``Out(1)``
-        High for one cycle: the block is done; only with `known`.
+        ... and its place in its all-reduce, of which the first block's is 0; valid if `known` ...
+    first, newest : ``In(1)``
+        ... and whether it is the first, or the one that was begun last; the same.
+    done : ``Out(1)``, over : ``Out(number_bits)``
+        High for one cycle: the block of the number `over` is done; only if it is under way.
     """
 
     def __init__(self, config: SwitchDmaConfig) -> None:
+        bits = config.number_bits
         super().__init__(
-            {"number": Out(config.number_bits), "known": In(1), "position": In(32),
-             "done": Out(1)},
+            {
+                "number": Out(bits), "position": In(32),
+                **dict.fromkeys(("known", "first", "newest"), In(1)),
+                "done": Out(1), "over": Out(bits),
+            },
             config=config,
         )
 
@@ -241,9 +249,11 @@ class AnswerSignature(ParametricSignature):
     number : ``Out(number_bits)``
         A block's number; always valid ...
     due : ``In(1)``
-        ... and whether it is under way and no load of it was answered yet, in the same cycle.
+        ... and whether it is under way, no load of it was answered yet, and it is no contract: in
+        the same cycle, for one of the ``config.slots`` blocks that were begun last.
     answered : ``Out(1)``
-        High for one cycle: its load is answered; only with `due`.
+        High for one cycle: the load of the block of this number is answered, which was due in the
+        cycle before.
     """
 
     def __init__(self, config: SwitchDmaConfig) -> None:

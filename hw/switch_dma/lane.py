@@ -8,7 +8,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
-from hw.common.arbiter import StreamArbiter
+from hw.common.count import stepped
 from hw.common.demux import StreamDemux
 from hw.switch.layouts import LinkSignature
 from hw.switch.packet import FLIT, HEADER, Kind, Traffic, header_of
@@ -33,13 +33,14 @@ from hw.switch_dma.layouts import (
     pick,
 )
 from hw.switch_dma.loads import Loads
+from hw.switch_dma.merge import PacketMerge
 from hw.switch_dma.operands import Operands
 from hw.switch_dma.receive import Receive
 from hw.switch_dma.results import Results
 from hw.switch_dma.transmit import Transmit
 from hw.switch_dma.waves import WaveControl
 
-__all__ = ["Lane"]
+__all__ = ["IDLE_PARTS", "Lane"]
 
 # Sources of what is sent, with their classes.
 _SENT = {
@@ -49,6 +50,9 @@ _SENT = {
     "loads": Traffic.REQUEST,
     "answers": Traffic.PARTIAL,
 }
+
+IDLE_PARTS = 4
+"""Bits that say that a lane is idle."""
 
 _OWN = 1
 """Index of this endpoint among the sources of operands that are added."""
@@ -93,8 +97,8 @@ class Lane(wiring.Component):
         To a port of a switch.
     mem : ``Out(AXI4Signature)``
         Memory.
-    idle : ``Out(1)``
-        No part holds anything, and nothing is on its way.
+    idle : ``Out(IDLE_PARTS)``
+        Bits, each of some parts: they hold nothing, and nothing is on its way.
     events : ``Out(events_layout(config))``
         Events of this cycle.
     moves : ``Out(1)``
@@ -133,7 +137,7 @@ class Lane(wiring.Component):
                 "credits": In(CreditsSignature()),
                 "link": Out(LinkSignature()),
                 "mem": Out(c.memory_bus),
-                "idle": Out(1),
+                "idle": Out(IDLE_PARTS),
                 "events": Out(events_layout(c)),
                 "moves": Out(1),
                 "took": Out(TOOK),
@@ -146,12 +150,14 @@ class Lane(wiring.Component):
         m.submodules.waves = waves = WaveControl(c)
         m.submodules.operands = operands = Operands(c, link=self._link)
         m.submodules.transmit = transmit = Transmit(
-            c, classes=list(_SENT.values()), lasting=list(_SENT).index("notices")
+            c, classes=list(_SENT.values()), lasting=list(_SENT).index("notices"),
+            # Operands that are compressed may wait there; others, and loads, hide in a flush.
+            dropped=[0, 1, 4] if c.bfp else [1],
         )
         m.submodules.receive = receive = Receive(c, link=self._link)
         m.submodules.home = home = HomeStore(c)
         m.submodules.loads = loads = Loads(c, link=self._link)
-        m.submodules.adds = adds = StreamArbiter(FLIT, 2 + c.multicast_partials, last="last")
+        m.submodules.adds = adds = PacketMerge(2 + c.multicast_partials)
         m.submodules.results = results = Results(c, link=self._link)
         self._regions = each_region(c, self.region)
         self._flush = Cat(each.flush for each in self._regions)
@@ -183,7 +189,8 @@ class Lane(wiring.Component):
         connect(m, receive.o[Traffic.REQUEST.value], loads.i)
         connect(m, receive.o[Traffic.PARTIAL.value], adds.i[0])
         connect(m, operands.own, adds.i[1])
-        sums, finished, recodes, sends = self._recode(m, adds.o, waves, home)
+        added = self._hold(m, adds)
+        sums, finished, recodes, sends = self._recode(m, added, waves, home)
         connect(m, sums, home.i)
         m.submodules.fork = fork = ResultFork()
         connect(m, finished, fork.i)
@@ -215,19 +222,20 @@ class Lane(wiring.Component):
         unanswered = (quells & (operands.busy | results.writing)) << row
         disagreed = home.mismatch | (results.disagreed << row)
         for k, region in enumerate(self._regions):
-            m.d.comb += [region.busy.eq(busy[k]), region.unanswered.eq(unanswered[k])]
-            # Reasons to end an epoch are heard a cycle later, as are events.
+            m.d.comb += region.unanswered.eq(unanswered[k])
+            # The end of a flush and reasons to end an epoch are heard a cycle later, as are events.
             m.d.sync += [
-                region.disagreed.eq(disagreed[k]), region.overflow.eq(home.overflow[k]),
+                region.busy.eq(busy[k]), region.disagreed.eq(disagreed[k]),
+                region.overflow.eq(home.overflow[k]),
             ]
         reasons = Cat(each.disagreed | each.overflow for each in self._regions)
-        m.d.comb += self.idle.eq(
-            ~self.events.as_value().any() & ~reasons.any()
-            & receive.idle & transmit.empty & ~self.credits.counting & home.empty
-            & ~operands.active & ~operands.busy & ~results.writing & waves.idle
-            & ~home.busy.any() & ~loads.walking & loads.empty & ~adds.o.valid & ~recodes & ~sends
-            & ~quells
-        )
+        m.d.comb += self.idle.eq(Cat(
+            ~self.events.as_value().any() & ~reasons.any(),
+            receive.idle & home.empty & ~home.busy.any() & ~recodes & ~sends & ~added.valid,
+            transmit.empty & ~self.credits.counting,
+            ~operands.active & ~operands.busy & ~results.writing & waves.idle & ~loads.walking
+            & loads.empty & ~quells,
+        ))
         self._report(m, operands, loads, transmit, receive, home, results)
         return m
 
@@ -280,14 +288,17 @@ class Lane(wiring.Component):
         pull = Signal()
         with m.If(self._begun.valid):
             m.d.sync += pull.eq(self._begun.p.pull)
-        m.d.comb += [
-            agreed.size_log2.eq(Mux(pull, window.size_log2, 0)),
-            agreed.outstanding.eq(Mux(pull, window.outstanding, 0)),
+        # Software changes them between all-reduces alone.
+        m.d.sync += [
             window.size_log2.eq(Mux(wanted.size_log2 > most, most, wanted.size_log2)),
             window.outstanding.eq(
                 Mux(wanted.outstanding > c.waves, c.waves,
                     Mux(wanted.outstanding == 0, 1, wanted.outstanding))
             ),
+        ]
+        m.d.comb += [
+            agreed.size_log2.eq(Mux(pull, window.size_log2, 0)),
+            agreed.outstanding.eq(Mux(pull, window.outstanding, 0)),
         ]
 
     def _recode(
@@ -316,6 +327,15 @@ class Lane(wiring.Component):
         return expand.o, compress.o, ~expand.empty, ~compress.empty
 
     @staticmethod
+    def _hold(m: Module, adds: PacketMerge) -> Any:
+        """Hold what is to be added in a register."""
+        held: Any = stream.Signature(FLIT).create(path=("added",))
+        m.d.comb += [adds.may.eq(~0), adds.o.ready.eq(~held.valid | held.ready)]
+        with m.If(adds.o.ready):
+            m.d.sync += [held.valid.eq(adds.o.valid), held.payload.eq(adds.o.payload)]
+        return held
+
+    @staticmethod
     def _of_packet(m: Module, source: Any, of_header: Value) -> Value:
         """Hold *of_header*, valid with the header, for all flits of the packet."""
         held = Signal()
@@ -338,15 +358,23 @@ class Lane(wiring.Component):
 
     def _adds(self, m: Module, adds: Any, sums: Any) -> Value:
         """A bit per row: packets that came before its flush are on their way to the home store."""
-        enters = Cat(each.valid & each.ready & each.p.first for each in adds.i)
+        # Counted a cycle later, as early as it can leave.
+        enters, own = Signal(), Signal()
+        m.d.sync += [
+            enters.eq(adds.o.valid & adds.o.ready & adds.o.p.first), own.eq(adds.owner[_OWN]),
+        ]
         leaves = sums.valid & sums.ready & sums.p.first
         inside = Signal(range(_ON_THE_WAY + 1))
         after = Signal.like(inside)
-        m.d.comb += after.eq(inside + enters.any() - leaves)
-        m.d.sync += inside.eq(after)
+        m.d.comb += after.eq(stepped(inside, up=enters, down=leaves))
+        # In the cycles before, when some could still come.
+        flushed, before_flushed = Signal.like(self._flush), Signal.like(self._flush)
+        m.d.sync += [
+            inside.eq(after), flushed.eq(self._flush), before_flushed.eq(flushed),
+        ]
         before = [Signal.like(inside, name=f"before_{k}") for k in range(self._config.regions)]
         for k, count in enumerate(before):
-            with m.If(~self._flush[k] | enters[_OWN]):
+            with m.If(~before_flushed[k] | (enters & own)):
                 m.d.sync += count.eq(after)
             with m.Elif(leaves & (count != 0)):
                 m.d.sync += count.eq(count - 1)
@@ -367,16 +395,18 @@ class Lane(wiring.Component):
             self._begun.valid.eq(job.valid & job.ready),
             self._begun.payload.eq(job.payload),
             operands.agreed.eq(results.agreed),
+            results.tail_begun.eq(operands.next.tail),
             waves.clear.eq(self._flush),
             loads.flush.eq(self._flush),
             loads.whole.eq(self.settings.whole),
             home.forget.eq(Cat(~each.open | each.flush for each in self._regions)),
-            self.work.done.eq(
-                running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
-            ),
             self.work.outcome.eq(results.outcome),
             self.took.eq(home.took),
         ]
+        m.d.sync += self.work.done.eq(
+            running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
+            & ~self._begun.valid & ~quells
+        )
         with m.If(self._begun.valid):
             m.d.sync += running.eq(1)
         with m.If(quells):

@@ -108,7 +108,7 @@ def heard_layout(c: SwitchDmaConfig) -> data.StructLayout:
 def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
     """An accepted all-reduce, the same for all links.
 
-    The vector has ``blocks`` blocks; the last has ``tail_beats`` + 1 flits in memory, the last of
+    The vector ends with block ``final``, which has ``tail_beats`` + 1 flits in memory, the last of
     these ``tail_lanes`` + 1 elements. Elements of 16 bits are as wide in memory. ``row``: of the
     endpoint's regions, the one that reduces it.
     """
@@ -117,7 +117,7 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "source": c.address_bits,
             "destination": c.address_bits,
             "elements": 32,
-            "blocks": 32,
+            "final": 32,
             "tail_beats": range(c.payload_flits),
             "tail_lanes": 3 if c.half else 2,
             "op": ReduceOp,
@@ -149,13 +149,15 @@ def window_layout() -> data.StructLayout:
 def read_layout(c: SwitchDmaConfig) -> data.StructLayout:
     """An operand that a load asks for.
 
-    ``number`` and ``block`` are the number of the block on the link and its place in the vector.
+    ``number`` and ``block`` are the number of the block on the link and its place in the vector,
+    of which it may be the ``tail``.
     ``own``: it is for the home store here; else a RESPONSE to ``requester`` takes it, with ``tag``.
     """
     return data.StructLayout(
         {
             "number": c.number_bits,
             "block": 32,
+            "tail": 1,
             "own": 1,
             "requester": _ENDPOINT_BITS,
             "tag": HEADER["tag"].width,

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pull: loads the sums that this endpoint is the requester of, and finds what others load."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import C, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.common.arbiter import StreamArbiter
+from hw.common.arbiter import RoundRobinArbiter
+from hw.common.count import stepped
 from hw.common.params import require_int
+from hw.common.select import marked
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.interfaces import AnswerSignature, BlockSignature, MemberSignature
@@ -23,7 +26,7 @@ from hw.switch_dma.layouts import (
 
 __all__ = ["Loads"]
 
-_KEPT = ("blocks", "op", "pull")
+_KEPT = ("final", "op", "pull")
 """Fields of a job that loads need."""
 
 
@@ -41,7 +44,7 @@ class Loads(wiring.Component):
     not run: nobody loads before this endpoint has begun, and it ends when all it was asked for has
     come back as results. Turns go on where the region's all-reduce before has left them.
 
-    A block is walked over in a cycle, a LOAD that comes takes 3.
+    A block is walked over in a cycle, a LOAD that comes takes 4.
 
     Parameters
     ----------
@@ -129,13 +132,33 @@ class Loads(wiring.Component):
             m.d.sync += [job[name].eq(self.begun.p[name]) for name in _KEPT]
         with m.Elif(self._flush):
             m.d.sync += self._job.pull.eq(0)
-        asks = StreamArbiter(layout, 2)
-        m.submodules.asks = ResetInserter(self._flush)(asks)
-        connect(m, asks.o, flipped(self.ask))
-        self._walk(m, asks.i[0])
-        held = self._hear(m, asks.i[1])
-        m.d.comb += self.empty.eq(~held & ~asks.o.valid)
+        asks = [stream.Signature(layout).create(path=(name,)) for name in ("own", "heard")]
+        self._walk(m, asks[0])
+        held = self._hear(m, asks[1])
+        self._ask(m, asks)
+        m.d.comb += self.empty.eq(~held & ~self.ask.valid)
         return m
+
+    def _ask(self, m: Module, asks: Sequence[Any]) -> None:
+        """Ask for operands in turn, in every other cycle at most: each takes longer to be read."""
+        m.submodules.turns = turns = RoundRobinArbiter(len(asks))
+        free = ~self.ask.valid
+        m.d.comb += [
+            turns.requests.eq(Cat(each.valid for each in asks)),
+            turns.advance.eq(free),
+            *(each.ready.eq(free & grant) for each, grant in zip(asks, turns.grant)),
+        ]
+        with m.If(free):
+            m.d.sync += [
+                self.ask.valid.eq(turns.requests.any()),
+                Value.cast(self.ask.payload).eq(
+                    marked(turns.grant, [Value.cast(each.payload) for each in asks])
+                ),
+            ]
+        with m.Elif(self.ask.ready):
+            m.d.sync += self.ask.valid.eq(0)
+        with m.If(self._flush):
+            m.d.sync += self.ask.valid.eq(0)
 
     def _walk(self, m: Module, ask: stream.Interface) -> None:
         """Load the blocks whose turn is this endpoint's; then read the own operand."""
@@ -147,12 +170,11 @@ class Loads(wiring.Component):
         turns = [Signal(range(c.endpoints), name=f"turn_{k}") for k in range(c.regions)]
         number, turn = pick(numbers, self._row), pick(turns, self._row)
         place = Signal(32)
-        contract, loaded = Signal(), Signal()
+        contract, loaded = Signal(), Signal()  # loaded: it walks, and the block is its own
         own, steps = Signal(), Signal()
         next_turn = Signal.like(turns[0])
         ours = Signal()  # it is this endpoint's turn
         header: Any = Signal(HEADER)
-        asks = ask.valid & ask.ready
         m.d.comb += [
             self.walking.eq(some.bit_select(self._row, 1)),
             own.eq(self._job.pull & ~contract & ours),
@@ -163,12 +185,13 @@ class Loads(wiring.Component):
             self.o.p.data.eq(header.as_value()),
             self.sent.valid.eq(self.o.valid & self.o.ready),
             self.sent.payload.eq(number),
-            ask.valid.eq(self.walking & own & loaded & ~self.whole),
+            ask.valid.eq(loaded & ~self.whole),
             ask.p.number.eq(number),
             ask.p.block.eq(place),
+            ask.p.tail.eq(self.next.tail & (pick(ahead, self._row) == 1)),
             ask.p.own.eq(1),
             ask.p.requester.eq(self.member.node.endpoint),
-            steps.eq(self.walking & (~own | (loaded & (self.whole | asks)))),
+            steps.eq(Mux(loaded, self.whole | ask.ready, self.walking & ~own)),
             header.offload.eq(1),
             header.kind.eq(Kind.LOAD),
             header.op.eq(Value.cast(self._job.op)),
@@ -196,47 +219,70 @@ class Loads(wiring.Component):
                 m.d.sync += [each.eq(0) for each in (number_k, turn_k, ahead_k, some[k])]
             with m.Else():
                 m.d.sync += [
-                    ahead_k.eq(ahead_k + up - down),
+                    ahead_k.eq(stepped(ahead_k, up=up, down=down)),
                     some[k].eq(Mux(down, up | (ahead_k > 1), up | (ahead_k != 0))),
                 ]
             with m.If(down & ~self.flush[k]):
                 m.d.sync += [number_k.eq(number + 1), turn_k.eq(next_turn)]
 
     def _hear(self, m: Module, ask: stream.Interface) -> Signal:
-        """Judge a LOAD that came. Returns whether there is one."""
+        """Judge a LOAD that came, from the second cycle on, and answer it when its block has been
+        begun. Returns whether there is one."""
         c = self._config
-        held = Signal()
+        slot_bits = exact_log2(c.slots)
+        held, judges = Signal(), Signal()
         load: Any = Signal(HEADER)
-        number = number_of(c, load.address)
-        ahead = Signal(c.number_bits)  # of the next block to be begun; negative: behind it
+        given: Any = Signal(HEADER)
+        takes = self.i.valid & self.i.ready
+        number, new = (number_of(c, each.address) for each in (load, given))
+        begins, members = self.next.begins, self.member.node.members
+        # Blocks begun after this one; negative if it is still to be begun, -1 for the next. What
+        # follows from it is as it was in the cycle before.
+        since = Signal(c.number_bits)
+        stale, sound, early, begun, due, inside = (
+            Signal(name=name) for name in ("is_stale", "sound", "early", "begun", "due", "inside")
+        )
         place = Signal(32)
-        sound, early, ends = Signal(), Signal(), Signal()
-        ours: Any = load.region == self.member.node.region if c.regions > 1 else C(1, 1)
-        full = load.count == self.member.node.members
-        others = load.count + 1 == self.member.node.members
+        stays = Signal()
         m.d.comb += [
+            Value.cast(given).eq(self.i.p.data),
             self.i.ready.eq(~held),
             self.answer.number.eq(number),
-            ahead.eq(number - self.next.number),
-            place.eq(self.next.block + ahead.as_signed() * c.links),
-            sound.eq(
-                ours & self._job.pull & ~self.next.first
-                & (load.op == Value.cast(self._job.op))
-                & (full | others) & (place < self._job.blocks)
-            ),
-            early.eq(sound & (ahead[exact_log2(c.slots) :] == 0)),
-            self.stale.eq(held & ours & (load.epoch != self.member.epoch)),
-            ask.valid.eq(held & ~self.stale & sound & ~early & self.answer.due),
+            place.eq(self.next.block + (~since).as_signed() * c.links),
+            self.stale.eq(judges & stale),
+            ask.valid.eq(judges & ~stale & sound & due),
             ask.p.number.eq(number),
             ask.p.block.eq(place),
+            ask.p.tail.eq(self.next.tail & begun & (since[:slot_bits] == 0)),
             ask.p.requester.eq(load.source),
             ask.p.tag.eq(load.tag),
             self.answer.answered.eq(ask.valid & ask.ready),
-            self.unknown.eq(held & ~self.stale & ~(sound & (early | self.answer.due))),
-            ends.eq(self.answer.answered | self.stale | self.unknown),
+            self.unknown.eq(judges & ~stale & ~(sound & ((early & inside) | due))),
+            stays.eq(held & ~(self.answer.answered | self.stale | self.unknown | self._flush)),
         ]
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [held.eq(1), Value.cast(load).eq(self.i.p.data)]
-        with m.If(ends | self._flush):
-            m.d.sync += held.eq(0)
+        m.d.sync += [held.eq(stays | (takes & ~self._flush)), judges.eq(stays)]
+        ours: Any = load.region == self.member.node.region if c.regions > 1 else C(1, 1)
+        count = (load.count == members) | (load.count + 1 == members)
+        rest = since[slot_bits:]
+        in_window = ~rest.any()  # of the blocks begun last
+        with m.If(takes):
+            m.d.sync += [
+                load.eq(given),
+                since.eq(
+                    Mux(begins, self.next.number - new, self.next.number + ~new)[: len(since)]
+                ),
+            ]
+        with m.Elif(begins):
+            m.d.sync += since.eq(since + 1)
+        m.d.sync += [
+            stale.eq(ours & (load.epoch != self.member.epoch)),
+            sound.eq(
+                ours & self._job.pull & ~self.next.first
+                & (load.op == Value.cast(self._job.op)) & count
+            ),
+            early.eq(rest.all()),
+            begun.eq(in_window),
+            inside.eq(place <= self._job.final),
+            due.eq(self.answer.due & in_window),
+        ]
         return held

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Epochs: joining the region, and giving everything up."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -133,7 +134,7 @@ class Membership(wiring.Component):
         here = [Signal(name=f"by_{k}") for k in range(c.links)]
         m.d.comb += [each.eq(call.link == k) for k, each in enumerate(here)]
         listens = called & state.joined
-        later = told.epoch > self.epoch
+        later, same = told.epoch > self.epoch, told.epoch == self.epoch
         reasons = [
             (self.give_up, AbortCause.SOFTWARE),
             (disagreed, AbortCause.DISAGREEMENT),
@@ -141,18 +142,19 @@ class Membership(wiring.Component):
             (self.stalled, AbortCause.WATCHDOG),
         ]
         there = state.joined & ~state.flush
-        follows, starts, hears = Signal(), Signal(), Signal()  # one of them, or none
+        follows, starts = Signal(), Signal()  # the former goes first
         # What is to be sent by each link, in this order.
         fresh, tell, say = Signal(c.links), Signal(c.links), Signal(c.links)
         asks = Signal(c.links)  # which switches are still to answer
         m.d.comb += [
             follows.eq(listens & later),
-            starts.eq(there & Cat(event for event, _ in reasons).any() & ~follows),
-            hears.eq(listens & ~own & ~asks.any() & (later | (told.epoch == self.epoch)) & ~starts),
+            starts.eq(there & Cat(event for event, _ in reasons).any()),
         ]
         changes = follows | starts | self.join | self.leave
-        come = self._count(m, "come", hears, changes, follows, caller, here)
-        settled = self._count(m, "settled", hears & told.settled, changes, follows, caller, here)
+        turns = _Turns(follows, starts, self.join | self.leave, same)
+        hears = listens & ~own & ~asks.any()
+        come = self._count(m, "come", hears, turns, caller, here)
+        settled = self._count(m, "settled", hears & told.settled, turns, caller, here)
         m.d.comb += [
             opened.eq(Mux(there & ~asks.any(), come, 0)),
             state.ready.eq(self._settles & settled.all() & ~unanswered),
@@ -206,31 +208,40 @@ class Membership(wiring.Component):
         return m
 
     def _count(
-        self, m: Module, name: str, hears: Value, changes: Value, follows: Value, caller: Value,
+        self, m: Module, name: str, hears: Value, turns: "_Turns", caller: Value,
         here: list[Signal],
     ) -> Value:
-        """Count the endpoints heard in this epoch. Returns a bit per link: all others were."""
+        """Count the endpoints heard in this epoch, and in a later one that is followed. Returns a
+        bit per link: all others were. What is compared with the epoch only chooses."""
         c = self._config
         every = []
         for k, by in enumerate(here):
             known = Signal(c.endpoints, name=f"{name}_{k}")
             count = Signal(range(c.endpoints + 1), name=f"{name}_count_{k}")
-            news = Signal(name=f"{name}_news_{k}")
-            forgets = changes & ~follows | self.join | self.leave
-            m.d.comb += news.eq(
-                hears & by & ~forgets & (follows | ~known.bit_select(caller, 1))
-            )
-            before, all_others = Mux(changes, 0, count), Signal(name=f"{name}_all_{k}")
-            members = self.node.members
+            heard = Signal(name=f"{name}_heard_{k}")
+            bits = Signal.like(known, name=f"{name}_bits_{k}")
+            news = Signal(name=f"{name}_news_{k}")  # unless the epoch changes
+            m.d.comb += [
+                heard.eq(hears & by),
+                bits.eq(heard << caller),
+                news.eq(heard & ~known.bit_select(caller, 1) & turns.same),
+            ]
+            all_others, members = Signal(name=f"{name}_all_{k}"), self.node.members
             m.d.sync += [
-                known.eq(Mux(changes, 0, known) | (news << caller)),
-                count.eq(before + news),
+                known.eq(turns.choose(bits, known | Mux(turns.same, bits, 0))),
+                count.eq(turns.choose(heard, (count + news)[: len(count)])),
                 # All but this one, as of the count's next value.
-                all_others.eq(Mux(news, before + 2 == members, before + 1 == members)),
+                all_others.eq(
+                    turns.choose(
+                        Mux(heard, members == 2, members == 1),
+                        Mux(news, count + 2 == members, count + 1 == members),
+                        none=members == 1,
+                    )
+                ),
             ]
             every.append(all_others)
             if name == "settled" and k == 0:
-                m.d.comb += self._first.eq(news)
+                m.d.comb += self._first.eq(turns.choose(heard, news))
         return Cat(every)
 
     def _send(self, m: Module, wanted: Value, fresh: Value, settled: Value) -> None:
@@ -254,3 +265,17 @@ class Membership(wiring.Component):
                 o.p.last.eq(1),
                 o.p.data.eq(header.as_value()),
             ]
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """Events of a cycle that decide on the epoch."""
+
+    follows: Signal  # a later one is followed
+    starts: Signal  # one is begun here
+    resets: Value  # the endpoint joins or leaves, whatever else
+    same: Value  # what is heard is of it
+
+    def choose(self, followed: Any, kept: Any, *, none: Any = 0) -> Value:
+        """*followed* or *kept*; *none* when the endpoint has heard nobody in the next epoch."""
+        return Mux(self.resets, none, Mux(self.follows, followed, Mux(self.starts, none, kept)))

@@ -8,6 +8,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.axi_read import AXI4Reader
+from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
 from hw.fp.ops import ReduceOp
@@ -179,14 +180,18 @@ class Operands(wiring.Component):
         beats: Any = self._convert(m, reader) if c.fixed_point else reader.data
         self._gather(m, items, beats, payload, headers)
         left = self._send(m, payload, headers, sending)
-        under_way = Signal(range(c.read_ahead + 4))
-        begun = reader.cmd.valid & reader.cmd.ready
-        ended = self.read & reader.data.p.last
-        m.d.sync += under_way.eq(under_way + begun - ended)
+        under_way, reads = Signal(range(c.read_ahead + 4)), Signal()
+        moved = {
+            "up": reader.cmd.valid & reader.cmd.ready, "down": self.read & reader.data.p.last,
+        }
+        m.d.sync += [
+            under_way.eq(stepped(under_way, **moved)),
+            reads.eq(~stepped_to(under_way, 0, **moved)),
+        ]
         m.d.comb += [
             self.read.eq(reader.data.valid & reader.data.ready),
             self.error.eq(self.read & reader.data.p.error),
-            self.busy.eq((under_way != 0) | left),
+            self.busy.eq(reads | left),
             self.sending.eq(left),
         ]
         return m
@@ -199,13 +204,16 @@ class Operands(wiring.Component):
         beats = range(c.payload_flits + 1)
         m.submodules.reader = reader = AXI4Reader(**c.memory_master, beats_width=len(Signal(beats)))
         connect(m, reader.bus, flipped(self.bus))
-        block, place = self.next.block, Signal(32)
-        contract = Signal()
-        tail = place + 1 == job.blocks
+        block, place, asked = self.next.block, Signal(32), self.ask.p
+        contract, pushes = Signal(), Signal()
+        final = Signal()  # the next block that is no contract is the vector's last one
+        tail = Mux(pushes, final, asked.tail)
+        after, more = Signal(32), Signal()
+        m.d.comb += [after.eq(block + c.links), more.eq(after <= job.final)]
+        # As the job begins its contract does, so this is known in time.
+        m.d.sync += final.eq(block == job.final)
         wanted = self.active & ~self.flush & (contract | ~job.pull | self.agreed)
-        pushes = Signal()
         begins = Signal()
-        asked = self.ask.p
         use = Mux(pushes, Use.PUSH, Mux(asked.own, Use.OWN, Use.ANSWER))
         there = Mux(pushes, wanted & self.begin.ready, self.ask.valid & ~self.flush)
         reads = ~(pushes & contract)
@@ -246,16 +254,19 @@ class Operands(wiring.Component):
         with m.If(begins):
             m.d.sync += contract.eq(0)
             with m.If(contract):
-                m.d.sync += self.active.eq(self._link < job.blocks)
+                m.d.sync += self.active.eq(self._link <= job.final)
             with m.Else():
                 m.d.sync += [
-                    block.eq(block + c.links),
-                    self.active.eq(block + c.links < job.blocks),
+                    block.eq(after),
+                    self.active.eq(more),
+                    final.eq(after == job.final),
+                    self.next.tail.eq(final),
                 ]
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += [
                 job.eq(self.job.payload),
                 self.active.eq(1),
+                self.next.tail.eq(0),
                 contract.eq(1),
                 block.eq(self._link),
             ]
@@ -349,6 +360,7 @@ class Operands(wiring.Component):
         """Send packets, each by its output; return whether one is in progress."""
         c = self._config
         left = Signal(range(c.payload_flits + 1))
+        final = Signal()  # one is
         header: Any = Signal(HEADER)
         about = headers.o.p
         kept, use = Signal(Use), Signal(Use)
@@ -371,7 +383,6 @@ class Operands(wiring.Component):
                 m.d.comb += held.ready.eq(way.ready)
         moves = shown.valid & shown.ready
         m.d.comb += [
-            sending.eq(left != 0),
             header.offload.eq(1),
             use.eq(Mux(sending, kept, about.use)),
             header.kind.eq(Mux(use == Use.PUSH, Kind.PUSH, Kind.RESPONSE)),
@@ -387,7 +398,7 @@ class Operands(wiring.Component):
             header.epoch.eq(self.member.epoch),
             header.poison.eq(about.poison),
             shown.p.first.eq(~sending),
-            shown.p.last.eq(left == 1),
+            shown.p.last.eq(final),
             shown.p.data.eq(Mux(sending, payload.o.payload, header.as_value())),
             shown.valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self.flush)),
             headers.o.ready.eq(moves & ~sending),
@@ -395,7 +406,10 @@ class Operands(wiring.Component):
         ]
         with m.If(moves):
             data_flits = self._scaled(c.payload_flits, words=about.contract)
-            m.d.sync += [left.eq(Mux(sending, left - 1, data_flits)), kept.eq(use)]
+            m.d.sync += [
+                left.eq(Mux(sending, left - 1, data_flits)), kept.eq(use),
+                sending.eq(~final), final.eq(Mux(sending, left == 2, data_flits == 1)),
+            ]
         if c.lengths:
             m.d.comb += header.format.eq(Mux(about.contract, 0, Value.cast(self._job.format)))
         return leaves

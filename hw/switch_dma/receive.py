@@ -8,6 +8,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from hw.common.count import stepped
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
 from hw.link.packet import checksum_of
@@ -60,7 +61,7 @@ class Receive(wiring.Component):
     node : ``In(NODE)``, for each region
         The endpoint's number, members and region.
     open : ``In(regions)``
-        Regions of which packets are taken.
+        Regions of which packets are taken from the next cycle on.
     o : ``Out(stream.Signature(FLIT)).array(CLASSES)``
         Packets of each class.
     heard : ``Out(stream.Signature(heard_layout(config)))``
@@ -111,6 +112,8 @@ class Receive(wiring.Component):
             channels=CLASSES, outputs=CLASSES, packets=c.buffer_packets, flits=c.packet_flits,
             short=c.short,
         )
+        self._open = Signal.like(self.open, name="is_open")
+        m.d.sync += self._open.eq(self.open)
         m.submodules.notices = notices = StreamFIFO(heard_layout(c), c.buffer_packets)
         connect(m, notices.o, flipped(self.heard))
         refunds, quiet, closed = self._store(m, buffer.store, notices)
@@ -156,18 +159,26 @@ class Receive(wiring.Component):
             Signal(name=f"{each}_{name}") for each in ("within", "drops", "dropping")
         )
         moves = packets.valid & packets.ready
-        left = Signal.like(held, name=f"left_{name}")  # held packets, when one has left
-        m.d.comb += left.eq(held - (moves & packets.p.last))
-        m.d.sync += held.eq(left + comes)
-        # By row, how many of the packets held, from the first on, came before it was closed.
+        ends = moves & packets.p.last  # comes late
+        new = Signal(name=f"new_{name}")  # it cannot leave so early
+        m.d.sync += [new.eq(comes), held.eq(stepped(held, up=new, down=ends))]
+        # By row, how many of the packets held, from the first on, came before it was closed; and
+        # whether it was, or there are any.
         before = [Signal.like(held, name=f"before_{name}_{k}") for k in range(c.regions)]
-        for k, count in enumerate(before):
-            with m.If(~self.open[k]):
-                m.d.sync += count.eq(left + comes)
-            with m.Elif(moves & packets.p.last & (count != 0)):
-                m.d.sync += count.eq(count - 1)
-        row, ours = row_of(each_region(c, self.node), header_of(packets.p).region)
-        late = ~ours | (pick(before, row) != 0) | ~self.open.bit_select(row, 1)
+        shut = [Signal(init=1, name=f"shut_{name}_{k}") for k in range(c.regions)]
+        for count, shuts, is_open, opens in zip(before, shut, self._open, self.open):
+            stays, falls = (
+                Mux(is_open, Mux(down & (count != 0), count - 1, count),
+                    stepped(held, up=new, down=down))
+                for down in (0, 1)
+            )
+            some = Mux(ends, Mux(is_open, count > 1, new | (held > 1)),
+                       Mux(is_open, count != 0, new | (held != 0)))
+            m.d.sync += [count.eq(Mux(ends, falls, stays)), shuts.eq(~opens | some)]
+        late: Value = shut[0]  # with a single row, what was stored was of its region
+        if c.regions > 1:
+            row, ours = row_of(self.node, header_of(packets.p).region)
+            late = ~ours | pick(shut, row)
         m.d.comb += [
             drops.eq(Mux(within, dropping, late)),
             o.payload.eq(packets.payload),
@@ -248,7 +259,7 @@ class Receive(wiring.Component):
                 m.d.comb += region.eq(1)
             with m.Elif(tells):
                 m.d.comb += [told.valid.eq(1), overflow.eq(~told.ready)]
-            with m.Elif(~self.open.bit_select(row, 1)):
+            with m.Elif(~self._open.bit_select(row, 1)):
                 m.d.comb += closed.eq(1)
             with m.Elif(~store.room.bit_select(traffic, 1)):
                 m.d.comb += overflow.eq(1)

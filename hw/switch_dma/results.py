@@ -7,11 +7,12 @@ from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.arbiter import RoundRobinArbiter
 from hw.common.axi_write import AXI4Writer
+from hw.common.count import stepped, stepped_to
 from hw.common.engine import ELEMENT_BYTES
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
+from hw.common.skid import SkidBuffer
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Format
 from hw.switch.recode import ExpandPackets
@@ -27,6 +28,7 @@ from hw.switch_dma.layouts import (
     number_of,
     outcome_layout,
 )
+from hw.switch_dma.merge import PacketMerge
 
 __all__ = ["SOURCES", "Results"]
 
@@ -39,6 +41,7 @@ _WRITES = 64
 class Results(wiring.Component):
     """Takes RESULT packets, from the link and from the home store, packet by packet in turn.
 
+    What is known of a result's block is looked up 2 cycles after it came, and used a cycle later.
     A result that is waited for is stored at its place, but for what lies beyond the end of the
     vector; that of the contract is compared with the contract; all else is dropped. A packet takes
     as many cycles as it has flits, if memory keeps up. With ``config.fixed_point`` integers become
@@ -63,6 +66,8 @@ class Results(wiring.Component):
         RESULT packets from the link and from the home store.
     waited : ``Out(WaitedSignature(config))``
         The block that a result is of.
+    tail_begun : ``In(1)``
+        The block that was begun last is the last of the job's vector.
     flush : ``In(1)``
         Drop everything, whatever memory does; writes that were begun get zeros for what is missing.
         Hold until `holds` is low, and begin no job while `writing`.
@@ -91,6 +96,7 @@ class Results(wiring.Component):
     window: Any
     i: Any
     waited: Any
+    tail_begun: Signal
     flush: Signal
     bus: Any
     holds: Signal
@@ -115,6 +121,7 @@ class Results(wiring.Component):
                 "window": In(WindowSignature()),
                 "i": In(stream.Signature(FLIT)).array(SOURCES),
                 "waited": Out(WaitedSignature(c)),
+                "tail_begun": In(1),
                 "flush": In(1),
                 "bus": Out(c.memory_bus.write),
                 "holds": Out(1),
@@ -134,57 +141,60 @@ class Results(wiring.Component):
                 self._job.eq(self.begun.payload),
                 self.outcome.as_value().eq(0),
             ]
-        source, under_way = self._merge(m)
+        source, block, under_way = self._look_up(m, *self._merge(m))
         flit = source.p
         header: Any = Signal(HEADER)
         place = Signal(range(c.payload_flits))
         within = Signal()
-        writes, compares = Signal(), Signal()
-        number = number_of(c, header.address)
+        writes, compares, tail = Signal(), Signal(), Signal()
+        needed = Signal()  # memory gets the next flit of data
         head, moves = source.valid & flit.first, source.valid & source.ready
         begins = head & source.ready
-        current = header.epoch == self.member.epoch
-        if c.regions > 1:  # results of others are not waited for, whatever epoch they are of
-            ours = header.region == self.member.node.region
-        else:
-            ours = C(1, 1)
-        takes = ours & current & ~self.flush
-        wanted = takes & self.waited.known & (header.count == self.member.node.members)
-        contract = self.waited.position == 0
+        takes = block.current & ~self.flush
+        wanted = takes & block.known & block.whole
         if c.lengths:
             wanted = wanted & (
-                header.format == Mux(contract, Format.WORDS.value, Value.cast(self._job.format))
+                header.format
+                == Mux(block.first, Format.WORDS.value, Value.cast(self._job.format))
             )
-        kept = ~contract
+        kept = ~block.first
         if c.parts:
-            block = ((self.waited.position - 1)[:32] * c.links + self._link)[:32]
-            kept = kept & ((self._job.part != Part.STORE) | in_part(self._job, block))
-        writes_to = self._write(m)
-        needed = writes & (~writes_to.tail | (place <= self._job.tail_beats))
+            in_vector = ((block.position - 1)[:32] * c.links + self._link)[:32]
+            kept = kept & ((self._job.part != Part.STORE) | in_part(self._job, in_vector))
+        writes_to = self._write(m, block.position, tail)
         body = source.valid & ~flit.first & ~self.flush
         m.d.comb += [
             Value.cast(header).eq(flit.data),
-            self.waited.number.eq(number),
+            self.waited.over.eq(number_of(c, header.address)),
             self.waited.done.eq(begins & wanted),
             self.stored.eq(self.waited.done & kept),
-            self.stale.eq(begins & ours & ~takes),
-            self.unknown.eq(begins & ~(ours & ~takes) & ~wanted),
+            self.stale.eq(begins & block.ours & ~takes),
+            self.unknown.eq(begins & ~(block.ours & ~takes) & ~wanted),
             source.ready.eq(
-                self.flush | Mux(flit.first, writes_to.room, ~needed | writes_to.beats.ready)
+                Mux(flit.first, writes_to.room, ~needed | writes_to.beats.ready)
             ),
         ]
         with m.If(moves):
-            m.d.sync += [within.eq(~flit.last), place.eq(Mux(flit.first, 0, place + 1))]
+            m.d.sync += [
+                within.eq(~flit.last),
+                place.eq(Mux(flit.first, 0, place + 1)),
+                # A vector's last block has data for memory, too.
+                needed.eq(
+                    Mux(flit.first, wanted & kept,
+                        writes & (~tail | (place < self._job.tail_beats)))
+                ),
+            ]
         self._complete(m, writes_to, flit, body & needed, within & needed, place)
         with m.If(begins):
             m.d.sync += [
                 writes.eq(wanted & kept),
-                compares.eq(wanted & contract),
+                compares.eq(wanted & block.first),
+                tail.eq(block.tail),
             ]
             with m.If(wanted & header.poison):
                 m.d.sync += self.outcome.read.eq(1)
         with m.If(self.flush):
-            m.d.sync += [writes.eq(0), compares.eq(0)]
+            m.d.sync += [writes.eq(0), compares.eq(0), needed.eq(0)]
         agreed = Array([*contract_flits(self._job, self.member.node.members, self.window),
                         *[0] * (c.payload_flits - 2)])[place]
         compared = body & source.ready & compares
@@ -229,36 +239,55 @@ class Results(wiring.Component):
     def _merge(self, m: Module) -> tuple[Any, Value]:
         """Merge the packets of both sources, behind a register; also returns whether any are there,
         or are being expanded."""
-        m.submodules.turns = turns = RoundRobinArbiter(SOURCES)
-        within = Signal()
-        owner, chosen = Signal(SOURCES), Signal(SOURCES)
-        merged: Any = stream.Signature(FLIT).create(path=("flit",))
-        moves = merged.valid & merged.ready
-        m.d.comb += [
-            turns.requests.eq(Cat(each.valid for each in self.i)),
-            turns.advance.eq(moves & ~within),
-            chosen.eq(Mux(within, owner, turns.grant)),
-        ]
-        for k, each in enumerate(self.i):
-            m.d.comb += each.ready.eq(chosen[k] & merged.ready)
-            with m.If(chosen[k]):
-                m.d.comb += [merged.valid.eq(each.valid), merged.payload.eq(each.payload)]
-        with m.If(moves):
-            m.d.sync += [within.eq(~merged.p.last), owner.eq(chosen)]
-        held: Any = stream.Signature(FLIT).create(path=("held",))
-        m.d.comb += merged.ready.eq(~held.valid | held.ready)
-        with m.If(merged.ready):
-            m.d.sync += [held.valid.eq(merged.valid), held.payload.eq(merged.payload)]
+        m.submodules.merge = merge = PacketMerge(SOURCES)
+        # Whether memory takes a flit ends here.
+        m.submodules.held = held = SkidBuffer(FLIT)
+        for each, way in zip(self.i, merge.i):
+            connect(m, flipped(each), way)
+        m.d.comb += merge.may.eq(~0)
+        connect(m, merge.o, held.i)
         if not self._config.bfp:
-            return held, held.valid
+            return held.o, held.o.valid
         m.submodules.expand = expand = ExpandPackets(
             payload_flits=self._config.payload_flits, half=False, bfp=True
         )
-        connect(m, held, expand.i)
-        return expand.o, held.valid | ~expand.empty
+        connect(m, held.o, expand.i)
+        return expand.o, held.o.valid | ~expand.empty
 
-    def _write(self, m: Module) -> "_Writes":
-        """Write to memory: addresses, data and answers."""
+    def _look_up(self, m: Module, flits: Any, under_way: Value) -> tuple[Any, Any, Value]:
+        """Hold flits once more, headers with what is known of their block when they come here.
+        Returns them, that, and whether any are *under_way* or here.
+
+        What is known holds while a header waits: nothing else is done with its block, and a change
+        of epoch is a flush.
+        """
+        c = self._config
+        about = dict.fromkeys(("ours", "current", "known", "whole", "first", "tail"), 1)
+        block: Any = Signal(data.StructLayout({**about, "position": 32}))
+        held: Any = stream.Signature(FLIT).create(path=("judged",))
+        header: Any = Signal(HEADER)
+        node, waited = self.member.node, self.waited
+        m.d.comb += [
+            Value.cast(header).eq(flits.p.data),
+            waited.number.eq(number_of(c, header.address)),
+            flits.ready.eq(~held.valid | held.ready),
+        ]
+        # Results of other regions are not waited for, whatever epoch they are of.
+        ours: Any = header.region == node.region if c.regions > 1 else C(1, 1)
+        with m.If(flits.ready):
+            m.d.sync += [
+                held.valid.eq(flits.valid), held.payload.eq(flits.payload),
+                block.ours.eq(ours), block.current.eq(header.epoch == self.member.epoch),
+                block.whole.eq(header.count == node.members),
+                block.tail.eq(waited.newest & self.tail_begun),
+                *(block[name].eq(getattr(waited, name))
+                  for name in ("known", "position", "first")),
+            ]
+        return held, block, under_way | held.valid
+
+    def _write(self, m: Module, position: Value, tail: Signal) -> "_Writes":
+        """Write to memory: addresses, data and answers. Results that are stored have a *position*
+        in their all-reduce; the last one was the *tail* of the vector, or not."""
         c = self._config
         job = self._job
         beats_width = len(Signal(range(c.payload_flits + 1)))
@@ -276,16 +305,14 @@ class Results(wiring.Component):
         else:
             connect(m, beats.o, writer.data)
 
-        # ---- Which block of the vector this is: known when its first payload flit may come.
+        # ---- Which block of the vector this is.
         looked, which = Signal(), Signal(32)
-        m.d.sync += looked.eq(self.stored)
-        with m.If(self.stored):
-            m.d.sync += which.eq((self.waited.position - 1)[:32] * c.links + self._link)
+        m.d.sync += [looked.eq(self.stored), which.eq((position - 1)[:32] * c.links + self._link)]
         m.d.comb += [
-            ends.tail.eq(which + 1 == job.blocks),
+            ends.tail.eq(tail),
             commands.i.valid.eq(looked),
             commands.i.p.block.eq(which),
-            commands.i.p.tail.eq(ends.tail),
+            commands.i.p.tail.eq(tail),
         ]
         # ---- Its address, and how much of it lies in memory.
         block = commands.o.p
@@ -311,12 +338,18 @@ class Results(wiring.Component):
             writer.done.ready.eq(1),
             self.error.eq(writer.done.valid & writer.done.p.error),
         ]
-        m.d.sync += under_way.eq(under_way + self.stored - writer.done.valid)
+        busy = Signal()
+        moves = {"up": self.stored, "down": writer.done.valid}
+        m.d.sync += [
+            under_way.eq(stepped(under_way, **moves)),
+            busy.eq(~stepped_to(under_way, 0, **moves)),
+            # As it was: what was stored since then left room, too. What is dropped needs none.
+            ends.room.eq(((commands.level < 2) & (under_way != _WRITES)) | self.flush),
+        ]
         with m.If(self.error):
             m.d.sync += self.outcome.write.eq(1)
         m.d.comb += [
-            ends.room.eq((commands.level < 2) & (under_way < _WRITES)),
-            ends.busy.eq(under_way != 0),
+            ends.busy.eq(busy),
             self.written.eq(writer.data.valid & writer.data.ready),
         ]
         return ends

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends packets of several sources over a link, each class with its credits."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.arbiter import RoundRobinArbiter
+from hw.common.count import stepped, stepped_to
+from hw.common.select import marked
 from hw.link.packet import FLIT_BITS
 from hw.switch.layouts import LINK_FLIT, AskedSignature
 from hw.switch.output_port import OutputPort, count_anew, to_wire
-from hw.switch.packet import CLASSES, FLIT, Traffic
+from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic
 from hw.switch.recount import Recount
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.interfaces import CreditsSignature
+from hw.switch_dma.merge import PacketMerge
 
 __all__ = ["Transmit"]
 
@@ -27,19 +29,21 @@ class Transmit(wiring.Component):
     """Collects whole packets per class and sends them as credits permit.
 
     Sources take turns, packet by packet, while their class has room; a packet that was begun is
-    never stalled. Classes do not wait for each other. Throughput is a flit per cycle.
+    never stalled. Classes do not wait for each other. Throughput is a flit per cycle. A packet of
+    another source than the last one is taken a cycle after it is shown.
 
     Packets that are held are forgotten when their region is to be killed, and while `discard`, what
-    sources show, at once; but for notices, which last.
+    sources show; but for notices, which last.
 
     Parameters
     ----------
     config : SwitchDmaConfig
     classes : sequence of Traffic
         Class of each source.
-
     lasting : int
-        The source whose packets are never discarded.
+        The source whose packets are never killed.
+    dropped : collection of int
+        Those that may show packets while `discard`.
 
     Members
     -------
@@ -54,7 +58,7 @@ class Transmit(wiring.Component):
     row : ``In(range(regions))``
         Region of all sources but that of notices.
     discard : ``In(1)``
-        Forget what they show.
+        Forget what they show from the next cycle on.
     kill : ``In(regions)``
         Forget what is held of these regions. Hold until `holds` is low.
     holds : ``Out(regions)``
@@ -81,8 +85,10 @@ class Transmit(wiring.Component):
     empty: Signal
 
     def __init__(
-        self, config: SwitchDmaConfig, *, classes: Sequence[Traffic], lasting: int
+        self, config: SwitchDmaConfig, *, classes: Sequence[Traffic], lasting: int,
+        dropped: Collection[int],
     ) -> None:
+        self._dropped = frozenset(dropped)
         self._config = config
         self._lasting = lasting
         self._classes = [each.value for each in classes]
@@ -133,8 +139,11 @@ class Transmit(wiring.Component):
         ]
         bits = Signal(FLIT_BITS)
         m.d.sync += bits.eq(Mux(output.listens, buffer.flit.data, 0))
-        to_wire(m, bits, valid=output.valid, first=output.first, recounts=recount.valid,
-                header=recount.header, tx=self.tx)
+        # Nothing else is sent for two cycles behind it.
+        recounts, header = Signal(), Signal(HEADER)
+        m.d.sync += [recounts.eq(recount.valid), header.eq(recount.header)]
+        to_wire(m, bits, valid=output.valid, first=output.first, recounts=recounts,
+                header=header, tx=self.tx)
         count_anew(m, output, recount)
         m.d.sync += [self.sent.eq(output.valid), output.credit.eq(self.credit)]
         waits = [Signal(range(SEND_PACKETS + 1), name=f"waits_{k}") for k in range(CLASSES)]
@@ -151,36 +160,32 @@ class Transmit(wiring.Component):
         """Move packets from the sources to the buffer, whole, as there is room. Returns whether one
         is held that the buffer does not show yet, and is no notice."""
         count = len(self._classes)
-        m.submodules.turns = turns = RoundRobinArbiter(count)
-        within = Signal()
-        owner, chosen = Signal(count), Signal(count)
+        self._discards = Signal(name="discards")
+        m.d.sync += self._discards.eq(self.discard)
+        m.submodules.merge = merge = PacketMerge(count)
+        within, owner, flit = merge.within, merge.owner, merge.o.p
         store = buffer.store
-        flit: Any = Signal(FLIT)
-        # What was chosen is stored a cycle later.
+        # What is chosen is stored a cycle later.
         stored, lasts = Signal(), Signal()
         moved: Any = Signal(FLIT)
         channel = Signal.like(store.channel)
-        choosing = Signal()
-        room = [
-            buffer.room_beside(number, stored & moved.last & (channel == number))
-            for number in self._classes
-        ]
-        drops = [self._discarded(m, k, within & owner[k]) for k in range(count)]
+        for k, (each, way) in enumerate(zip(self.i, merge.i)):
+            drops = self._discarded(m, k, within & owner[k])
+            m.d.comb += [
+                way.valid.eq(each.valid & ~drops),
+                way.payload.eq(each.payload),
+                each.ready.eq(way.ready | drops),
+            ]
+        shown = Cat(way.valid for way in merge.i) & owner
+        room = [self._room(m, buffer, number, shown, within) for number in range(CLASSES)]
         m.d.comb += [
-            turns.requests.eq(
-                Cat(each.valid & free & ~gone for each, free, gone in zip(self.i, room, drops))
-            ),
-            turns.advance.eq(choosing & ~within),
-            chosen.eq(Mux(within, owner, turns.grant)),
+            merge.may.eq(Cat(room[number] for number in self._classes)),
+            merge.o.ready.eq(1),
         ]
-        for k, each in enumerate(self.i):
-            m.d.comb += each.ready.eq(chosen[k] | drops[k])
-            with m.If(chosen[k]):
-                m.d.comb += [
-                    choosing.eq(each.valid), Value.cast(flit).eq(Value.cast(each.payload)),
-                ]
-                m.d.sync += channel.eq(self._classes[k])
-        m.d.sync += [stored.eq(choosing), moved.eq(flit), lasts.eq(chosen[self._lasting])]
+        m.d.sync += [
+            stored.eq(merge.o.valid), moved.eq(flit), lasts.eq(owner[self._lasting]),
+            channel.eq(marked(owner, [Const(number, 2) for number in self._classes])),
+        ]
         m.d.comb += [
             store.valid.eq(stored),
             store.channel.eq(channel),
@@ -193,21 +198,33 @@ class Transmit(wiring.Component):
             buffer.kill.eq(self.kill),
             buffer.closed.eq(0),
         ]
-        with m.If(choosing):
-            m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
         held = Signal()
         m.d.comb += held.eq(within | (stored & ~lasts))
         self._moves = stored
         return held
 
+    def _room(
+        self, m: Module, buffer: SendBuffer, number: int, shown: Value, within: Signal
+    ) -> Signal:
+        """High if there is room for a packet of a class; a register. *shown*: the source whose flit
+        is moved."""
+        count = Signal(range(SEND_PACKETS + 1), init=SEND_PACKETS, name=f"free_{number}")
+        room = Signal(init=1, name=f"room_{number}")
+        of_class = Cat(shown[k] for k, each in enumerate(self._classes) if each == number)
+        moves = {"up": buffer.freed[number], "down": of_class.any() & room & ~within}
+        m.d.sync += [
+            count.eq(stepped(count, **moves)), room.eq(~stepped_to(count, 0, **moves)),
+        ]
+        return room
+
     def _discarded(self, m: Module, number: int, stored: Value) -> Value:
         """High while the packet that a source shows is dropped; never within a packet that is
         being *stored*."""
-        if number == self._lasting:
+        if number not in self._dropped:
             return Const(0)
         source = self.i[number]
         rest = Signal(name=f"rest_{number}")  # its header was forgotten
-        drops = rest | (self.discard & source.p.first & ~stored)
+        drops = rest | (self._discards & source.p.first & ~stored)
         with m.If(source.valid & drops):
             m.d.sync += rest.eq(~source.p.last)
         return drops

@@ -3,11 +3,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, C, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from hw.common.count import stepped, stepped_to
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.interfaces import (
     AnswerSignature,
@@ -90,9 +91,7 @@ class WaveControl(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        begin, waited, answer, part = self.begin, self.waited, self.answer, self.part
-        sizes = range(exact_log2(c.wave_blocks) + 1)
-        wave_bits, slot_bits = exact_log2(c.waves), exact_log2(c.slots)
+        begin, part = self.begin, self.part
         numbers = [Signal(c.number_bits, name=f"number_{k}") for k in range(c.regions)]
         row: Value = C(0, 1)
         next_part: Value = begin.number  # the next block of the region that a part is of
@@ -101,9 +100,24 @@ class WaveControl(wiring.Component):
             row, next_part = self.row, pick(numbers, part.row)
             same_row = part.row == self.row
         clear = self.clear.bit_select(row, 1)
+        m.d.comb += begin.number.eq(pick(numbers, row))
+        for k, number in enumerate(numbers):
+            with m.If(self.clear[k]):
+                m.d.sync += number.eq(0)
+            with m.Elif(begin.take & (row == k)):
+                m.d.sync += number.eq(number + 1)
+        self._count(m, clear)
+        self._know(m, next_part, same_row, clear)
+        return m
+
+    def _count(self, m: Module, clear: Value) -> None:
+        """Count blocks of each wave, and waves."""
+        c = self._config
+        begin, waited = self.begin, self.waited
+        sizes = range(exact_log2(c.wave_blocks) + 1)
+        wave_bits = exact_log2(c.waves)
         size_log2 = self.window.size_log2[: (len(sizes) - 1).bit_length()]
         outstanding = self.window.outstanding[: c.waves.bit_length()]
-        m.d.comb += begin.number.eq(pick(numbers, row))
 
         def wave_of(number: Signal, name: str) -> Signal:
             wave = Signal(range(max(2, c.waves)), name=name)
@@ -112,44 +126,55 @@ class WaveControl(wiring.Component):
             return wave
 
         next_wave = wave_of(begin.number, "next_wave")
-        asked_wave = wave_of(waited.number, "asked_wave")
+        done_wave = wave_of(waited.over, "done_wave")
         counts = [Signal(range(c.wave_blocks + 1), name=f"count_{k}") for k in range(c.waves)]
-        busy = Cat(count != 0 for count in counts)
-        begins = Signal()
+        busy = Signal(c.waves)  # counts that are not 0
         under_way = Signal(range(c.waves + 1))  # waves
+        some, few = Signal(), Signal(init=1)  # of them; fewer than may be
         boundary = Array((begin.number[:k] == 0) if k else 1 for k in sizes)[size_log2]
         m.d.comb += [
-            begins.eq(begin.first | boundary),
-            begin.ready.eq(
-                ~begins | (~busy.bit_select(next_wave, 1) & (under_way < outstanding))
-            ),
-            self.idle.eq(under_way == 0),
+            begin.ready.eq(~(begin.first | boundary) | (~busy.bit_select(next_wave, 1) & few)),
+            self.idle.eq(~some),
         ]
         # The first block of a wave that is not under way, the last of one that is.
         rises = begin.take & ~busy.bit_select(next_wave, 1)
-        same = begin.take & (next_wave == asked_wave)
-        falls = waited.done & (Array(counts)[asked_wave] == 1) & ~same
-        m.d.sync += under_way.eq(Mux(clear, 0, under_way + rises - falls))
+        same = begin.take & (next_wave == done_wave)
+        falls = waited.done & (Array(counts)[done_wave] == 1) & ~same
+        m.d.sync += [
+            under_way.eq(Mux(clear, 0, stepped(under_way, up=rises, down=falls))),
+            some.eq(~clear & ~stepped_to(under_way, 0, up=rises, down=falls)),
+            few.eq(
+                clear
+                | Mux(rises, Mux(falls, under_way < outstanding, under_way + 1 < outstanding),
+                      Mux(falls, under_way <= outstanding, under_way < outstanding))
+            ),
+        ]
         for k, count in enumerate(counts):
             up = begin.take & (next_wave == k)
-            down = waited.done & (asked_wave == k)
-            m.d.sync += count.eq(Mux(clear, 0, count + up - down))
+            down = waited.done & (done_wave == k)
+            m.d.sync += [
+                count.eq(Mux(clear, 0, stepped(count, up=up, down=down))),
+                busy[k].eq(~clear & ~stepped_to(count, 0, up=up, down=down)),
+            ]
 
+    def _know(self, m: Module, next_part: Value, same_row: Value, clear: Value) -> None:
+        """Keep what is known of the blocks begun last, and answer what is asked of them."""
+        c = self._config
+        begin, waited, answer, part = self.begin, self.waited, self.answer, self.part
+        slot_bits = exact_log2(c.slots)
         pending = Signal(c.slots)
-        open_ = Signal(c.slots)  # under way, and no load was answered
+        open_ = Signal(c.slots)  # under way, no contract, and no load was answered
         age = Signal(c.number_bits)  # blocks begun since the one asked for
-        begun = Signal(32)  # blocks of the all-reduce
+        newest = Signal(32)  # place of the block begun last in its all-reduce
         m.d.comb += [
-            waited.position.eq(begun - 1 - age),
             age.eq(begin.number - waited.number - 1),
+            waited.position.eq(newest - age),
+            waited.first.eq(age == newest),
+            waited.newest.eq(age == 0),
             waited.known.eq(
                 (age < c.slots) & pending.bit_select(waited.number[:slot_bits], 1)
             ),
-        ]
-        since = Signal(c.number_bits)
-        m.d.comb += [
-            since.eq(begin.number - answer.number - 1),
-            answer.due.eq((since < c.slots) & open_.bit_select(answer.number[:slot_bits], 1)),
+            answer.due.eq(open_.bit_select(answer.number[:slot_bits], 1)),
         ]
         loading = Signal(c.slots)  # under way, and its load went out
         lead, past = Signal(c.number_bits), Signal(c.number_bits)
@@ -167,7 +192,7 @@ class WaveControl(wiring.Component):
             m.d.sync += loading.bit_select(self.sent.payload[:slot_bits], 1).eq(1)
         with m.If(waited.done):
             m.d.sync += [
-                each.bit_select(waited.number[:slot_bits], 1).eq(0)
+                each.bit_select(waited.over[:slot_bits], 1).eq(0)
                 for each in (pending, open_, loading)
             ]
         with m.If(answer.answered):
@@ -175,14 +200,8 @@ class WaveControl(wiring.Component):
         with m.If(begin.take):
             m.d.sync += [
                 pending.bit_select(begin.number[:slot_bits], 1).eq(1),
-                open_.bit_select(begin.number[:slot_bits], 1).eq(1),
-                begun.eq(Mux(begin.first, 1, begun + 1)),
+                open_.bit_select(begin.number[:slot_bits], 1).eq(~begin.first),
+                newest.eq(Mux(begin.first, 0, newest + 1)),
             ]
-        for k, number in enumerate(numbers):
-            with m.If(self.clear[k]):
-                m.d.sync += number.eq(0)
-            with m.Elif(begin.take & (row == k)):
-                m.d.sync += number.eq(number + 1)
         with m.If(clear):
             m.d.sync += [pending.eq(0), open_.eq(0), loading.eq(0)]
-        return m

@@ -38,6 +38,7 @@ from hw.switch_dma import (
     lane,
     loads,
     membership,
+    merge,
     operands,
     receive,
     results,
@@ -119,8 +120,9 @@ PARTS = {
     ),
     "WaveControl": lambda: waves.WaveControl(_DMA),
     "ResultFork": lambda: fork.ResultFork(),
+    "PacketMerge": lambda: merge.PacketMerge(2),
     "DmaTransmit": lambda: transmit.Transmit(
-        _DMA, classes=(packet.Traffic.REQUEST, packet.Traffic.RESULT), lasting=1
+        _DMA, classes=(packet.Traffic.REQUEST, packet.Traffic.RESULT), lasting=1, dropped=(0,)
     ),
     "DmaReceive": lambda: receive.Receive(_DMA, link=0),
     "HomeStore": lambda: home.HomeStore(_DMA),

@@ -78,7 +78,7 @@ def done(e):
     """True if a lane has done its part of the job."""
     return (
         e.running and not e.active and e.waves_under_way == 0 and not e.result_body
-        and not e.result_held and e.under_way == 0 and e.walked == e.number
+        and not e.result_held and not e.judged and e.under_way == 0 and e.walked == e.number
     )
 
 
@@ -104,8 +104,9 @@ def lane(s, n, now):
     arrived = _result(s, e, x, n, now)
     stored = e.moved_flit
     write(c, e, x, now)
+    asks = not e.asked
     begins = read(c, e, x, now, ready)
-    loads = walk(s, e, n, now)
+    loads = walk(s, e, n, now, asks)
     _count(s, e, n, wave, begins, arrived)
     use = -1  # of the operand that is, or could be, sent now
     if e.left:
@@ -172,7 +173,8 @@ def _next(s, e, n, q, now):
         e.in_first[q] += 1
         if q == RESULTS:  # the next header is there a cycle later
             e.results_at = now + 1
-        give(s, s.c[0].lane_pool + 4 * n + q, now + 1)
+        # Whether the home store may give a sum is known a cycle early.
+        give(s, s.c[0].lane_pool + 4 * n + q, now + 2 if q == HOME else now + 1)
 
 
 @compiled
@@ -184,23 +186,28 @@ def _put(s, e, n, q, at, word, low, high):
 
 @compiled
 def _result(s, e, x, n, now):
-    """Work on the flit of a result that is held; returns the block done, or -1. Then hold the next
-    one, from the link or the home store."""
+    """Work on the flit of a result that was looked up; returns the block done, or -1. Then look up
+    the one that is held, and hold the next one, from the link or the home store."""
     e.moved_flit = 0
-    held = e.tail[COMMANDS] - e.head[COMMANDS]
+    has_room = e.tail[COMMANDS] - e.head[COMMANDS] < _COMMANDS and e.under_way < _WRITES
     if e.looked:
         e.looked = 0
         push(e, x, COMMANDS, now, e.looked_block)
     arrived = -1
-    if e.result_head:
-        if held < _COMMANDS and e.under_way < _WRITES:
-            arrived = _head(s, e, n, HOME if e.result_owner else RESULTS)
-            e.result_held = e.result_head = e.result_place = 0
+    if e.judged and e.judged_head:
+        if e.has_room:
+            arrived = _head(s, e, n)
+            e.judged = e.result_place = 0
             e.result_body = 1
-    elif e.result_held:
+    elif e.judged:
         _body(s, e, x, now)
-    if not e.result_held:
-        _hold(s, e, n, now)
+    room = e.result_held < 2
+    if e.result_held and not e.judged:
+        e.result_held -= 1
+        e.judged, e.judged_head = 1, e.held_flits & 1
+        e.held_flits >>= 1
+    e.has_room = 1 if has_room else 0
+    _hold(s, e, n, now, room)
     return arrived
 
 
@@ -211,7 +218,7 @@ def _body(s, e, x, now):
         if not room(e, x, BEATS, now):
             return
         push(e, x, BEATS, now, 0)
-    e.result_held = 0
+    e.judged = 0
     e.result_place += 1
     if e.result_place == s.c[0].payload:
         e.result_body = 0
@@ -220,8 +227,8 @@ def _body(s, e, x, now):
 
 
 @compiled
-def _hold(s, e, n, now):
-    """Take a flit of a result, in turn from the link and the home store."""
+def _hold(s, e, n, now, room):
+    """Take a flit of a result, in turn from the link and the home store, if there is room."""
     offered = 0
     if (
         now >= e.results_at and _there(s, e, n, RESULTS, now)
@@ -232,27 +239,33 @@ def _hold(s, e, n, now):
     begun = e.in_place[HOME] or e.has_sent or _is_subtotal(s, e, n, HOME)
     if _there(s, e, n, HOME, now) and not e.has_stored and begun:
         offered |= 2
-    source = e.result_owner if e.result_within else first_of(offered, e.result_turn)
-    if source < 0 or offered >> source & 1 == 0:
-        return
-    q = HOME if source else RESULTS
-    e.result_held, e.result_owner = 1, source
-    e.result_head = 1 if e.in_place[q] == 0 else 0
-    e.result_within = 1 if e.in_place[q] < s.c[0].flits - 1 else 0
-    if e.result_head:
-        e.result_turn = after(source)
-    if source:
-        e.moved_flit = 1
-    else:
-        _next(s, e, n, RESULTS, now)
+    source = e.result_owner
+    shown = offered >> source & 1
+    ends = not e.result_within and not shown
+    if shown and room:
+        q = HOME if source else RESULTS
+        if e.in_place[q] == 0:
+            packet = s.incoming[n, q, e.in_first[q] & 1]
+            e.result_word, e.result_low, e.result_high = packet.header, packet.low, packet.high
+            e.held_flits |= 1 << e.result_held
+        e.result_held += 1
+        ends = e.in_place[q] == s.c[0].flits - 1
+        e.result_within = 0 if ends else 1
+        if source:
+            e.moved_flit = 1
+        else:
+            _next(s, e, n, RESULTS, now)
+    others = offered & ~(1 << source)
+    if ends and others:
+        e.result_owner = first_of(others, e.result_turn)
+        e.result_turn = after(e.result_owner)
 
 
 @compiled
-def _head(s, e, n, q):
+def _head(s, e, n):
     """Take the header of a result; returns the number of its block, -1 if nothing waits for it."""
     c = s.c[0]
-    packet = s.incoming[n, q, e.in_first[q] & 1]
-    word = packet.header
+    word = e.result_word
     number = number_of(word) * c.spread + region_of(word)
     age = e.number - number - 1
     known = (
@@ -263,7 +276,7 @@ def _head(s, e, n, q):
     if not known or count_of(word) != c.members:
         e.unknown += 1
         return -1
-    if packet.low != c.everyone_low or packet.high != c.everyone_high:
+    if e.result_low != c.everyone_low or e.result_high != c.everyone_high:
         c.wrong += 1
     position = number - e.contract_number
     if position == 0:
@@ -312,19 +325,30 @@ def _fill(s, e, x, n, now, use, loads):
     if ordinary(s, n, now):
         offered |= 1 << _OTHERS
     source = e.owner
+    requests = 0
+    for k in range(6):
+        if (offered & ~(1 << source)) >> k & 1 and has(s, s.buffer[b].pool + _class_of(c, k), now):
+            requests |= 1 << k
+    moves = offered >> source & 1
     if not e.within:
-        requests = 0
-        for k in range(6):
-            if offered >> k & 1 and has(s, s.buffer[b].pool + _class_of(c, k), now):
-                requests |= 1 << k
-        source = first_of(requests, e.turn)
-        if source < 0:
-            return False
-        e.turn = after(source)
-        e.within, e.owner = 1, source
-        take(s, s.buffer[b].pool + _class_of(c, source))
-    if offered >> source & 1 == 0:
-        return False
+        moves = moves and has(s, s.buffer[b].pool + _class_of(c, source), now)
+        if moves:
+            e.within = 1
+            take(s, s.buffer[b].pool + _class_of(c, source))
+    done = False
+    if moves:
+        done = _move(s, e, x, n, now, source, use)
+    if not e.within and requests:
+        e.owner = first_of(requests, e.turn)
+        e.turn = after(e.owner)
+    return done
+
+
+@compiled
+def _move(s, e, x, n, now, source, use):
+    """Move a flit of a source into the send buffer; True if it is one of the home store."""
+    c = s.c[0]
+    b = s.c[0].send_buffer + n
     if source == _OTHERS:
         word = inject(s, n, now)
         if word:
@@ -391,8 +415,7 @@ def _merge(s, e, x, n, now, use):
     if use == OWN and e.left:
         pop(e, x, PAYLOAD, now)
         e.left -= 1
-        return
-    if now < e.merge_at:
+    if now < e.merge_at - 1:
         return
     offered = 1 if _there(s, e, n, PARTIALS, now) else 0
     if use == OWN:
@@ -402,14 +425,17 @@ def _merge(s, e, x, n, now, use):
         and _is_subtotal(s, e, n, RESULTS)
     ):
         offered |= 4
-    if offered == 0:
+    source = e.merge_owner
+    if now >= e.merge_at and offered >> source & 1:
+        e.merged, e.merge_at = 1 + source, now + 1
+        if source == 1:
+            e.sending = pop(e, x, HEADERS, now)
+            e.left = s.c[0].payload
         return
-    source = first_of(offered, e.merge_turn)
-    e.merge_turn = after(source)
-    e.merged, e.merge_at = 1 + source, now + 1
-    if source == 1:
-        e.sending = pop(e, x, HEADERS, now)
-        e.left = s.c[0].payload
+    offered &= ~(1 << source)
+    if offered:
+        e.merge_owner = first_of(offered, e.merge_turn)
+        e.merge_turn = after(e.merge_owner)
 
 
 @compiled

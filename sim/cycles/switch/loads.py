@@ -11,9 +11,9 @@ __all__ = ["walk"]
 
 
 @compiled
-def walk(s, e, n, now):
+def walk(s, e, n, now, may_ask):
     """Walk over the blocks that were begun, and judge a load that came; True if a load is to be
-    sent."""
+    sent. *may_ask*: no operand was asked for when the cycle began."""
     c = s.c[0]
     walking = e.walked != e.number
     own = (
@@ -22,7 +22,9 @@ def walk(s, e, n, now):
     loads = walking and own and not e.loaded
     asks = 1 if walking and own and e.loaded and not c.whole else 0
     number = number_of(e.heard_word) * c.spread + region_of(e.heard_word)
-    if e.heard and e.number - c.blocks_under_way <= number < e.number:
+    if e.heard and e.heard_at == now - 1:  # judged from the next cycle on
+        pass
+    elif e.heard and e.number_seen - c.blocks_under_way <= number < e.number_seen:
         if s.pending[n, number & c.blocks_under_way - 1] & UNANSWERED:
             asks |= 2
         else:
@@ -31,7 +33,7 @@ def walk(s, e, n, now):
     elif not e.heard:
         _hear(s, e, n, now)
     granted = -1
-    if asks and not e.asked:
+    if asks and may_ask:
         granted = first_of(asks, e.ask_turn)
         e.ask_turn = after(granted)
         e.asked = 1
@@ -44,6 +46,7 @@ def walk(s, e, n, now):
     if walking and (not own or (e.loaded and (c.whole or granted == 0))):
         e.walked += 1
         e.loaded = 0
+    e.number_seen = e.number
     return loads
 
 
@@ -52,6 +55,6 @@ def _hear(s, e, n, now):
     """Take a load that came."""
     packet = s.incoming[n, LOADS, e.in_first[LOADS] & 1]
     if e.in_first[LOADS] < e.in_free[LOADS] and packet.at <= now:
-        e.heard, e.heard_word = 1, packet.header
+        e.heard, e.heard_word, e.heard_at = 1, packet.header, now
         e.in_first[LOADS] += 1
         give(s, s.c[0].lane_pool + 4 * n + LOADS, now + 1)

@@ -57,10 +57,12 @@ def _endpoint(s, endpoint, now):
     for n in range(endpoint * links, (endpoint + 1) * links):
         lane(s, n, now)
     if p.running:
-        if whole:
+        if p.ends:  # known a cycle after it is so
             s.job[endpoint, p.job].done_at = now
-            p.running = 0
+            p.running = p.ends = 0
             p.job += 1
+        elif whole:
+            p.ends = 1
     elif p.job < s.job.shape[1] and s.job[endpoint, p.job].given_at <= now and whole:
         p.running = 1
         for n in range(endpoint * links, (endpoint + 1) * links):

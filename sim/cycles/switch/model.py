@@ -485,6 +485,7 @@ class SwitchModel(SwitchNetwork):
         """Set arbiters as they are when all endpoints have joined, by notices on all their links,
         and switches were reset since then."""
         self.state.lane["turn"][:] = after(_NOTICES)
+        self.state.lane["owner"][:] = _NOTICES
 
     def _give(self, s: SwitchState, number: int, job: AllReduceJob) -> None:
         block = self.dma.block_elements

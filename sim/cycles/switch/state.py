@@ -159,7 +159,7 @@ _JOB = np.dtype(
 )
 
 _ENDPOINT = np.dtype(
-    integers("job", "running", "ready", "arrived", "woken", "missing", "elsewhere")
+    integers("job", "running", "ends", "ready", "arrived", "woken", "missing", "elsewhere")
 )
 """With software: ``ready``: messages that may be sent; ``arrived``, ``woken``: messages that have
 come, and that the software has seen; ``missing``: messages to come."""
@@ -197,13 +197,16 @@ _LANE = np.dtype(
         # Waves.
         "size_log2", "outstanding", "number", "contract_number", "waves_under_way",
         # Loads.
-        "walked", "loaded", "heard", "heard_word", "asked", "asked_item", "ask_turn",
+        "walked", "loaded", "heard", "heard_at", "heard_word", "number_seen", "asked", "asked_item",
+        "ask_turn",
         # Transmitter, home store, results.
-        "within", "owner", "turn", "merged", "merge_at", "merge_turn", "home_at", "home_turn",
-        "results_at",
-        "result_held", "result_head", "result_body", "result_within", "result_owner", "result_turn",
-        "result_place", "writes", "compares", "ends", "looked", "looked_block", "has_sent",
-        "has_stored", "moved_flit", "under_way",
+        "within", "owner", "turn", "merged", "merge_at", "merge_owner", "merge_turn", "home_at",
+        "home_turn", "results_at",
+        "result_held", "held_flits", "result_body", "result_within", "result_owner", "result_turn",
+        "result_word", "result_low", "result_high", "judged", "judged_head", "result_place",
+        "writes", "compares",
+        "ends", "has_room", "looked", "looked_block", "has_sent", "has_stored", "moved_flit",
+        "under_way",
         *COUNTED,
     )
     + queue_fields(QUEUES)

@@ -56,7 +56,7 @@ class WaveHarness(wiring.Component):
             "size_log2": In(len(control.window.size_log2)),
             "outstanding": In(len(control.window.outstanding)),
             **{name: In(1) for name in ("first", "take", "done", "answer", "sent", "clear")},
-            **{name: In(BITS) for name in ("asked", "loaded", "sending", "part")},
+            **{name: In(BITS) for name in ("asked", "over", "loaded", "sending", "part")},
             "bad": Out(1),
             "cover_a_number_comes_again": Out(1),
             "cover_blocks_are_done_out_of_order": Out(1),
@@ -75,22 +75,31 @@ class WaveHarness(wiring.Component):
                             self.outstanding)),
             ]
         live, answered, went = (Signal(1 << BITS, name=name) for name in ("live", "done", "went"))
-        number = Signal(BITS)
+        number, since = Signal(BITS), Signal(BITS)
 
         def of(bits, where):
             return bits.bit_select(where, 1)
 
         take = started & self.take & control.begin.ready
         first = self.first & ~live.any()
-        done = self.done & of(live, self.asked) & ~(self.sent & (self.sending == self.asked))
+        done = self.done & of(live, self.over) & ~(self.sent & (self.sending == self.over))
         sent = self.sent & of(live, self.sending)
-        answer = self.answer & of(live, self.loaded) & ~of(answered, self.loaded)
+        # Due in the cycle before, while its block may be done and its slot be taken in this one.
+        was_due, was_loaded = Signal(), Signal(BITS)
+        m.d.sync += [
+            was_due.eq(of(live, self.loaded) & (since < c.slots) & ~self.clear),
+            was_loaded.eq(self.loaded),
+        ]
+        answer = (
+            self.answer & was_due & (was_loaded == self.loaded) & ~of(answered, self.loaded)
+        )
         m.d.comb += [
             control.window.size_log2.eq(size),
             control.window.outstanding.eq(most),
             control.begin.first.eq(first),
             control.begin.take.eq(take),
             control.waited.number.eq(self.asked),
+            control.waited.over.eq(self.over),
             control.waited.done.eq(done),
             control.answer.number.eq(self.loaded),
             control.answer.answered.eq(answer),
@@ -101,12 +110,14 @@ class WaveHarness(wiring.Component):
         ]
         with m.If(sent):
             m.d.sync += of(went, self.sending).eq(1)
-        with m.If(answer):
+        with m.If(answer & of(live, self.loaded)):
             m.d.sync += of(answered, self.loaded).eq(1)
         with m.If(done):
-            m.d.sync += [of(each, self.asked).eq(0) for each in (live, answered, went)]
+            m.d.sync += [of(each, self.over).eq(0) for each in (live, answered, went)]
         with m.If(take):
-            m.d.sync += [of(live, number).eq(1), number.eq(number + 1)]
+            m.d.sync += [
+                of(live, number).eq(1), of(answered, number).eq(first), number.eq(number + 1),
+            ]
         with m.If(self.clear):
             m.d.sync += [each.eq(0) for each in (live, answered, went, number)]
         lead = Signal(BITS)
@@ -114,11 +125,12 @@ class WaveHarness(wiring.Component):
         ahead = ~lead[-1]
         # Of those under way the one that was begun first.
         behind = Signal(BITS)
-        m.d.comb += behind.eq(number - self.asked)
+        m.d.comb += [behind.eq(number - self.asked), since.eq(number - self.loaded - 1)]
         m.d.comb += self.bad.eq(started & Cat(
             control.begin.number != number,
             control.waited.known != of(live, self.asked),
-            control.answer.due != (of(live, self.loaded) & ~of(answered, self.loaded)),
+            (since < c.slots)
+            & (control.answer.due != (of(live, self.loaded) & ~of(answered, self.loaded))),
             control.part.ahead != ahead,
             control.part.near != Mux(ahead, lead < c.slots, of(live, self.part)),
             control.part.asked_for != (~ahead & of(live, self.part) & of(went, self.part)),
@@ -130,7 +142,8 @@ class WaveHarness(wiring.Component):
         m.d.comb += [
             self.cover_a_number_comes_again.eq(wrapped & nth(m, done, (1 << BITS) + 1)),
             self.cover_blocks_are_done_out_of_order.eq(
-                done & (behind == 1) & of(live, (self.asked - 1)[:BITS])
+                done & (self.over == self.asked) & (behind == 1)
+                & of(live, (self.asked - 1)[:BITS])
             ),
         ]
         return m
@@ -220,7 +233,7 @@ class StoreHarness(wiring.Component):
             out.eq(store.o.p.data), out_number.eq(number_of(c, out.address)),
             waves.window.size_log2.eq(0), waves.window.outstanding.eq(c.waves),
             waves.begin.take.eq(self.take & waves.begin.ready),
-            waves.waited.number.eq(out_number),
+            waves.waited.number.eq(out_number), waves.waited.over.eq(out_number),
             waves.waited.done.eq(leaves & waves.waited.known),
             store.member.node.endpoint.eq(0), store.member.node.members.eq(2),
             store.o.ready.eq(self.ready),
@@ -297,17 +310,19 @@ class StoreHarness(wiring.Component):
 class Forgets(HomeStore):
     """Planted bug: the count of a sum is that of its last packet."""
 
-    def _judge(self, m, header, slot, look, begins):
-        good, _, fresh = super()._judge(m, header, slot, look, begins)
-        return good, Const(1), fresh
+    def _judge(self, m, *packet):
+        judged = super()._judge(m, *packet)
+        m.d.sync += judged.finishes.eq(1)
+        return judged
 
 
 class Never(HomeStore):
     """Planted bug: a sum is begun anew with every packet."""
 
-    def _judge(self, m, header, slot, look, begins):
-        good, finishes, _ = super()._judge(m, header, slot, look, begins)
-        return good, finishes, Const(1)
+    def _judge(self, m, *packet):
+        judged = super()._judge(m, *packet)
+        m.d.sync += judged.fresh.eq(1)
+        return judged
 
 
 def store_of(kind=HomeStore, waves=WaveControl, blocks=(2, 1)):

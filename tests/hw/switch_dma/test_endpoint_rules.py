@@ -276,12 +276,12 @@ def test_a_lane_is_not_idle_while_it_holds_a_packet():
                 await ctx.tick()
             ctx.set(dut.link.rx.valid, 0)
             await ctx.tick().repeat(2 * GUARD_CYCLES + 60 if kind is Kind.COUNT else 60)
-            assert ctx.get(dut.idle), kind
+            assert ctx.get(dut.idle.all()), kind
             happened.append(kind)
 
     async def check(ctx):
         asleep = False
-        shown = [dut.idle, dut.link.rx.valid, dut.events.as_value(), dut.link.rx_credit,
+        shown = [dut.idle.all(), dut.link.rx.valid, dut.events.as_value(), dut.link.rx_credit,
                  dut.link.tx.valid, dut.heard.valid, dut.mem.read.arvalid,
                  dut.mem.write.awvalid]
         async for _, _, idle, comes, events, *seen in ctx.tick().sample(*shown):
@@ -327,9 +327,9 @@ def test_a_lane_is_not_idle_while_one_of_its_parts_is_not(monkeypatch):
     async def bench(ctx):
         await ctx.tick().repeat(3)
         for each, force in forced.items():
-            assert ctx.get(dut.idle)
+            assert ctx.get(dut.idle.all())
             ctx.set(force, 1)
-            assert not ctx.get(dut.idle), each
+            assert not ctx.get(dut.idle.all()), each
             ctx.set(force, 0)
 
     dut = Lane(DMA, link=0)

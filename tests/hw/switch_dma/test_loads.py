@@ -72,7 +72,8 @@ class Rig:
         size = CONFIG.links * blocks + (LINK if self.rng.random() < 0.5 else LINK - 1)
         size = max(size, LINK)
         own = len(range(LINK, size, CONFIG.links))
-        ctx.set(pair.loads.begun.p, {"blocks": size, "op": OP, "pull": self.pull})
+        self.final = size - 1
+        ctx.set(pair.loads.begun.p, {"final": self.final, "op": OP, "pull": self.pull})
         ctx.set(pair.loads.begun.valid, 1)
         ctx.set(pair.waves.begin.first, 1)
         ctx.set(pair.loads.next.block, LINK)
@@ -91,7 +92,8 @@ class Rig:
         takes = take and more and ctx.get(waves.begin.ready)
         ctx.set(waves.begin.take, int(takes))
         if done is not None:
-            ctx.set(waves.waited.number, done % (1 << BITS))
+            for number in (waves.waited.number, waves.waited.over):
+                ctx.set(number, done % (1 << BITS))
             assert ctx.get(waves.waited.known)
         ctx.set(waves.waited.done, int(done is not None))
         ctx.set(loads.i.valid, int(bool(self.arriving)))
@@ -104,6 +106,7 @@ class Rig:
         if ctx.get(loads.ask.valid) and ctx.get(loads.ask.ready):
             asked = ctx.get(loads.ask.p)
             number, block = asked.number, asked.block
+            assert asked.tail == (block == self.final)
             if asked.own:
                 self.own.append((number, block))
             else:
@@ -122,8 +125,8 @@ class Rig:
             self.under_way.add(self.number)
             self.number += 1
             ctx.set(waves.begin.first, 0)
-            place = self.number - contract - 1
-            ctx.set(loads.next.block, LINK + CONFIG.links * place)
+            ctx.set(loads.next.tail, self.place(self.number - 1) == self.final)
+            ctx.set(loads.next.block, self.place(self.number))
 
     def place(self, number):
         """Of a block of the job in the vector."""

@@ -260,13 +260,13 @@ PLANTED = {
     "it is ready before the others are settled": (
         "self._settles & settled.all() &", "self._settles &"),
     "it is ready when others are settled by one link": ("settled.all()", "settled.any()"),
-    "it counts a member twice": ("(follows | ~known.bit_select(caller, 1))", "1"),
+    "it counts a member twice": (" & ~known.bit_select(caller, 1)", ""),
     "it keeps what it has heard in the epoch before": (
-        "known.eq(Mux(changes, 0, known)", "known.eq(known"),
+        "known.eq(turns.choose(bits, known", "known.eq((known"),
     "it keeps how many it has heard in the epoch before": (
-        "before, all_others = Mux(changes, 0, count)", "before, all_others = count"),
+        "count.eq(turns.choose(heard, (count", "count.eq(((count"),
     "it forgets who told it of the epoch": (
-        "changes & ~follows | self.join", "changes | self.join"),
+        "known.eq(turns.choose(bits,", "known.eq(turns.choose(0,"),
     "it hears others before it is answered": ("~own & ~asks.any()", "~own"),
     "it takes an old notice of its own for the answer": ("(Cat(here) & ~fresh)", "Cat(here)"),
     "it follows who does not exist": (" & (self.heard.p.source < c.endpoints)", ""),
@@ -284,7 +284,8 @@ PLANTED = {
         "((follows | starts) & state.ready) | (changes", "(changes"),
     "a flush does not wait": ("with m.Elif(~busy):", "with m.Else():"),
     "a flush is short": ("wait.eq(FLUSH_CYCLES)", "wait.eq(0)"),
-    "it gives up for itself what another began": (" & ~follows)", ")"),
+    "it gives up for itself what another began": (
+        "_Turns(follows, starts,", "_Turns(starts, follows,"),
     "it works while memory is to answer": (" & ~unanswered", ""),
 }
 """Bugs, as changes of the text."""
