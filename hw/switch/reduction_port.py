@@ -33,7 +33,7 @@ from hw.switch.packet import (
 from hw.switch.packet_queue import PacketQueue
 from hw.switch.recode import CompressPackets, ExpandPackets, cut
 from hw.switch.reduction_unit import EVENTS, ReductionUnit
-from hw.switch.send_buffer import SendBuffer
+from hw.switch.send_buffer import SendBuffer, parts_of
 
 __all__ = ["ReductionPort"]
 
@@ -79,7 +79,7 @@ class ReductionPort(wiring.Component):
         Links that results and loads go to, by region.
     timeout : ``In(timeout_bits)``
         Cycles of a period, see `ReductionUnit`; 0 for never.
-    available, stopped, request, channel, length, grant, hold, offers, busy, granted, took, sent,
+    available, stopped, wanted, asking, length, grant, hold, offers, busy, granted, took, sent,
     sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
         ``flit.data`` and ``valid``.
@@ -118,8 +118,8 @@ class ReductionPort(wiring.Component):
     timeout: Signal
     available: Any
     stopped: Any
-    request: Signal
-    channel: Signal
+    wanted: Signal
+    asking: Signal
     length: Signal
     grant: Signal
     hold: Signal
@@ -161,15 +161,15 @@ class ReductionPort(wiring.Component):
                 "timeout": In(c.timeout_bits),
                 "available": In(c.ports).array(CLASSES),
                 "stopped": In(c.ports).array(CLASSES),
-                "request": Out(c.ports),
-                "channel": Out(range(CLASSES)),
+                "wanted": Out(c.ports),
+                "asking": Out(CLASSES),
                 "length": Out(length_shape(c.short)),
                 "grant": In(c.ports),
                 "hold": In(1),
                 "offers": Out(1),
                 "busy": Out(1),
                 "granted": Out(1),
-                "took": Out(1),
+                "took": Out(parts_of(c.ports)),
                 "sent": Out(FLIT_BITS),
                 "sends": Out(1),
                 "events": Out(len(EVENTS)),
@@ -223,8 +223,8 @@ class ReductionPort(wiring.Component):
                 buffer.stopped[k].eq(self.stopped[k]),
             ]
         m.d.comb += [
-            self.request.eq(buffer.request),
-            self.channel.eq(buffer.channel),
+            self.wanted.eq(buffer.wanted),
+            self.asking.eq(buffer.asking),
             self.length.eq(buffer.length),
             buffer.grant.eq(self.grant),
             buffer.hold.eq(self.hold),

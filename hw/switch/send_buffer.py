@@ -20,7 +20,15 @@ from hw.switch.formats import length_shape, rest_of
 from hw.switch.layouts import StoreSignature
 from hw.switch.packet import FLIT, HEADER, MOST_PASSED
 
-__all__ = ["SendBuffer"]
+__all__ = ["SendBuffer", "parts_of"]
+
+_PARTS = 3
+
+
+def parts_of(outputs: int) -> int:
+    """Registers of ``SendBuffer.took``: grants come late, and so one LUT4 for each finds those of
+    few outputs."""
+    return min(outputs, _PARTS)
 
 
 class _Entry:
@@ -121,10 +129,13 @@ class SendBuffer(wiring.Component):
         Those of them that are asked for, in the next cycle, all for one channel.
     channel : ``Out(range(channels))``
         This channel.
+    wanted : ``Out(outputs)``, asking : ``Out(channels)``
+        `request` where nothing that `took` stands against it, and its channel, a bit for each.
+        Registers.
     length : ``Out(length_shape(short))``
         The code of the length of what is asked for, see `hw.switch.formats`.
     grant : ``In(outputs)``
-        Those of them that take the packet.
+        Those of them that take the packet. While nothing asks, grants are not for this buffer.
     hold : ``In(1)``
         Nothing is asked for in the next cycle.
     offers : ``Out(1)``
@@ -133,8 +144,9 @@ class SendBuffer(wiring.Component):
         Nothing can be, since a packet is being read, or is to be.
     granted : ``Out(1)``
         A packet is granted.
-    took : ``Out(1)``
-        A packet with data was granted in the cycle before: what asks now is not to be granted.
+    took : ``Out(parts_of(outputs))``
+        If any bit is set: a packet with data was granted in the cycle before, and what asks now is
+        not to be granted. Registers.
     flit : ``Out(FLIT)``, valid : ``Out(1)``
         What is sent.
     roomy : ``Out(channels)``
@@ -161,6 +173,8 @@ class SendBuffer(wiring.Component):
     available: Any
     request: Signal
     channel: Signal
+    wanted: Signal
+    asking: Signal
     length: Signal
     grant: Signal
     hold: Signal
@@ -212,13 +226,15 @@ class SendBuffer(wiring.Component):
                 "available": In(outputs).array(channels),
                 "request": Out(outputs),
                 "channel": Out(range(max(2, channels))),
+                "wanted": Out(outputs),
+                "asking": Out(channels),
                 "length": Out(length_shape(self._short)),
                 "grant": In(outputs),
                 "hold": In(1),
                 "offers": Out(1),
                 "busy": Out(1),
                 "granted": Out(1),
-                "took": Out(1),
+                "took": Out(parts_of(outputs)),
                 "flit": Out(FLIT),
                 "valid": Out(1),
                 "freed": Out(channels),
@@ -331,22 +347,29 @@ class SendBuffer(wiring.Component):
         # Of a packet that asks, which stays in its place until it is taken.
         self._length, self._taken_slot = Signal.like(self.length), Signal(range(max(2, self.slots)))
         stops = self.busy | self.hold | discards
+        own, data = Signal(name="grants_are_own"), Signal(name="asks_for_data")
+        m.d.comb += [own.eq(asked.channel.any()), data.eq(own & (self.length != 1))]
         m.d.sync += [
             asked.outputs.eq(Mux(stops, 0, _one_of(turn, offers))),
             asked.channel.eq(Mux(stops, 0, turn)),
             asked.place.eq(_one_of(turn, choices)),
             taken.valid.eq(self.granted),
-            self.took.eq(self.granted & (self.length != 1)),
-            taken.outputs.eq(self.grant),
+            *(
+                took.eq(self.grant[k :: len(self.took)].any() & data)
+                for k, took in enumerate(self.took)
+            ),
+            taken.outputs.eq(Mux(own, self.grant, 0)),
             taken.channel.eq(asked.channel),
             taken.place.eq(asked.place),
             self._length.eq(self.length),
             self._taken_slot.eq(asked.of([[each.slot for each in line] for line in lines])),
         ]
         m.d.comb += [
-            self.granted.eq(self.grant.any()),
-            self.request.eq(Mux(self.took, 0, asked.outputs)),
+            self.granted.eq(own & self.grant.any()),
+            self.request.eq(Mux(self.took.any(), 0, asked.outputs)),
             self.channel.eq(index_of(asked.channel)),
+            self.wanted.eq(asked.outputs),
+            self.asking.eq(asked.channel),
             self.length.eq(asked.of([[each.length for each in line] for line in lines])),
         ]
 
@@ -549,7 +572,7 @@ class SendBuffer(wiring.Component):
         last = reading & (left == 0)
         m.d.comb += [
             # What is chosen now is read 3 cycles later.
-            self.busy.eq(self.took | (left > 2)),
+            self.busy.eq(self.took.any() | (left > 2)),
             rows.r_en.eq(reading),
             rows.r_addr.eq(row),
             self.flit.data.eq(rows.r_data),
