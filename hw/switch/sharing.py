@@ -16,8 +16,8 @@ __all__ = ["Sharing"]
 class Sharing(wiring.Component):
     """Lets one of several users transfer at a time, in turn.
 
-    `hold` depends on the other inputs of the same cycle but `begins`, which may come a cycle later,
-    if users are then busy from the next cycle on.
+    `hold` depends on the other inputs of the same cycle but `begins`, which may come a cycle later:
+    a user that is not busy meanwhile may then begin once more before the others.
 
     Parameters
     ----------

@@ -395,7 +395,7 @@ class Switch(wiring.Component):
         m.d.comb += [
             sharing.offers.eq(Cat(asks.any(), to_unit.any())),
             sharing.busy.eq(Cat(busy, way.busy)),
-            sharing.begins.eq(Cat(link.grant[: self._config.ports].any(), way.grant.any())),
+            sharing.begins.eq(Cat(link.granted[: self._config.ports].any(), way.granted.any())),
         ]
         return sharing.hold
 
@@ -498,24 +498,27 @@ class Switch(wiring.Component):
         pairs = list(zip(links, ways))
         classes = [Traffic.PARTIAL.value, _RESULT]  # of which packets pass others
         ends, way_ends = [], []
+        closed = units[0].closed
         for p, (link, way) in enumerate(pairs):
             m.submodules[f"stop_{p}"] = end = StopDetector(classes=len(classes))
             m.submodules[f"way_stop_{p}"] = way_end = StopDetector(classes=1)
             m.d.comb += [
                 end.credit.eq(Cat(link.credited[k] for k in classes)),
                 way_end.credit.eq(way.credited),
+                *(link.shut[k].eq(
+                    closed[p] | (end.opens[classes.index(k)] if k in classes else 0)
+                ) for k in range(CLASSES)),
+                way.shut.eq(way_end.opens),
             ]
             ends.append(end)
             way_ends.append(way_end)
 
-        closed = units[0].closed
         n = len(pairs)
         to_units, units_stopped, taken = Signal(n), Signal(n), Signal(n)
         stopped = {number: Signal(n, name=f"stopped_{number}") for number in classes}
         m.d.comb += [
             to_units.eq(Cat(
-                way.available[0] & ~busy & ~end.opens
-                for way, busy, end in zip(ways, shared, way_ends)
+                way.ready[0] & ~way.occupied & ~busy for way, busy in zip(ways, shared)
             )),
             units_stopped.eq(Cat(end.stopped for end in way_ends)),
             taken.eq(Cat(way.occupied for way in ways)),  # columns, by units
@@ -523,10 +526,9 @@ class Switch(wiring.Component):
         for number in range(CLASSES):
             free = Signal(n, name=f"free_{number}")
             for p, (link, end) in enumerate(zip(links, ends)):
-                allowed = link.available[number] & ~closed[p]
+                allowed = link.ready[number] & ~link.occupied
                 if number in classes:
                     place = classes.index(number)
-                    allowed = allowed & ~end.opens[place]
                     m.d.comb += stopped[number][p].eq(end.stopped[place] | closed[p])
                 if self._config.speedup == 1:
                     allowed = allowed & ~taken[p]
