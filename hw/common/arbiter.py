@@ -10,7 +10,20 @@ from amaranth.lib.wiring import In, Out
 from hw.common.params import require, require_int
 from hw.common.select import any_below, marked
 
-__all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter"]
+__all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter", "in_turn"]
+
+
+def in_turn(m: Module, requests: Value, preferred: Value) -> Value:
+    """The first of *requests*, a bit for each, of which the *preferred* ones, those of the highest
+    numbers, go before the others."""
+    # Before a preferred one are preferred ones of lower numbers; before another one, all preferred
+    # ones and those of lower numbers. No carry, and no search that comes first.
+    wants = Signal.like(preferred)
+    m.d.comb += wants.eq(requests & preferred)
+    return requests & ~(
+        (preferred & any_below(wants))
+        | (~preferred & (any_below(requests) | wants.any().replicate(len(wants))))
+    )
 
 
 class RoundRobinArbiter(wiring.Component):
@@ -60,18 +73,8 @@ class RoundRobinArbiter(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         preferred = Signal(self._n)  # the requesters after the one granted last
-        # Before a preferred one are preferred ones of lower numbers; before another one, all
-        # preferred ones and those of lower numbers. No carry, and no search that comes first.
         requests = self.requests
-        wants = Signal(self._n)  # requests of preferred ones
-        m.d.comb += [
-            wants.eq(requests & preferred),
-            self.grant.eq(
-                requests
-                & ~((preferred & any_below(wants))
-                    | (~preferred & (any_below(requests) | wants.any().replicate(self._n))))
-            ),
-        ]
+        m.d.comb += self.grant.eq(in_turn(m, requests, preferred))
         served = self.served if self._late else self.grant
         with m.If(self.advance if self._late else self.advance & requests.any()):
             m.d.sync += preferred.eq(any_below(served))

@@ -209,7 +209,7 @@ PRESETS: dict[str, SwitchConfig] = {
     # Small in every respect, so that tables, buffers and queues run over all the time.
     "test": SwitchConfig(
         ports=4, entries=2, buffer_packets=2, credits=2, queue_packets=1, regions=2, homes=4,
-        endpoints=8, timeout_bits=10,
+        endpoints=8, timeout_bits=10, alu_stages=6,
     ),
     "8-port": SwitchConfig(),
     "16-port": SwitchConfig(ports=16),

@@ -93,7 +93,8 @@ class Ingress(wiring.Component):
     target : ``Out(range(2 * ports + 1))``
         The output that other packets are for, like ``store.targets``.
     holds : ``Out(regions)``
-        Regions of which a packet is being stored.
+        Regions of which a packet was being stored in the cycle before; when its buffer shows that
+        it holds it, this still does. A register.
     dropped : ``Out(len(DROPS))``
         High for one cycle for each packet dropped, a bit per reason.
     idle : ``Out(1)``
@@ -233,6 +234,8 @@ class Ingress(wiring.Component):
             "length": Signal(length_shape(c.short)),
             "row": Signal(range(c.regions)), "notice": Signal(),
             "paid": Signal(), "control": Signal(),
+            # A header of which only room is not known, a bit for each class.
+            "sound": Signal(CLASSES),
         }
         targets, target = Signal(c.ports + 1), Signal(range(2 * c.ports + 1))
         sent = Signal(FLIT_BITS)
@@ -248,6 +251,18 @@ class Ingress(wiring.Component):
         strays = Mux(load, ~here, here & ~(to_unit & route.local))
         reach = Mux(store | load, others, members & to_link)
         foreign = ~members[self._port] | (~notice & ~reach.any())
+        reasons = {
+            "damaged": looked["damaged"],
+            "disabled": self.disabled,
+            "region": ~region.valid,
+            "epoch": ~notice & ~self.current.bit_select(head.region, 1),
+            "alignment": looked["alignment"],
+            "member": foreign,
+            "route": ~store & ~notice & (~route.valid | strays),
+            "count": load & self._miscounts(head, region, route),
+        }
+        sound = looked["valid"] & looked["start"] & ~looked["control"]
+        sound = sound & ~Cat(reasons.values()).any()
         m.d.sync += [
             flit["valid"].eq(looked["valid"]),
             flit["start"].eq(looked["start"]),
@@ -258,14 +273,8 @@ class Ingress(wiring.Component):
             flit["notice"].eq(notice),
             flit["paid"].eq(looked["paid"]),
             flit["control"].eq(looked["control"]),
-            bad["damaged"].eq(looked["damaged"]),
-            bad["disabled"].eq(self.disabled),
-            bad["region"].eq(~region.valid),
-            bad["epoch"].eq(~notice & ~self.current.bit_select(head.region, 1)),
-            bad["alignment"].eq(looked["alignment"]),
-            bad["member"].eq(foreign),
-            bad["route"].eq(~store & ~notice & (~route.valid | strays)),
-            bad["count"].eq(load & self._miscounts(head, region, route)),
+            *(bad[name].eq(reason) for name, reason in reasons.items()),
+            flit["sound"].eq(Mux(sound, 1 << traffic_of(head.kind), 0)),
         ]
         with m.If(looked["valid"] & looked["start"]):
             m.d.sync += [
@@ -328,6 +337,7 @@ class Ingress(wiring.Component):
             last.eq(Mux(begin, flit["length"] == 1, goes_on & (rest == 1))),
             surplus.eq(last & follows),
         ]
+        m.d.comb += begin.eq((flit["sound"] & store.room).any())
         with m.If(header):
             # The first thing that is wrong counts.
             with m.If(flit["control"]):
@@ -338,8 +348,6 @@ class Ingress(wiring.Component):
                     m.d.comb += [reasons[name].eq(1), wrong.eq(1)]
             with m.Elif(~Array(store.room)[flit["channel"]]):
                 m.d.comb += [reasons["overflow"].eq(1), wrong.eq(1)]
-            with m.Else():
-                m.d.comb += begin.eq(1)
             follow = rest_of(flit["length"], c.packet_flits, c.short)
             m.d.sync += [skipping.eq(wrong), rest.eq(Mux(wrong, 0, follow))]
         with m.Elif(goes_on):
@@ -368,9 +376,11 @@ class Ingress(wiring.Component):
             self.target.eq(Mux(begin, target, meant_one)),
             store.row.eq(Mux(begin, flit["row"], row)),
             store.lasting.eq(Mux(begin, flit["notice"], notice)),
-            self.holds.eq(Mux(store.valid & ~store.lasting, 1 << store.row, 0)
-                          | Mux((rest != 0) & ~notice, 1 << row, 0)),
         ]
+        m.d.sync += self.holds.eq(
+            Mux(store.valid & ~store.lasting, 1 << store.row, 0)
+            | Mux((rest != 0) & ~notice, 1 << row, 0)
+        )
         control = header & flit["control"]
         asked: Any = data.View(HEADER, flit["data"])
         m.d.comb += [

@@ -53,6 +53,11 @@ class OutputPort(wiring.Component):
     available : ``Out(classes)``
         There is a credit of the class, and no packet is under way in the next cycle, unless one is
         taken in this. Depends on registers only.
+    ready : ``Out(classes)``
+        There is a credit of the class, or was before a packet was taken in the cycle before; with
+        that and not `occupied` it is as good as available, unless it was `shut`. A register.
+    shut : ``In(classes)``
+        The class is not ready in the next cycle, for other reasons.
     open : ``Out(classes)``
         There is a credit of the class, and no packet is under way. Likewise.
     request : ``In(senders)``
@@ -65,6 +70,8 @@ class OutputPort(wiring.Component):
         The codes of their packets' lengths, see `hw.switch.formats`.
     grant : ``Out(senders)``
         Whose is taken.
+    granted : ``Out(senders)``
+        Whose was taken in the cycle before: from then on its turn is over. A register.
     listens : ``Out(1)``
         A flit comes from its sender.
     valid, first, last : ``Out(1)``
@@ -88,12 +95,15 @@ class OutputPort(wiring.Component):
     """
 
     available: Signal
+    ready: Signal
+    shut: Signal
     open: Signal
     request: Signal
     hold_back: Signal
     traffic: Any
     length: Any
     grant: Signal
+    granted: Signal
     listens: Signal
     valid: Signal
     first: Signal
@@ -122,12 +132,15 @@ class OutputPort(wiring.Component):
             {
                 **({"hold": In(1), "forget": In(1), "home": Out(1)} if recounts else {}),
                 "available": Out(classes),
+                "ready": Out(classes),
+                "shut": In(classes),
                 "open": Out(classes),
                 "request": In(senders),
                 **({"hold_back": In(1)} if held else {}),
                 "traffic": In(range(max(2, classes))).array(senders),
                 "length": In(length_shape(self._short)).array(senders),
                 "grant": Out(senders),
+                "granted": Out(senders),
                 **dict.fromkeys(("listens", "valid", "first", "last"), Out(1)),
                 "credit": In(classes),
                 "busy": Out(1),
@@ -146,9 +159,13 @@ class OutputPort(wiring.Component):
         left = Signal(range(self._flits))
         m.submodules.turns = turns = RoundRobinArbiter(self._senders, late=True)
         taken = Signal()  # one is
+        starts = Signal()  # one was, in the cycle before
+        m.d.sync += [starts.eq(taken), self.granted.eq(self.grant)]
         takes: Value = self.request.any()
         m.d.comb += [
-            turns.requests.eq(self.request), turns.served.eq(self.grant), turns.advance.eq(taken),
+            turns.requests.eq(self.request),
+            turns.served.eq(self.granted),
+            turns.advance.eq(starts),
         ]
         if not self._held:
             m.d.comb += self.grant.eq(turns.grant)
@@ -161,8 +178,8 @@ class OutputPort(wiring.Component):
             rest = self.request[self._held :]
             m.d.comb += [
                 others.requests.eq(Cat(Const(0, self._held), rest)),
-                others.served.eq(self.grant),
-                others.advance.eq(taken),
+                others.served.eq(self.granted),
+                others.advance.eq(starts),
                 self.grant.eq(Mux(self.hold_back, others.grant, turns.grant)),
             ]
             takes = Mux(self.hold_back, rest.any(), takes)
@@ -181,10 +198,9 @@ class OutputPort(wiring.Component):
             self.busy.eq(of_granted([each != 0 for each in follow]) | (~taken & (left > 1))),
             self.occupied.eq(of_granted([each > 1 for each in follow]) | (~taken & (left > 2))),
         ]
-        reads, starts = Signal(), Signal()
+        reads = Signal()
         with m.If(taken | ~self.busy):
             m.d.sync += reads.eq(taken)
-        m.d.sync += starts.eq(taken)
         # The flit that is read now: whether there is one, the first, the last.
         flit = Cat(reads, starts, reads & ~self.busy)
         sent = [Signal.like(flit, name=f"flit_{k}") for k in range(_READ_CYCLES)]
@@ -208,15 +224,22 @@ class OutputPort(wiring.Component):
                 came.eq(self.credit[number]), spent.eq(paid), count.eq(now),
                 credited.eq(self.credit[number] | Mux(paid, now > 1, now != 0)),
             ]
+            # What is paid in this cycle comes too late to be known.
+            ready = Signal(init=1, name=f"ready_{number}")
+            remains = (self.credit[number] | (now != 0)) & ~self.shut[number]
             allowed: Value = credited
             if self._recounts:
-                with m.If(self.forget):
-                    m.d.sync += [each.eq(0) for each in (came, spent, count, credited)]
+                remains = remains & ~self.hold
                 allowed = credited & ~self.hold
+            m.d.sync += ready.eq(remains)
+            if self._recounts:
+                with m.If(self.forget):
+                    m.d.sync += [each.eq(0) for each in (came, spent, count, credited, ready)]
             m.d.comb += [
                 self.available[number].eq(allowed & ~self.occupied),
                 self.open[number].eq(allowed & ~self.busy),
                 self.credited[number].eq(credited),
+                self.ready[number].eq(ready),
             ]
             counts.append(now)
         if self._recounts:
@@ -239,20 +262,23 @@ def count_anew(m: Module, output: OutputPort, recount: Recount) -> None:
 def to_wire(
     m: Module, bits: Value, *, valid: Value, first: Value, recounts: Value, header: Any, tx: Any
 ) -> None:
-    """The *bits* of flits, or the *header* of a `Recount`, to ``tx`` of a link, a cycle later.
+    """The *bits* of flits, a cycle later, or the *header* of a `Recount`, another one later when
+    nothing comes yet, to ``tx`` of a link.
 
     Headers get the checksum of what they have become.
     """
     sent, whole = Signal(FLIT_BITS), Signal(HEADER)
-    begins = first | recounts
+    told, tells = Signal(HEADER), Signal()
+    m.d.sync += [told.eq(header), tells.eq(recounts)]
+    begins = first | tells
     m.d.comb += [
-        sent.eq(Mux(recounts, header.as_value(), bits)),
+        sent.eq(Mux(tells, told.as_value(), bits)),
         Value.cast(whole).eq(sent),
     ]
     with m.If(begins):
         m.d.comb += whole.checksum.eq(checksum_of(sent))
     m.d.sync += [
-        tx.valid.eq(valid | recounts),
+        tx.valid.eq(valid | tells),
         tx.p.start.eq(begins),
         tx.p.data.eq(whole.as_value()),
     ]

@@ -14,7 +14,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet_queue import PacketQueue
 from hw.switch.reduction_verdict import LookedUp, Verdict
 
-__all__ = ["execute", "rows_are_written"]
+__all__ = ["execute", "row_cycles", "rows_are_written"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,12 @@ class _Plan:
     result: Value
     old: Value
     entry: Value
+
+
+def row_cycles(*, beats: int, stages: int) -> int:
+    """Cycles from a row of the memory to adders of some *stages*: a register, if packets have so
+    many *beats* that the row is still written before the next packet reads it."""
+    return 1 if beats > stages + 1 else 0
 
 
 def rows_are_written(
@@ -105,6 +111,14 @@ def execute(
     ]
     m.submodules.alu = alu = ReduceALU(len(operand) // 32, stages=stages, keeps=True)
     old = _row(m, rows, handed_on=beats <= stages)
+    for _ in range(row_cycles(beats=beats, stages=stages)):
+        read = {"row": old, "operand": operand, "adds": adds, "op": op, "step": step}
+        later = {
+            name: Signal.like(each, name=f"read_{name}", reset_less=name != "step")
+            for name, each in read.items()
+        }
+        m.d.sync += [later[name].eq(each) for name, each in read.items()]
+        old, operand, adds, op, step = later.values()
     m.d.comb += [
         alu.i_valid.eq(step.writes | step.partial | step.result),
         alu.op.eq(op),

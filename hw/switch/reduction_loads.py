@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import stream
 
 from hw.switch.layouts import LOAD_HEADER
@@ -39,7 +39,7 @@ class LoadStatus:
 
 def take_loads(
     m: Module, i: stream.Interface, o: stream.Interface, table: ReductionTable,
-    *, between: Signal, waits: Signal, purging: Value,
+    *, between: Signal, waits: Signal, purged_next: Value, settles: bool,
 ) -> LoadStatus:
     """A load takes an entry between two packets: the header of the one before has changed the table
     by then.
@@ -52,12 +52,23 @@ def take_loads(
         No packet at the input of the unit is in progress.
     waits:
         Driven: a load waits for an entry.
-    purging:
-        Regions whose loads are dropped, a bit for each; not those that have been settled.
+    purged_next:
+        Regions whose loads are dropped in the next cycle, a bit for each; not those that have been
+        settled.
+    settles:
+        No entry is written in the cycle before one *between* packets, so that loads may be compared
+        with them then.
     """
     held, settled, counted = Signal(), Signal(), Signal()
     load: Any = Signal(LOAD_HEADER)
     entry = entry_of_load(m, table.layout, load)
+    alike = table.alike(entry)
+    if settles:
+        following: Any = Signal(LOAD_HEADER)  # the load that is held in the next cycle
+        m.d.comb += following.eq(Mux(held, Value.cast(load), Value.cast(i.payload)))
+        compared = Signal(len(alike), name="load_is_alike")
+        m.d.sync += compared.eq(table.alike(entry_of_load(m, table.layout, following)))
+        alike = compared
     free = Signal(len(table.valid))
     again, takes, goes, purged = Signal(), Signal(), Signal(), Signal()
     m.d.comb += [
@@ -66,12 +77,15 @@ def take_loads(
         o.valid.eq(settled),
         o.payload.eq(load),
     ]
-    m.d.comb += purged.eq(held & ~settled & purging.bit_select(load.region, 1))
+    # Of the load that is held in the next cycle, with what is purged then.
+    doomed = Signal(name="load_is_doomed")
+    m.d.sync += doomed.eq(purged_next.bit_select(Mux(held, load.region, i.p.region), 1))
+    m.d.comb += purged.eq(held & ~settled & doomed)
     with m.If(held & ~settled & ~purged):
         m.d.comb += waits.eq(load.first & ~free.any())
         with m.If(between):
             m.d.comb += [
-                again.eq(table.match(entry).any()),
+                again.eq((table.valid & alike).any()),
                 takes.eq(~again & free.any()),
                 goes.eq(~again & ~free.any() & ~load.first),
             ]

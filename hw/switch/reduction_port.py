@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out, connect
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
-from hw.common.select import index_of, select
+from hw.common.select import index_of, select_in_parts
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import SwitchConfig
 from hw.switch.epochs import question_layout
@@ -33,7 +33,7 @@ from hw.switch.packet import (
 from hw.switch.packet_queue import PacketQueue
 from hw.switch.recode import CompressPackets, ExpandPackets, cut
 from hw.switch.reduction_unit import EVENTS, ReductionUnit
-from hw.switch.send_buffer import SendBuffer
+from hw.switch.send_buffer import SendBuffer, parts_of
 
 __all__ = ["ReductionPort"]
 
@@ -79,7 +79,7 @@ class ReductionPort(wiring.Component):
         Links that results and loads go to, by region.
     timeout : ``In(timeout_bits)``
         Cycles of a period, see `ReductionUnit`; 0 for never.
-    available, stopped, request, channel, length, grant, hold, offers, busy, granted, took, sent,
+    available, stopped, wanted, asking, length, grant, hold, offers, busy, granted, took, sent,
     sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
         ``flit.data`` and ``valid``.
@@ -118,8 +118,8 @@ class ReductionPort(wiring.Component):
     timeout: Signal
     available: Any
     stopped: Any
-    request: Signal
-    channel: Signal
+    wanted: Signal
+    asking: Signal
     length: Signal
     grant: Signal
     hold: Signal
@@ -161,15 +161,15 @@ class ReductionPort(wiring.Component):
                 "timeout": In(c.timeout_bits),
                 "available": In(c.ports).array(CLASSES),
                 "stopped": In(c.ports).array(CLASSES),
-                "request": Out(c.ports),
-                "channel": Out(range(CLASSES)),
+                "wanted": Out(c.ports),
+                "asking": Out(CLASSES),
                 "length": Out(length_shape(c.short)),
                 "grant": In(c.ports),
                 "hold": In(1),
                 "offers": Out(1),
                 "busy": Out(1),
                 "granted": Out(1),
-                "took": Out(1),
+                "took": Out(parts_of(c.ports)),
                 "sent": Out(FLIT_BITS),
                 "sends": Out(1),
                 "events": Out(len(EVENTS)),
@@ -223,8 +223,8 @@ class ReductionPort(wiring.Component):
                 buffer.stopped[k].eq(self.stopped[k]),
             ]
         m.d.comb += [
-            self.request.eq(buffer.request),
-            self.channel.eq(buffer.channel),
+            self.wanted.eq(buffer.wanted),
+            self.asking.eq(buffer.asking),
             self.length.eq(buffer.length),
             buffer.grant.eq(self.grant),
             buffer.hold.eq(self.hold),
@@ -386,32 +386,43 @@ class ReductionPort(wiring.Component):
         owner, chosen = Signal(len(classes)), Signal(len(classes))
         valid = Signal(name="choosing")
         # What is discarded needs no room.
-        gone = Signal(len(classes))  # of a region that is purged; notices are of none
-        m.d.comb += [
-            gone[k].eq(self.purging.bit_select(header_of(each).region, 1))
+        # Headers that waited in the cycle before and are of a region that is purged; notices are of
+        # none.
+        gone = Signal(len(classes))
+        m.d.sync += [
+            gone[k].eq(
+                offers[k] & ~readies[k] & self.purging.bit_select(header_of(each).region, 1)
+            )
             for k, each in enumerate(shown[:-1])
         ]
         moved = _Flit(len(classes), c.ports)
-        ends = moved.valid & moved.flit.last
-        free = [
-            buffer.room_beside(number, ends & Cat(
-                moved.chosen[k] for k, each in enumerate(classes) if each == number
+        ends = Signal(CLASSES, name="moved_ends")  # the last flit of a packet of the class moves
+        free = [buffer.room_beside(number, ends[number]) for number in classes]
+        m.d.sync += [
+            ends[number].eq(Cat(
+                chosen[k] & offers[k] & shown[k].last
+                for k, each in enumerate(classes) if each == number
             ).any())
-            for number in classes
+            for number in range(CLASSES)
         ]
         m.d.comb += [
             turns.requests.eq(
                 Cat(offer & (room | waste) for offer, room, waste in zip(offers, free, gone))
             ),
-            turns.advance.eq(valid & ~within),
+            turns.advance.eq(~within),
             chosen.eq(Mux(within, owner, turns.grant)),
             *(each.eq(chosen[k]) for k, each in enumerate(readies)),
-            valid.eq((chosen & Cat(offers)).any()),
+            # Without a request nobody has a turn.
+            valid.eq(Mux(within, (owner & Cat(offers)).any(), turns.requests.any())),
         ]
         chosen_flit: Any = Signal(FLIT)
-        m.d.comb += Value.cast(chosen_flit).eq(
-            select(index_of(chosen), [Value.cast(each) for each in shown])
-        )
+        number = Signal(range(len(classes)))
+        m.d.comb += [
+            number.eq(Mux(within, index_of(owner), index_of(turns.grant))),
+            Value.cast(chosen_flit).eq(
+                select_in_parts(m, "chosen", number, [Value.cast(each) for each in shown])
+            ),
+        ]
         m.d.sync += [
             moved.valid.eq(valid),
             Value.cast(moved.flit).eq(chosen_flit),
@@ -420,7 +431,8 @@ class ReductionPort(wiring.Component):
             moved.back.eq(Mux(chosen[CLASSES], notice.back, load.back)),
         ]
         with m.If(valid):
-            m.d.sync += [within.eq(~chosen_flit.last), owner.eq(chosen)]
+            ending = Cat(chosen[k] & each.last for k, each in enumerate(shown)).any()
+            m.d.sync += [within.eq(~ending), owner.eq(chosen)]
         return self._store(m, moved, classes, buffer)
 
     def _store(

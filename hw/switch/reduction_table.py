@@ -41,11 +41,14 @@ class ReductionTable:
 
         That is an address, and of answers also the requester and its tag.
         """
+        return self.valid & self.alike(key)
+
+    def alike(self, key: Any) -> Value:
+        """Entries that do so if they are valid."""
         return Cat(
-            valid
-            & (meta.pull == key.pull) & (meta.region == key.region) & (meta.address == key.address)
+            (meta.pull == key.pull) & (meta.region == key.region) & (meta.address == key.address)
             & (~key.pull | ((meta.destination == key.destination) & (meta.tag == key.tag)))
-            for valid, meta in zip(self.valid, self._meta)
+            for meta in self._meta
         )
 
     def free(self) -> Value:

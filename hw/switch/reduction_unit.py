@@ -15,7 +15,7 @@ from hw.switch.layouts import LOAD_HEADER, OF_REGION, TAKEN, operand_beat
 from hw.switch.packet import HEADER, beats_of
 from hw.switch.packet_queue import PacketQueue
 from hw.switch.reduction_arrivals import offer
-from hw.switch.reduction_datapath import execute, rows_are_written
+from hw.switch.reduction_datapath import execute, row_cycles, rows_are_written
 from hw.switch.reduction_entry import entry_layout
 from hw.switch.reduction_loads import LoadStatus, take_loads
 from hw.switch.reduction_table import ReductionTable
@@ -58,9 +58,10 @@ class ReductionUnit(wiring.Component):
     next packet can read it, or handed on as it is written. A packet of fewer beats than the adders
     have stages takes ``alu_stages + 1`` cycles. The header of a packet that leaves is offered ``5 +
     alu_stages`` cycles after that of the packet that caused it was accepted (6 from queues of 64
-    beats on), its beats as those of that packet arrive. A time-out takes the time of a packet, a
-    load none: it takes its entry between two packets, and is offered 2 cycles after it was accepted
-    or later. All outputs depend on registers only.
+    beats on, and one more if packets have more beats than ``alu_stages + 1``: rows are held in
+    front of the adders), its beats as those of that packet arrive. A time-out takes the time of a
+    packet, a load none: it takes its entry between two packets, and is offered 2 cycles after it
+    was accepted or later. All outputs depend on registers only.
 
     Dropped whole: operands of which the entry would count more than are expected (``excess``), with
     none (``count`` 0, too), or of another operation or epoch than their entry (``mismatch``); loads
@@ -213,7 +214,8 @@ class ReductionUnit(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from the acceptance of a header to the offer of the header that it causes."""
-        return 3 + self._stages + self._queue().latency
+        held = row_cycles(beats=self._beats, stages=self._stages)
+        return 3 + held + self._stages + self._queue().latency
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -237,7 +239,8 @@ class ReductionUnit(wiring.Component):
             purging=purging,
         )
         loads = take_loads(
-            m, self.load, self.request, table, between=between, waits=waits, purging=purging
+            m, self.load, self.request, table, between=between, waits=waits,
+            purged_next=self.purging, settles=self._beats > 2,
         )
         self._report_loads(m, loads)
         looked = look_up(m, offered, table, go=go, purging=purging)
@@ -259,8 +262,6 @@ class ReductionUnit(wiring.Component):
             self.judged.region.eq(verdict.head.region),
             self.left.valid.eq(goes_on & go),
             self.left.region.eq(header.region),
-            self.load_dropped.valid.eq(loads.duplicate | loads.purged),
-            self.load_dropped.region.eq(loads.load.region),
             self.occupied.eq(sum(table.valid[k] for k in range(self._entries))),
             self.idle.eq(
                 ~table.valid.any() & partials.empty & results.empty
@@ -296,6 +297,8 @@ class ReductionUnit(wiring.Component):
             self.bypassed.eq(loads.bypassed),
             self.stalled.eq(loads.stalled),
             self.load_purged.eq(loads.purged),
+            self.load_dropped.valid.eq(loads.duplicate | loads.purged),
+            self.load_dropped.region.eq(loads.load.region),
         ]
 
     def _report_packets(self, m: Module, b: LookedUp, verdict: Verdict, go: Signal) -> None:

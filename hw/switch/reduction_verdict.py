@@ -74,11 +74,12 @@ def look_up(
     }
     head = header_of(offered.beat.flit)
     entry: Any = Signal(table.layout, name="matched")
-    total = Signal(bits + 1)
+    before, total = Signal(bits), Signal(bits + 1)
     expected = Mux(hit & entry.pull, entry.expected, offered.beat.expected)
     m.d.comb += [
         Value.cast(entry).eq(table.meta(offered.found)),
-        total.eq(Mux(hit, table.count(offered.found), 0) + head.count),
+        before.eq(Mux(hit, table.count(offered.found), 0)),
+        total.eq(before + head.count),
     ]
     same = (entry.op == head.op) & (entry.epoch == head.epoch)
     if "format" in table.layout.members:
@@ -100,7 +101,7 @@ def look_up(
             held.has.eq(table.count(where) != 0),
             held.total.eq(total),
             held.whole.eq(total == expected),
-            held.excess.eq((total > expected) | (head.count == 0)),
+            held.excess.eq((expected - before - head.count)[-1] | (head.count == 0)),
             held.differs.eq(~same),
             held.discards.eq(purging.bit_select(head.region, 1)),
             held.forgets.eq(table.is_of(where, purging)),

@@ -11,16 +11,24 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.common.arbiter import RoundRobinArbiter
+from hw.common.arbiter import in_turn
 from hw.common.params import require_int
-from hw.common.select import index_of
+from hw.common.select import any_below, index_of
 from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
 from hw.switch.formats import length_shape, rest_of
 from hw.switch.layouts import StoreSignature
 from hw.switch.packet import FLIT, HEADER, MOST_PASSED
 
-__all__ = ["SendBuffer"]
+__all__ = ["SendBuffer", "parts_of"]
+
+_PARTS = 3
+
+
+def parts_of(outputs: int) -> int:
+    """Registers of ``SendBuffer.took``: grants come late, and so one LUT4 for each finds those of
+    few outputs."""
+    return min(outputs, _PARTS)
 
 
 class _Entry:
@@ -59,6 +67,23 @@ class _Choice:
     def of(self, values: Sequence[Sequence[Value]]) -> Value:
         """The value of the packet, of those of all lines."""
         return _one_of(self.channel, [_one_of(self.place, line) for line in values])
+
+
+class _Reached(wiring.Component):
+    """Finds whether some of the *outputs* that are `wanted` are `available`. A block of its own, so
+    that what is known late has a short way through it."""
+
+    available: Signal
+    wanted: Signal
+    o: Signal
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__({"available": In(outputs), "wanted": In(outputs), "o": Out(1)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.d.comb += self.o.eq((self.available & self.wanted).any())
+        return m
 
 
 class SendBuffer(wiring.Component):
@@ -121,20 +146,24 @@ class SendBuffer(wiring.Component):
         Those of them that are asked for, in the next cycle, all for one channel.
     channel : ``Out(range(channels))``
         This channel.
+    wanted : ``Out(outputs)``, asking : ``Out(channels)``
+        `request` where nothing that `took` stands against it, and its channel, a bit for each.
+        Registers.
     length : ``Out(length_shape(short))``
         The code of the length of what is asked for, see `hw.switch.formats`.
     grant : ``In(outputs)``
-        Those of them that take the packet.
+        Those of them that take the packet. While nothing asks, grants are not for this buffer.
     hold : ``In(1)``
         Nothing is asked for in the next cycle.
     offers : ``Out(1)``
-        Something is, or would be without `hold`.
+        Something is, or would be without `hold`, or if it were not `busy` or to discard packets.
     busy : ``Out(1)``
         Nothing can be, since a packet is being read, or is to be.
     granted : ``Out(1)``
-        A packet is granted.
-    took : ``Out(1)``
-        A packet with data was granted in the cycle before: what asks now is not to be granted.
+        A packet was granted in the cycle before.
+    took : ``Out(parts_of(outputs))``
+        If any bit is set: a packet with data was granted in the cycle before, and what asks now is
+        not to be granted. Registers.
     flit : ``Out(FLIT)``, valid : ``Out(1)``
         What is sent.
     roomy : ``Out(channels)``
@@ -142,11 +171,11 @@ class SendBuffer(wiring.Component):
     freed : ``Out(channels)``
         Room for a packet has become free.
     stopped : ``In(outputs).array(channels)``, only if some are *passing*
-        Outputs that take none of the channel's packets and have not for long.
+        Outputs that take none of the channel's packets in the next cycle and have not for long.
     kill : ``In(rows)``, only with *kills*
         Packets of these rows are discarded but those that last.
     closed : ``In(outputs)``, only with *kills*
-        Packets are not for these outputs, which must not be available, any more.
+        Packets are not for these outputs, which must not be available in the next cycle, any more.
     holds : ``Out(rows)``, only with *kills*
         A packet is held that does not last: from a cycle after ``commit`` until it has been read.
     discarded : ``Out(1)``, only with *kills*
@@ -161,6 +190,8 @@ class SendBuffer(wiring.Component):
     available: Any
     request: Signal
     channel: Signal
+    wanted: Signal
+    asking: Signal
     length: Signal
     grant: Signal
     hold: Signal
@@ -212,13 +243,15 @@ class SendBuffer(wiring.Component):
                 "available": In(outputs).array(channels),
                 "request": Out(outputs),
                 "channel": Out(range(max(2, channels))),
+                "wanted": Out(outputs),
+                "asking": Out(channels),
                 "length": Out(length_shape(self._short)),
                 "grant": In(outputs),
                 "hold": In(1),
                 "offers": Out(1),
                 "busy": Out(1),
                 "granted": Out(1),
-                "took": Out(1),
+                "took": Out(parts_of(outputs)),
                 "flit": Out(FLIT),
                 "valid": Out(1),
                 "freed": Out(channels),
@@ -239,7 +272,6 @@ class SendBuffer(wiring.Component):
         m = Module()
         slots = self.slots = self.channels * self.packets
         m.submodules.rows = rows = SRAMBank(depth=slots * self._flits, width=FLIT_BITS)
-        m.submodules.turns = turns = RoundRobinArbiter(self.channels, late=True)
         gone = Signal(range(max(2, slots)))  # the slot that becomes free
         entry, comes = self._write(m, rows, gone)
         lines = [
@@ -257,7 +289,7 @@ class SendBuffer(wiring.Component):
                 discards.eq(Cat(dead).any()),
                 clears.eq(discards & settled & ~taken.valid & ~reading),
             ]
-        offers, choices, finishing, slot, row = [], [], [], [], []
+        offers, choices, asks, finishing, slot, row = [], [], [], [], [], []
         for k, line in enumerate(lines):
             passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
             late = Signal(name=f"late_{k}")  # so often as it may be
@@ -265,11 +297,15 @@ class SendBuffer(wiring.Component):
             waits: Value = Const(0)
             if k in self._passing:
                 asking = line
-                moves = ~self._none_but(line[0], self.stopped[k])
+                # Of the cycle before: another packet is the oldest only after it was served, and
+                # then none has been passed, or when one is discarded.
+                moves = Signal(name=f"moves_{k}")
+                m.d.sync += moves.eq(~self._none_but(line[0], self.stopped[k]))
                 waits = late & moves
             choice, offer = self._offer(m, asking, waits, self.available[k], str(k))
             offers.append(offer)
             choices.append(choice)
+            asks.append(choice.any() if self._unicast else self._reached(m, k, asking, waits))
             chosen, served = taken.place[: len(asking)], Signal(self._outputs, name=f"served_{k}")
             m.d.comb += served.eq(Mux(taken.channel[k], taken.outputs, 0))
             done = Signal(name=f"finishing_{k}")
@@ -302,13 +338,17 @@ class SendBuffer(wiring.Component):
         # Lines in which a packet may be leaving: of what is being granted now, if that is a header
         # alone, as nothing else is read behind packets with data; of what was granted before.
         changing = Mux(self.length == 1, asked.channel, 0) | Mux(taken.valid, taken.channel, 0)
+        requests, preferred, turn = (
+            Signal(self.channels, name=name) for name in ("requests", "preferred", "turn")
+        )
         m.d.comb += [
-            turns.requests.eq(Cat(each.any() for each in offers) & ~changing),
-            turns.served.eq(asked.channel),
-            turns.advance.eq(self.granted),
-            self.offers.eq(turns.requests.any() & ~self.busy & ~discards),
+            requests.eq(Cat(asks) & ~changing),
+            turn.eq(in_turn(m, requests, preferred)),
+            self.offers.eq(requests.any()),
         ]
-        self._ask(m, asked, taken, turns.grant, offers, choices, lines, discards)
+        with m.If(taken.valid):
+            m.d.sync += preferred.eq(any_below(taken.channel))
+        self._ask(m, asked, taken, turn, offers, choices, lines, discards)
         whose: Value = taken.channel
         row_of: Value = Const(0)
         if self._rows:
@@ -318,7 +358,7 @@ class SendBuffer(wiring.Component):
             m.d.comb += row_of.eq(_one_of(whose, row))
         slot_of = Signal.like(gone)
         m.d.comb += slot_of.eq(_one_of(whose, slot))
-        self._taken = taken.valid
+        self._taken, self._comes = taken.valid, (entry, comes.any())
         self._send(m, rows, reading, finishing, slot_of, row_of, gone)
         return m
 
@@ -331,22 +371,30 @@ class SendBuffer(wiring.Component):
         # Of a packet that asks, which stays in its place until it is taken.
         self._length, self._taken_slot = Signal.like(self.length), Signal(range(max(2, self.slots)))
         stops = self.busy | self.hold | discards
+        own, data = Signal(name="grants_are_own"), Signal(name="asks_for_data")
+        granted = Signal.like(self.took, name="granted_by")
+        m.d.comb += [taken.valid.eq(granted.any()), self.granted.eq(taken.valid)]
+        m.d.comb += [own.eq(asked.channel.any()), data.eq(own & (self.length != 1))]
         m.d.sync += [
             asked.outputs.eq(Mux(stops, 0, _one_of(turn, offers))),
             asked.channel.eq(Mux(stops, 0, turn)),
             asked.place.eq(_one_of(turn, choices)),
-            taken.valid.eq(self.granted),
-            self.took.eq(self.granted & (self.length != 1)),
-            taken.outputs.eq(self.grant),
+            *(
+                parts[k].eq(self.grant[k :: len(parts)].any() & wants)
+                for parts, wants in ((self.took, data), (granted, own))
+                for k in range(len(parts))
+            ),
+            taken.outputs.eq(Mux(own, self.grant, 0)),
             taken.channel.eq(asked.channel),
             taken.place.eq(asked.place),
             self._length.eq(self.length),
             self._taken_slot.eq(asked.of([[each.slot for each in line] for line in lines])),
         ]
         m.d.comb += [
-            self.granted.eq(self.grant.any()),
-            self.request.eq(Mux(self.took, 0, asked.outputs)),
+            self.request.eq(Mux(self.took.any(), 0, asked.outputs)),
             self.channel.eq(index_of(asked.channel)),
+            self.wanted.eq(asked.outputs),
+            self.asking.eq(asked.channel),
             self.length.eq(asked.of([[each.length for each in line] for line in lines])),
         ]
 
@@ -376,15 +424,14 @@ class SendBuffer(wiring.Component):
             return Array(outputs)[entry.rest]
         return ~(entry.rest & ~outputs).any()
 
-    def _count(self, m: Module, gone: Value) -> None:
-        """Count packets of each row that do not last; *gone*: rows of which one has left."""
-        store = self.store
-        comes = store.valid & store.commit & ~store.lasting
+    def _count(self, m: Module, entry: _Entry, comes: Value, gone: Value) -> None:
+        """Count packets of each row that do not last; *entry*: one that was committed in the cycle
+        before, if one *comes*; *gone*: rows of which one has left."""
         for number in range(self._rows):
             held = Signal(range(self.channels * self.packets + 1), name=f"held_{number}")
-            enters = comes & (store.row == number)
+            enters = comes & ~entry.lasting & (entry.row == number)
             m.d.sync += held.eq(held + enters - gone[number])
-            m.d.comb += self.holds[number].eq(held != 0)
+            m.d.comb += self.holds[number].eq(enters | (held != 0))
 
     def _entry(self, name: str) -> _Entry:
         slots = self.channels * self.packets
@@ -397,7 +444,8 @@ class SendBuffer(wiring.Component):
         cycle before, and of which channel one was."""
         store = self.store
         slots = self.channels * self.packets
-        used, freed, taken = Signal(slots), Signal(slots), Signal(slots)
+        used, freed = Signal(slots), Signal(slots)
+        last_begun, writes = Signal(slots), Signal(slots)  # the slot, a bit for each
         index = Signal(range(self._flits))
         place = Signal.like(index)
         free, begun, slot = (Signal(range(max(2, slots)), name=name)
@@ -412,20 +460,22 @@ class SendBuffer(wiring.Component):
         m.d.comb += [
             place.eq(Mux(store.first, 0, index)),
             slot.eq(Mux(store.first, free, begun)),
-            taken.eq(commit << slot),
+            writes.eq(Mux(store.first, 1 << free, last_begun)),
             freed.eq(self.freed.any() << gone),
             self.empty.eq(~used.any()),
         ]
         # Written a cycle later, which is early enough.
         written_slot, written_place = Signal.like(slot), Signal.like(place)
         m.d.sync += [
-            used.eq((used | taken) & ~freed),
+            used.eq((used | Mux(commit, writes, 0)) & ~freed),
             rows.w_en.eq(store.valid), rows.w_data.eq(store.data),
             written_slot.eq(slot), written_place.eq(place),
         ]
         m.d.comb += rows.w_addr.eq(self._row(written_slot) + written_place)
         with m.If(store.valid):
-            m.d.sync += [index.eq(place + 1), begun.eq(slot)]
+            m.d.sync += [
+                index.eq(Mux(store.first, 1, index + 1)), begun.eq(slot), last_begun.eq(writes),
+            ]
         entry = self._entry("new")
         length: Value = store.first
         for code, flits in enumerate(self._short, 2):
@@ -461,11 +511,22 @@ class SendBuffer(wiring.Component):
         """First row of a slot."""
         return slot * self._flits
 
+    def _reached(self, m: Module, channel: int, line: list[_Entry], waits: Value) -> Signal:
+        """High if `_offer` finds a packet that asks. Which one does is found beside that."""
+        first, *others = line
+        rest = reduce(or_, (each.rest for each in others), Const(0, self._outputs))
+        m.submodules[f"reached_{channel}"] = reached = _Reached(self._outputs)
+        m.d.comb += [
+            reached.available.eq(self.available[channel]),
+            reached.wanted.eq(first.rest | Mux(waits, 0, rest)),
+        ]
+        return reached.o
+
     def _offer(
         self, m: Module, line: list[_Entry], waits: Value, available: Value, name: str
     ) -> tuple[Signal, Signal]:
-        """Which of some packets of a channel asks, if it is the channel's turn, and for what; if
-        all wait for the oldest, this one."""
+        """Which of some packets of a channel asks, if it is the channel's turn, and for what, if
+        any does; if all wait for the oldest, this one."""
         chosen = Signal(len(line), name=f"chosen_{name}")
         asks = Signal(len(line), name=f"asks_{name}")
         offer = Signal(self._outputs, name=f"offer_{name}")
@@ -475,8 +536,7 @@ class SendBuffer(wiring.Component):
                 before = Cat(other.rest == each.rest for other in line[:i]).any()
                 blocked = (before | waits) if i else Const(0)
                 m.d.comb += asks[i].eq(each.there & Array(available)[each.rest] & ~blocked)
-            number = _one_of(chosen, [each.rest for each in line])
-            m.d.comb += offer.eq(Mux(asks.any(), 1 << number, 0))
+            m.d.comb += offer.eq(1 << _one_of(chosen, [each.rest for each in line]))
             return chosen, offer
         older: Value = Const(0, self._outputs)  # outputs for which there are older packets
         wanted: list[Value] = []
@@ -549,7 +609,7 @@ class SendBuffer(wiring.Component):
         last = reading & (left == 0)
         m.d.comb += [
             # What is chosen now is read 3 cycles later.
-            self.busy.eq(self.took | (left > 2)),
+            self.busy.eq(self.took.any() | (left > 2)),
             rows.r_en.eq(reading),
             rows.r_addr.eq(row),
             self.flit.data.eq(rows.r_data),
@@ -563,7 +623,7 @@ class SendBuffer(wiring.Component):
             with m.If(taken):
                 m.d.sync += ended.eq(row_of)
             m.d.sync += row_gone.eq(Mux(freed.any(), Mux(reading, ended, row_of), 0))
-            self._count(m, row_gone)
+            self._count(m, *self._comes, row_gone)
         m.d.sync += [
             self.valid.eq(reading),
             self.flit.first.eq(first),

@@ -3,12 +3,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
+from hw.common.select import any_below
 
 __all__ = ["Sharing"]
 
@@ -16,8 +16,8 @@ __all__ = ["Sharing"]
 class Sharing(wiring.Component):
     """Lets one of several users transfer at a time, in turn.
 
-    `hold` depends on the other inputs of the same cycle but `begins`, which may come a cycle later,
-    if users are then busy from the next cycle on.
+    `hold` depends on the other inputs of the same cycle but `begins`, which may come a cycle later:
+    a user that is not busy meanwhile may then begin once more before the others.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Sharing(wiring.Component):
     begins : ``In(users)``
         Users that begin; none that was held when it offered.
     hold : ``Out(users)``
-        Users that must not begin.
+        Users that must not begin; of those that do not offer nothing is said.
     """
 
     offers: Signal
@@ -49,13 +49,23 @@ class Sharing(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.turns = turns = RoundRobinArbiter(self._users, late=True)
-        m.d.comb += [
-            turns.requests.eq(self.offers),
-            turns.served.eq(self.begins),
-            turns.advance.eq(self.begins.any()),
-        ]
+        preferred = Signal(self._users)  # those behind the one that began last: a round robin
+        with m.If(self.begins.any()):
+            m.d.sync += preferred.eq(any_below(self.begins))
         for k in range(self._users):
-            others = (1 << self._users) - 1 ^ 1 << k
-            m.d.comb += self.hold[k].eq(((self.busy | turns.grant) & others).any())
+            # Whoever offers and is not held goes first; so nobody asks who does, and only then
+            # whether it is somebody else.
+            before = [
+                self.busy[j] | (self.offers[j] & self._precedes(preferred, j, k))
+                for j in range(self._users)
+                if j != k
+            ]
+            m.d.comb += self.hold[k].eq(Cat(before).any())
         return m
+
+    @staticmethod
+    def _precedes(preferred: Value, one: int, other: int) -> Value:
+        """High if *one* goes before the *other*, if both offer."""
+        if one < other:
+            return preferred[one] | ~preferred[other]
+        return preferred[one] & ~preferred[other]

@@ -37,9 +37,9 @@ class StopDetector(wiring.Component):
     credit : ``In(classes)``
         The output has credits of the class.
     stopped : ``Out(classes)``
-        It has stopped. A register.
+        It has stopped, from the next cycle on.
     opens : ``Out(classes)``
-        Stopped, or with credits again for less than *pause*: nothing is sent. Likewise.
+        Stopped, or with credits again for less than *pause*: nothing is sent in the next cycle.
     """
 
     credit: Signal
@@ -81,6 +81,9 @@ class StopDetector(wiring.Component):
                 m.d.sync += count.eq(count + 1)
                 with m.If(self.credit[k]):
                     m.d.sync += count.eq(0)
-            m.d.sync += self.stopped[k].eq(~self.credit[k] & (stopped | count[:high].all()))
-            m.d.comb += self.opens[k].eq(stopped)
+            stops = ~stopped & count[:high].all() & ~self.credit[k]
+            m.d.comb += [
+                self.stopped[k].eq(stops | (stopped & ~self.credit[k])),
+                self.opens[k].eq(stops | (stopped & ~(self.credit[k] & paused.all()))),
+            ]
         return m

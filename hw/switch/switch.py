@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The switch: links, crossbar, reduction units, registers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -14,6 +14,7 @@ from amaranth.lib.wiring import In, Out, connect
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
+from hw.common.select import index_of
 from hw.link.packet import FLIT_BITS
 from hw.link.retry_registers import LINK_STATUS, show_links
 from hw.switch.config import SwitchConfig
@@ -28,6 +29,7 @@ from hw.switch.recount import Recount
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS
 from hw.switch.registers import register_map
+from hw.switch.requests import Requests
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing
 from hw.switch.stop_detector import StopDetector
@@ -293,10 +295,10 @@ class Switch(wiring.Component):
         """The crossbar: inputs are links' operands and answers, then links' results with what comes
         from units; with speed-up 1, all of these of a port."""
         n = self._config.ports
-        firsts = [_Part(each, each.channel, each.flit.data, each.valid) for each in buffers]
+        firsts = [_Part(each, range(_RESULT), each.flit.data, each.valid) for each in buffers]
         seconds = [
-            [_Part(kept, Const(_RESULT), kept.flit.data, kept.valid),
-             _Part(unit, unit.channel, unit.sent, unit.sends)]
+            [_Part(kept, [_RESULT], kept.flit.data, kept.valid),
+             _Part(unit, range(CLASSES), unit.sent, unit.sends)]
             for kept, unit in zip(results, units)
         ]
         if self._config.speedup == 1:
@@ -308,13 +310,13 @@ class Switch(wiring.Component):
         older = self._compare(m, buffers) if self._config.age_bits else []
         shared: list[Value] = []  # columns that are not free for units
         for p, (link, way) in enumerate(zip(links, ways)):
-            asks = [each.request(p) & link.admits(each.channel) for each in senders]
+            asks = list(self._request(m, f"link_{p}", [each.parts for each in senders], p, link))
+            to_unit = self._request(m, f"way_{p}", [[each] for each in firsts], n + p, way)
             if older:
                 asks = self._oldest_first(m, p, buffers, older, asks, link)
             m.d.comb += [
                 *(link.request[k].eq(ask) for k, ask in enumerate(asks)),
-                *(way.request[k].eq(senders[k].asks(buffer, n + p) & way.open[0])
-                  for k, buffer in enumerate(buffers)),
+                way.request.eq(to_unit),
             ]
             reads, comes = self._from_column(m, p, link)
             shared.append(link.occupied & reads)
@@ -324,14 +326,11 @@ class Switch(wiring.Component):
             m.d.comb += Cat(link.hold_back, way.hold_back).eq(hold)
             for k, sender in enumerate(senders):
                 m.d.comb += [
-                    link.traffic[k].eq(sender.channel),
+                    link.traffic[k].eq(index_of(sender.asks)),
                     link.length[k].eq(sender.length),
                 ]
-                for part in sender.parts:
-                    grant = link.grant[k]
-                    if len(sender.parts) > 1:  # else it is the one that has asked
-                        grant &= part.source.request[p]
-                    granted[part.source].append(grant)
+                for part in sender.parts:  # of which one has asked
+                    granted[part.source].append(link.grant[k])
             for k in range(n):
                 m.d.comb += [
                     way.traffic[k].eq(0),
@@ -339,16 +338,39 @@ class Switch(wiring.Component):
                 ]
             self._join(m, p, senders, units[p], link, way, recounts[p], comes)
         for p, (buffer, load) in enumerate(zip(buffers, loads)):
-            m.d.comb += load.request.eq(senders[p].asks(buffer, 2 * n) & load.open[0])
+            m.d.comb += load.request.eq(senders[p].wants(buffer, 2 * n) & load.open[0])
             granted[buffer] += [*(way.grant[p] for way in ways), load.grant]
             self._lead(m, load, buffer, units[p].load, units[p].load_valid)
         for p, (kept, notice) in enumerate(zip(results, notices)):
-            m.d.comb += notice.request.eq(senders[p - n].asks(kept, n) & notice.open[0])
+            m.d.comb += notice.request.eq(senders[p - n].wants(kept, n) & notice.open[0])
             granted[kept].append(notice.grant)
             self._lead(m, notice, kept, units[p].notice, units[p].notice_valid)
         for part, grants in granted.items():
             m.d.comb += part.grant.eq(Cat(grants))
         self._offer(m, buffers, results, units, links, ways, loads, notices, shared)
+
+    @staticmethod
+    def _request(
+        m: Module, name: str, inputs: "list[list[_Part]]", number: int, output: OutputPort
+    ) -> Signal:
+        """Inputs that request an output, the one with this *number* at their buffers."""
+        several = len(output.credited) > 1  # classes
+        m.submodules[f"requests_{name}"] = requests = Requests(
+            inputs=[[each.classes if several else [0] for each in parts] for parts in inputs],
+            classes=len(output.credited), parts=len(inputs[0][0].source.took),
+        )
+        m.d.comb += [
+            requests.credited.eq(output.credited),
+            requests.busy.eq(output.busy),
+            *([requests.hold.eq(output.hold)] if several else []),
+        ]
+        for k, each in enumerate(part for parts in inputs for part in parts):
+            m.d.comb += [
+                requests.wanted[k].eq(each.source.wanted[number]),
+                requests.asks[k].eq(each.asks if several else 1),
+                requests.took[k].eq(each.source.took),
+            ]
+        return requests.request
 
     def _from_column(self, m: Module, port: int, link: OutputPort) -> tuple[Value, Value]:
         """High if the link's packet comes by the column that link and unit share: one bit for the
@@ -373,7 +395,7 @@ class Switch(wiring.Component):
         m.d.comb += [
             sharing.offers.eq(Cat(asks.any(), to_unit.any())),
             sharing.busy.eq(Cat(busy, way.busy)),
-            sharing.begins.eq(Cat(link.grant[: self._config.ports].any(), way.grant.any())),
+            sharing.begins.eq(Cat(link.granted[: self._config.ports].any(), way.granted.any())),
         ]
         return sharing.hold
 
@@ -454,29 +476,18 @@ class Switch(wiring.Component):
         sources = [each.source for each in parts]
         if len(parts) == 1:
             m.d.comb += sources[0].hold.eq(0)
-            return _Sender(parts, parts[0].flit, parts[0].channel, sources[0].length)
+            return _Sender(parts, parts[0].flit)
         port = number % self._config.ports
         m.submodules[f"input_{port}"] = sharing = Sharing(users=len(parts))
-        may_ask = Signal(len(parts), name=f"may_ask_{port}")
         m.d.comb += [
             sharing.offers.eq(Cat(each.offers for each in sources)),
             sharing.busy.eq(Cat(each.busy for each in sources)),
             sharing.begins.eq(Cat(each.granted for each in sources)),
             *(each.hold.eq(sharing.hold[k]) for k, each in enumerate(sources)),
         ]
-        m.d.sync += may_ask.eq(~sharing.hold)
-        made = _Sender(
-            parts,
-            Signal(FLIT_BITS, name=f"shared_flit_{port}"),
-            Signal(range(CLASSES), name=f"shared_channel_{port}"),
-            Signal(sources[0].length.shape(), name=f"shared_length_{port}"),
-        )
-        m.d.comb += [
-            made.flit.eq(_of([each.flit for each in parts], [each.valid for each in parts])),
-            made.channel.eq(_of([each.channel for each in parts], may_ask)),
-            made.length.eq(_of([each.length for each in sources], may_ask)),
-        ]
-        return made
+        flit = Signal(FLIT_BITS, name=f"shared_flit_{port}")
+        m.d.comb += flit.eq(_of([each.flit for each in parts], [each.valid for each in parts]))
+        return _Sender(parts, flit)
 
     def _offer(
         self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
@@ -487,24 +498,27 @@ class Switch(wiring.Component):
         pairs = list(zip(links, ways))
         classes = [Traffic.PARTIAL.value, _RESULT]  # of which packets pass others
         ends, way_ends = [], []
+        closed = units[0].closed
         for p, (link, way) in enumerate(pairs):
             m.submodules[f"stop_{p}"] = end = StopDetector(classes=len(classes))
             m.submodules[f"way_stop_{p}"] = way_end = StopDetector(classes=1)
             m.d.comb += [
                 end.credit.eq(Cat(link.credited[k] for k in classes)),
                 way_end.credit.eq(way.credited),
+                *(link.shut[k].eq(
+                    closed[p] | (end.opens[classes.index(k)] if k in classes else 0)
+                ) for k in range(CLASSES)),
+                way.shut.eq(way_end.opens),
             ]
             ends.append(end)
             way_ends.append(way_end)
 
-        closed = units[0].closed
         n = len(pairs)
         to_units, units_stopped, taken = Signal(n), Signal(n), Signal(n)
         stopped = {number: Signal(n, name=f"stopped_{number}") for number in classes}
         m.d.comb += [
             to_units.eq(Cat(
-                way.available[0] & ~busy & ~end.opens
-                for way, busy, end in zip(ways, shared, way_ends)
+                way.ready[0] & ~way.occupied & ~busy for way, busy in zip(ways, shared)
             )),
             units_stopped.eq(Cat(end.stopped for end in way_ends)),
             taken.eq(Cat(way.occupied for way in ways)),  # columns, by units
@@ -512,10 +526,9 @@ class Switch(wiring.Component):
         for number in range(CLASSES):
             free = Signal(n, name=f"free_{number}")
             for p, (link, end) in enumerate(zip(links, ends)):
-                allowed = link.available[number] & ~closed[p]
+                allowed = link.ready[number] & ~link.occupied
                 if number in classes:
                     place = classes.index(number)
-                    allowed = allowed & ~end.opens[place]
                     m.d.comb += stopped[number][p].eq(end.stopped[place] | closed[p])
                 if self._config.speedup == 1:
                     allowed = allowed & ~taken[p]
@@ -591,30 +604,32 @@ class Switch(wiring.Component):
 
 @dataclass(frozen=True)
 class _Part:
-    """A buffer at an input of the crossbar: the class that it asks for, and what it sends."""
+    """A buffer at an input of the crossbar: the classes that it has, and what it sends."""
 
     source: Any
-    channel: Value
+    classes: Sequence[int]
     flit: Value
     valid: Value
+
+    @property
+    def asks(self) -> Value:
+        """The class that it asks for, a bit for each."""
+        return Value.cast(self.source.asking) << self.classes[0]
 
 
 class _Sender:
     """An input of the crossbar: of one buffer, or of several of which one asks and sends at a
     time."""
 
-    def __init__(self, parts: list[_Part], flit: Any, channel: Any, length: Any) -> None:
-        self.parts = parts
-        self.flit, self.channel, self.length = flit, channel, length
+    def __init__(self, parts: list[_Part], flit: Any) -> None:
+        self.parts, self.flit = parts, flit
+        # Of who does not ask these are 0.
+        self.asks = reduce(or_, (each.asks for each in parts))
+        self.length = reduce(or_, (each.source.length for each in parts))
 
-    def request(self, link: int) -> Value:
-        return Cat(self.asks(each.source, link) for each in self.parts).any()
-
-    def asks(self, source: Any, output: int) -> Value:
-        """High if a part asks for an output, and no other one has taken the input since that was
-        chosen."""
-        others = Cat(each.source.took for each in self.parts if each.source is not source)
-        return source.request[output] & ~others.any()
+    def wants(self, source: Any, output: int) -> Value:
+        """High if a part asks for an output, and none has taken the input since that was chosen."""
+        return source.wanted[output] & ~Cat(each.source.took for each in self.parts).any()
 
 
 def _of(values: list[Any], which: Iterable[Value]) -> Value:

@@ -10,8 +10,8 @@ from sim.cycles.switch.words import ORDINARY, after, first_of, kind_of
 from sim.native.mark import compiled
 
 __all__ = [
-    "ask", "asked", "choose", "enter", "give", "has", "length", "move_up", "offer", "send", "serve",
-    "stopped", "take",
+    "ask", "asked", "choose", "enter", "give", "has", "length", "move_up", "offer", "ready", "send",
+    "serve", "served", "stopped", "take", "turn_of",
 ]
 
 _DATA = 4  # the bit of a kind
@@ -26,6 +26,13 @@ def has(s, pool, now):
     _collect(s, pool, now)
     p = s.pool[pool]
     return p.level > 0 and now >= p.opens_at
+
+
+@compiled
+def ready(s, pool, now):
+    """The same as it is known for choices: if the last one was taken in the cycle before, that is
+    not."""
+    return has(s, pool, now) or (s.pool[pool].level == 0 and s.pool[pool].emptied == now - 1)
 
 
 @compiled
@@ -130,7 +137,20 @@ def ask(s, b, now, first, second, third, late_second, late_third):
         wanted |= 2
     if _limit(s, u, b, 2, late_third) & third and not _may_leave(u, 2, now):
         wanted |= 4
-    return first_of(wanted, u.turn)
+    return first_of(wanted, turn_of(u, now))
+
+
+@compiled
+def turn_of(x, now):
+    """Who goes first of those that a buffer, or an output, chooses from: who is served is counted a
+    cycle later."""
+    return x.turn if x.served_at < now - 1 else x.turn_before
+
+
+@compiled
+def served(x, turn, now):
+    """Somebody is served, so that *turn* goes first."""
+    x.turn_before, x.turn, x.served_at = x.turn, turn, now
 
 
 @compiled
@@ -182,7 +202,7 @@ def serve(s, b, k, granted, now):
     mask = s.held.shape[2] - 1
     place = u.first[k] + u.place
     flits = length(s, s.held[b, k, place & mask].header)
-    u.turn = after(k)
+    served(u, after(k), now)
     if flits > 1:
         u.busy = now + max(flits - 1, _CHANGES)
     u.changed[k] = now + _CHANGES

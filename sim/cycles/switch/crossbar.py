@@ -10,9 +10,12 @@ from sim.cycles.switch.buffers import (
     has,
     move_up,
     offer,
+    ready,
     send,
     serve,
+    served,
     stopped,
+    turn_of,
 )
 from sim.cycles.switch.notes import PACKET, note
 from sim.cycles.switch.transit import from_table, waited
@@ -65,23 +68,23 @@ def switch(s, w, now):
         allowed = requests
         if output < n and requests & from_links and s.requests[n + output]:
             # One column for the link and the unit.
-            if s.output[o].column_turn:
+            if _column_turn(s.output[o], now):
                 allowed = requests & ~from_links
             else:
                 s.requests[n + output] = 0
         if output < n and c.age_bits:
-            sender = _oldest_first(s, o, requests, allowed)
+            sender = _oldest_first(s, o, requests, allowed, now)
         elif allowed:
-            sender = first_of(allowed, s.output[o].turn)
+            sender = first_of(allowed, turn_of(s.output[o], now))
         if allowed == 0:
             continue
-        s.output[o].turn = after(sender)
+        served(s.output[o], after(sender), now)
         if output < n:
             s.output[o].own = 1 if sender < n else 0
             if sender < n:
-                s.output[o].column_turn = 1
+                _use_column(s.output[o], 1, now)
         elif output < 2 * n:
-            s.output[w * n + output - n].column_turn = 0
+            _use_column(s.output[w * n + output - n], 0, now)
         b, k = s.asking[sender], s.asked[sender]
         s.granted[sender] |= 1 << bit
         slot = send(s, o, b, k, now)
@@ -104,13 +107,27 @@ def switch(s, w, now):
             serve(s, b, s.asked[sender], s.granted[sender], now)
             s.granted[sender] = 0
             if sender >= n:
-                s.unit[w * n + sender - n].goes_first = 1 if b >= c.result_buffer else 0
+                u = s.unit[w * n + sender - n]
+                u.went_first, u.went_at = u.goes_first, now
+                u.goes_first = 1 if b >= c.result_buffer else 0
     for p in range(w * n, (w + 1) * n):
         move_up(s, p, now)
         move_up(s, c.unit_buffer + p, now)
         move_up(s, c.result_buffer + p, now)
     for p in range(n):
         unit(s, w, p, now)
+
+
+@compiled
+def _column_turn(out, now):
+    """1 if the unit goes first at the column that it shares with a link: turns of `turn_of`."""
+    return out.column_turn if out.column_at < now - 1 else out.column_before
+
+
+@compiled
+def _use_column(out, turn, now):
+    """A packet takes the column."""
+    out.column_before, out.column_turn, out.column_at = out.column_turn, turn, now
 
 
 @compiled
@@ -173,11 +190,11 @@ def _choose(s, w, now):
     for p in range(n):
         out = s.output[w * n + p]
         if out.open_at <= now + 1 and out.peer >= 0:
-            if has(s, out.pool, now):
+            if ready(s, out.pool, now):
                 first |= 1 << p
-            if has(s, out.pool + 1, now):
+            if ready(s, out.pool + 1, now):
                 second |= 1 << p
-            if has(s, out.pool + 2, now):
+            if ready(s, out.pool + 2, now):
                 third |= 1 << p
         if stopped(s, out.pool + 1, now):
             late_second |= 1 << p
@@ -210,7 +227,8 @@ def _choose(s, w, now):
             if s.buffer[own].busy > now or s.buffer[other].busy > now:
                 continue
             b, k = own, ask(s, own, now, first, second, third, late_second, late_third)
-            if k < 0 or not s.unit[p].goes_first:
+            u = s.unit[p]
+            if k < 0 or not (u.goes_first if u.went_at < now - 1 else u.went_first):
                 results = ask(s, other, now, 0, 0, third, 0, late_third)
                 if results >= 0:
                     b, k = other, results
@@ -227,7 +245,7 @@ def _choose(s, w, now):
 
 
 @compiled
-def _oldest_first(s, o, requests, allowed):
+def _oldest_first(s, o, requests, allowed, now):
     """The input that is granted a link, -1 if none of the requests is *allowed*. Of those with
     operands only the one with the oldest competes: `OldestFirst`."""
     out, n = s.output[o], s.c[0].ports
@@ -236,7 +254,7 @@ def _oldest_first(s, o, requests, allowed):
         if requests >> k & 1 and s.asked[k] == 0 and not kind_of(_word_at(s, k)) & ORDINARY:
             operands |= 1 << k
     if operands == 0:
-        return first_of(allowed, out.turn) if allowed else -1
+        return first_of(allowed, turn_of(out, now)) if allowed else -1
     owner, late = out.turn_of_operands, out.younger == _MOST_YOUNGER
     own = operands >> owner & 1
     lowest = oldest = -1
@@ -247,7 +265,7 @@ def _oldest_first(s, o, requests, allowed):
                 oldest = k
     chosen = owner if late and own else oldest if oldest >= 0 else lowest
     rest = (requests & ~operands | 1 << chosen) & allowed
-    sender = first_of(rest, out.turn) if rest else -1
+    sender = first_of(rest, turn_of(out, now)) if rest else -1
     gives_up = late and not own and not out.turn_asked
     if own:
         out.turn_asked = 1

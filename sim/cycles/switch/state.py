@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from hw.common.axi import BOUNDARY_BYTES
 from hw.link.packet import FLIT_BYTES
 from hw.switch.config import SwitchConfig
+from hw.switch.formats import FLIT_LANES
 from hw.switch.packet import CLASSES
+from hw.switch.reduction_datapath import row_cycles
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.port import CHANNELS, PORT, PORT_QUEUES, port_queues
@@ -112,7 +114,7 @@ have been empty for long, the cycle from which some are taken again."""
 _BUFFER = np.dtype(
     integers(
         "busy", "turn", "pool", "refund", "request", "chosen_channel", "chosen", "channel", "place",
-        "pending", "sender",
+        "pending", "sender", "turn_before", "served_at",
     )
     + arrays(CLASSES, "rest", "first", "seen", "free", "passed", "changed")
 )
@@ -122,7 +124,8 @@ is in ``request``, the outputs, ``chosen_channel``, its class, and ``chosen``, h
 the class are older; a cycle later ``channel`` and ``place`` are those of what requests outputs, and
 ``pending`` is its class if it is a header alone, else -1. ``changed``: the cycle from which packets
 of the class are chosen again.
-``passed``: times in a row that the oldest was passed. A packet that leaves returns
+``passed``: times in a row that the oldest was passed. ``turn``: who goes first, from the second
+cycle after ``served_at`` on; until then that is ``turn_before``. A packet that leaves returns
 one to a pool: room, or a credit. ``sender``: one more than the output that sends to the buffer, if
 that is elsewhere."""
 
@@ -130,12 +133,13 @@ _OUTPUT = np.dtype(
     integers(
         "open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits", "ordinary",
         "leaves", "turn_of_operands", "turn_asked", "younger", "own", "column_turn",
+        "turn_before", "served_at", "column_before", "column_at",
     )
 )
 """An `OutputPort`, with the buffer at the other end of its link; ``beside``: kinds of packets, a
 bit each, beside which goes an acknowledgement; ``ordinary``: its flits of ordinary packets;
 ``leaves``: the buffer is elsewhere. Of a link: ``own``: its packet comes by the column that it
-shares with the unit; ``column_turn``: 1 if the unit goes first."""
+shares with the unit; ``column_turn``: 1 if the unit goes first. Turns are those of `_BUFFER`."""
 
 _UNIT = np.dtype(
     integers(
@@ -144,7 +148,8 @@ _UNIT = np.dtype(
         "first", "free",  # operands
         "load_first", "load_free", "load_held", "load_counted", "load_at",
         "fill_at", "turn",
-        "goes_first",  # the unit, before results of the link, at the input that they share
+        # The unit, before results of the link, at the input that they share; turns of `_BUFFER`.
+        "goes_first", "went_first", "went_at",
         *EVENTS,
     )
     + arrays(CLASSES, "out_first", "out_free")
@@ -353,7 +358,11 @@ def allocate(
     c["flits"], c["payload"] = switch.packet_flits, switch.payload_flits
     c["homes"], c["age_bits"] = switch.homes, switch.age_bits
     queue = fifo(switch.queue_packets * switch.packet_flits)[1] + 1  # `PacketQueue`
-    c["operand_latency"], c["sum_latency"] = 4 + queue, 1 + switch.alu_stages + queue
+    held_rows = row_cycles(
+        beats=switch.payload_flits * FLIT_LANES // switch.lanes, stages=switch.alu_stages
+    )
+    c["operand_latency"] = 4 + queue
+    c["sum_latency"] = 1 + held_rows + switch.alu_stages + queue
     c["load_latency"] = 4 + fifo(switch.queue_packets)[1]
     c["links"], c["waves"], c["blocks_under_way"] = dma.links, dma.waves, held.window
     c["multicast"], c["sums"] = switch.multicast_partials, dma.sums

@@ -327,11 +327,12 @@ def test_flits_of_an_output_come_from_registers(tmp_path):
 class SharingHarness(wiring.Component):
     """Users that begin at will when they offer and are not held, and are busy for a while.
 
-    `bad`: two are at it, or the first is held although another has begun twice since.
+    `bad`: two are at it, or the first is held although another has begun twice since; four times,
+    if what begins is known a cycle *late*.
     """
 
-    def __init__(self, sharing, users=2):
-        self.sharing, self.users = sharing, users
+    def __init__(self, sharing, users=2, late=False):
+        self.sharing, self.users, self.late = sharing, users, late
         super().__init__(
             {"offers": In(users), "begins": In(users), "short": In(users), "bad": Out(1),
              "cover_each_begins_twice_while_all_offer": Out(1)}
@@ -343,7 +344,7 @@ class SharingHarness(wiring.Component):
         users = range(self.users)
         left = [Signal(range(FLITS + 1), name=f"left_{k}") for k in users]
         begins = Signal(self.users)
-        passed = [Signal(2, name=f"passed_{k}") for k in users[1:]]  # begun while the first offered
+        passed = [Signal(3, name=f"passed_{k}") for k in users[1:]]  # begun while the first offered
         for k in users:
             free = left[k] == 0
             m.d.comb += [
@@ -355,15 +356,16 @@ class SharingHarness(wiring.Component):
                 m.d.sync += left[k].eq(Mux(self.short[k], 0, FLITS))
             with m.Elif(~free):
                 m.d.sync += left[k].eq(left[k] - 1)
-        m.d.comb += sharing.begins.eq(begins)
+        m.d["sync" if self.late else "comb"] += sharing.begins.eq(begins)
         for k, count in enumerate(passed, 1):
             with m.If(~self.offers[0] | begins[0]):
                 m.d.sync += count.eq(0)
-            with m.Elif(begins[k] & (count != 3)):
+            with m.Elif(begins[k] & (count != 7)):
                 m.d.sync += count.eq(count + 1)
         at_it = Cat(begins[k] | (left[k] != 0) for k in users)
         several = (at_it & (at_it - 1)).any()
-        m.d.comb += self.bad.eq(several | Cat(count > 1 for count in passed).any())
+        most = 3 if self.late else 1
+        m.d.comb += self.bad.eq(several | Cat(count > most for count in passed).any())
         m.d.comb += self.cover_each_begins_twice_while_all_offer.eq(
             Cat(ever(m, nth(m, begins[k] & sharing.offers.all(), 2)) for k in users).all()
         )
@@ -390,9 +392,10 @@ class Rude(Sharing):
         return m
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("users", [2, 3])
-def test_those_that_share_take_turns(users, tmp_path):
-    assert holds(SharingHarness(Sharing(users=users), users), tmp_path)
+def test_those_that_share_take_turns(users, late, tmp_path):
+    assert holds(SharingHarness(Sharing(users=users), users, late), tmp_path)
 
 
 @pytest.mark.parametrize("planted", [Greedy, Rude])

@@ -12,7 +12,7 @@ from hw.switch.config import preset
 from hw.switch.ingress import DROPS, MOST_GAP, Ingress
 from hw.switch.packet import CLASSES, Kind, encode
 
-CONFIG = replace(preset("test"), payload_flits=4)
+CONFIG = replace(preset("test"), payload_flits=4, alu_stages=3)
 _HEAD = 1 << FLIT_BITS
 
 

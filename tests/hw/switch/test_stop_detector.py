@@ -9,7 +9,7 @@ PATIENCE, PAUSE = 16, 4
 
 
 def watch(credits):
-    """Cycles in which the first class has stopped, and in which it opens; the second always has
+    """Cycles before which the first class has stopped, and opens; the second always has
     credits."""
     dut = StopDetector(classes=2, patience=PATIENCE, pause=PAUSE)
     stopped, opens = [], []
@@ -29,8 +29,8 @@ def watch(credits):
 def test_an_output_without_credits_for_long_has_stopped_and_opens_a_while_after_one_comes():
     stopped, opens = watch([0] * 30 + [1] * 20)
 
-    assert stopped == list(range(PATIENCE, 31))
-    assert opens == list(range(PATIENCE, 30 + PAUSE))
+    assert stopped == list(range(PATIENCE - 1, 30))
+    assert opens == list(range(PATIENCE - 1, 30 + PAUSE - 1))
 
 
 def test_credits_now_and_then_are_enough():
@@ -40,5 +40,5 @@ def test_credits_now_and_then_are_enough():
 def test_credits_that_are_gone_again_open_nothing():
     stopped, opens = watch([0] * 20 + [1] * (PAUSE - 2) + [0] * 10)
 
-    assert opens == list(range(PATIENCE, 20 + PAUSE - 2 + 10))
+    assert opens == list(range(PATIENCE - 1, 20 + PAUSE - 2 + 10))
     assert stopped[-1] == opens[-1]
