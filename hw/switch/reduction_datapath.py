@@ -113,12 +113,12 @@ def execute(
     old = _row(m, rows, handed_on=beats <= stages)
     for _ in range(row_cycles(beats=beats, stages=stages)):
         read = {"row": old, "operand": operand, "adds": adds, "op": op, "step": step}
-        held = {
+        rows_held = {
             name: Signal.like(each, name=f"read_{name}", reset_less=name != "step")
             for name, each in read.items()
         }
-        m.d.sync += [held[name].eq(each) for name, each in read.items()]
-        old, operand, adds, op, step = held.values()
+        m.d.sync += [rows_held[name].eq(each) for name, each in read.items()]
+        old, operand, adds, op, step = rows_held.values()
     m.d.comb += [
         alu.i_valid.eq(step.writes | step.partial | step.result),
         alu.op.eq(op),
