@@ -115,6 +115,28 @@ def test_paths_go_through_the_hierarchy_and_names_say_where():
     assert found.by_block["nested_bank"].end.startswith("bank.macro.")
 
 
+class Read(wiring.Component):
+    """A word of SRAM, and the parity of some of its bits."""
+
+    a: In(8)
+    word: Out(8)
+    odd: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.bank = bank = SRAMBank(depth=1024, width=8)
+        m.d.comb += [bank.r_en.eq(1), bank.r_addr.eq(self.a), bank.w_addr.eq(self.a)]
+        m.d.sync += [self.word.eq(bank.r_data), self.odd.eq(bank.r_data.xor())]
+        return m
+
+
+def test_what_a_block_ram_answers_is_late():
+    found = levels_of(netlist_of(Read(), name="read"))
+    ends = {path.end: path for path in found.worst}
+    assert ends["word[0]"].levels == 4 and ends["odd"].levels == 5
+    assert ends["odd"].start == "bank.macro.r_data"
+
+
 def test_a_carry_chain_is_a_level_and_a_tenth_for_each_step():
     found = levels_of(netlist_of(Adder(), name="adder"))
     assert 1 + 6 / 10 <= found.worst[0].levels <= 1 + 8 / 10
@@ -123,7 +145,7 @@ def test_a_carry_chain_is_a_level_and_a_tenth_for_each_step():
 def test_tables_show_the_design_and_its_blocks():
     whole, blocks = levels(netlist_of(Nested(), name="nested"))
     assert whole["levels"][0] == 7 and whole["end"][0] == "inner.long_last"
-    assert "About 6 are 100 MHz" in whole.note
+    assert "Seven are about 60 MHz" in whole.note
     assert blocks["block"][0] == "nested_inner"
 
 
