@@ -16,6 +16,7 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch.packet_queue import PacketQueue
+from hw.switch.reduction_datapath import row_cycles
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.interfaces import MemberSignature, PartSignature
 from hw.switch_dma.layouts import (
@@ -53,7 +54,7 @@ class HomeStore(wiring.Component):
 
     A flit per cycle. A packet is judged in the cycle after its header, and its sum and the list
     follow a cycle later. The row that a flit is added to is read 1 cycle before the adders and
-    written after their `alu_stages`.
+    written after their `alu_stages`, one later if packets are long enough for a register between.
 
     Parameters
     ----------
@@ -336,8 +337,11 @@ class HomeStore(wiring.Component):
             shown.eq(gives),
             ends.eq(left == 1),
         ]
-        m.d.comb += [
-            # The verdict is there with the first flit of data.
+        # The verdict is there with the first flit of data.
+        # Where its row has been written by then, a register is behind the SRAM, which answers late.
+        held = row_cycles(beats=c.payload_flits, stages=c.alu_stages)
+        domain = m.d.sync if held else m.d.comb
+        domain += [
             alu.i_valid.eq(adding & judged.good),
             alu.op.eq(judged.meta.op),
             alu.keep.eq(judged.fresh),
@@ -345,7 +349,7 @@ class HomeStore(wiring.Component):
             alu.b.eq(flit),
         ]
         later: Value = where
-        for _ in range(c.alu_stages):
+        for _ in range(held + c.alu_stages):
             stage = Signal.like(where)
             m.d.sync += stage.eq(later)
             later = stage
