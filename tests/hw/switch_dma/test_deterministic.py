@@ -224,7 +224,7 @@ def test_four_operands_have_one_sum_in_every_order_and_tree():
     assert parser.bitwuzla().check_sat() == bitwuzla.Result.UNSAT
 
 
-FLITS, BITS, CYCLES = 2, 2, 17
+FLITS, BITS, CYCLES = 2, 2, 18
 
 
 class Adder(PassingALU):
