@@ -311,7 +311,8 @@ class Switch(wiring.Component):
         shared: list[Value] = []  # columns that are not free for units
         for p, (link, way) in enumerate(zip(links, ways)):
             asks = list(self._request(m, f"link_{p}", [each.parts for each in senders], p, link))
-            to_unit = self._request(m, f"way_{p}", [[each] for each in firsts], n + p, way)
+            inputs = [each.parts for each in senders[:n]]
+            to_unit = self._request(m, f"way_{p}", inputs, n + p, way, of=buffers)
             if older:
                 asks = self._oldest_first(m, p, buffers, older, asks, link)
             m.d.comb += [
@@ -351,9 +352,11 @@ class Switch(wiring.Component):
 
     @staticmethod
     def _request(
-        m: Module, name: str, inputs: "list[list[_Part]]", number: int, output: OutputPort
+        m: Module, name: str, inputs: "list[list[_Part]]", number: int, output: OutputPort,
+        of: Sequence[SendBuffer] = (),
     ) -> Signal:
-        """Inputs that request an output, the one with this *number* at their buffers."""
+        """Inputs that request an output, the one with this *number* at their buffers; only buffers
+        *of* a list have it, if there is one."""
         several = len(output.credited) > 1  # classes
         m.submodules[f"requests_{name}"] = requests = Requests(
             inputs=[[each.classes if several else [0] for each in parts] for parts in inputs],
@@ -366,7 +369,10 @@ class Switch(wiring.Component):
         ]
         for k, each in enumerate(part for parts in inputs for part in parts):
             m.d.comb += [
-                requests.wanted[k].eq(each.source.wanted[number]),
+                requests.wanted[k].eq(
+                    0 if of and not any(each.source is one for one in of)
+                    else each.source.wanted[number]
+                ),
                 requests.asks[k].eq(each.asks if several else 1),
                 requests.took[k].eq(each.source.took),
             ]
