@@ -138,6 +138,19 @@ def test_one_entry_and_buffers_of_one_packet_are_enough(make, speedup):
     check(system, operands)
 
 
+@pytest.mark.parametrize("config", [TEST, THREE])
+@pytest.mark.parametrize("make", [single, pair])
+def test_with_one_column_units_and_links_share_inputs(make, config):
+    own = config is not THREE
+    system = make(replace(config, speedup=1), latency=3, seed=config.entries)
+    operands = pull_all(system, 120, seed=8, own=own)
+
+    finish(system, timeout=0)
+
+    check(system, operands, own=own)
+    assert counted(system, "completed") > 60
+
+
 @pytest.mark.parametrize("make", [single, tree])
 @pytest.mark.parametrize("timeout", [1, 20])
 def test_entries_that_are_given_up_lose_no_operand(make, timeout):
