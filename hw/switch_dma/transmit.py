@@ -13,7 +13,7 @@ from hw.common.select import marked
 from hw.link.packet import FLIT_BITS
 from hw.switch.layouts import LINK_FLIT, AskedSignature
 from hw.switch.output_port import OutputPort, count_anew, to_wire
-from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic
+from hw.switch.packet import CLASSES, FLIT, Traffic
 from hw.switch.recount import Recount
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
@@ -139,11 +139,8 @@ class Transmit(wiring.Component):
         ]
         bits = Signal(FLIT_BITS)
         m.d.sync += bits.eq(Mux(output.listens, buffer.flit.data, 0))
-        # Nothing else is sent for two cycles behind it.
-        recounts, header = Signal(), Signal(HEADER)
-        m.d.sync += [recounts.eq(recount.valid), header.eq(recount.header)]
-        to_wire(m, bits, valid=output.valid, first=output.first, recounts=recounts,
-                header=header, tx=self.tx)
+        to_wire(m, bits, valid=output.valid, first=output.first, recounts=recount.valid,
+                header=recount.header, tx=self.tx)
         count_anew(m, output, recount)
         m.d.sync += [self.sent.eq(output.valid), output.credit.eq(self.credit)]
         waits = [Signal(range(SEND_PACKETS + 1), name=f"waits_{k}") for k in range(CLASSES)]

@@ -63,7 +63,8 @@ def run(ports, others, seed):
             before, unit = (plan.comes.get((cycle - 1, output)) for output in (LINK, UNIT))
             ctx.set(dut.valid, before is not None)
             ctx.set(dut.first, before is not None and before[1])
-            recounts = before is None and rng.random() < 0.3
+            # Nothing comes yet: a recount waits until its output is empty, and holds it.
+            recounts = before is None and source is None and rng.random() < 0.3
             ctx.set(dut.recounts, recounts)
             header = rng.getrandbits(FLIT_BITS)
             ctx.set(dut.header.as_value(), header)
@@ -71,11 +72,11 @@ def run(ports, others, seed):
                 said[cycle] = header
             if unit is not None:
                 assert ctx.get(dut.data) == sent[cycle - 1, unit[0]]
-            # At the link a cycle later.
+            # At the link a cycle later, headers of recounts another one.
             source = plan.comes.get((cycle - 2, LINK))
-            assert ctx.get(dut.tx.valid) == (source is not None or cycle - 1 in said)
+            assert ctx.get(dut.tx.valid) == (source is not None or cycle - 2 in said)
             if ctx.get(dut.tx.valid):
-                first, flit = True, said.get(cycle - 1)
+                first, flit = True, said.get(cycle - 2)
                 if source is not None:
                     first, flit = source[1], sent[cycle - 2, source[0]]
                 assert ctx.get(dut.tx.p.start) == first

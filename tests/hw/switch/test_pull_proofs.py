@@ -17,9 +17,9 @@ from tests.hw.switch.rig import PassingALU
 
 FLITS = 2
 EXPECTED = 2
-CYCLES = 16
+CYCLES = 18
 """From reset, under all inputs, where an unbounded proof is out of reach."""
-WAIT = 18
+WAIT = 19
 """Cycles in which a load is answered, with one entry: another's answer may come before."""
 STALL = 8
 """Cycles that an operand waits at most while packets leave: for entries that give way."""
