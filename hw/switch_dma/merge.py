@@ -21,7 +21,8 @@ class PacketMerge(wiring.Component):
     The stream whose turn it is keeps it while no other one waits. One that waits has it from the
     end of a packet on, or, if there is none, a cycle after it came: packets follow each other
     without a gap, but a stream may begin a cycle late. While it waits others begin *n* packets at
-    most. Nothing is held: a flit passes in the cycle in which it is shown.
+    most, and so they do if it may begin only whenever they do, as streams that share room may.
+    Nothing is held: a flit passes in the cycle in which it is shown.
 
     Parameters
     ----------
@@ -65,11 +66,16 @@ class PacketMerge(wiring.Component):
         valid = Cat(each.valid for each in self.i)
         passes = owner & (self.may | within.replicate(self._n))
         ends = Mux(o.valid, o.ready & o.p.last, ~within)
+        # Those that might have begun when another one did: the turn is theirs at its end, even if
+        # it has taken the room that was there for all.
+        passed_over = Signal(self._n)
+        with m.If(o.valid & o.ready & ~within):
+            m.d.sync += passed_over.eq(valid & self.may & ~owner)
         m.d.comb += [
             self.owner.eq(owner),
             o.valid.eq((valid & passes).any()),
             Value.cast(o.payload).eq(marked(owner, [Value.cast(each.payload) for each in self.i])),
-            turns.requests.eq(valid & self.may & ~owner),
+            turns.requests.eq(valid & (self.may | Mux(o.valid, passed_over, 0)) & ~owner),
             turns.advance.eq(ends),
             *(each.ready.eq(passes[k] & o.ready) for k, each in enumerate(self.i)),
         ]

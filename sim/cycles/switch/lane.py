@@ -325,19 +325,21 @@ def _fill(s, e, x, n, now, use, loads):
     if ordinary(s, n, now):
         offered |= 1 << _OTHERS
     source = e.owner
-    requests = 0
+    others, may = offered & ~(1 << source), 0
     for k in range(6):
-        if (offered & ~(1 << source)) >> k & 1 and has(s, s.buffer[b].pool + _class_of(c, k), now):
-            requests |= 1 << k
+        if others >> k & 1 and has(s, s.buffer[b].pool + _class_of(c, k), now):
+            may |= 1 << k
+    passed_over = e.passed_over
     moves = offered >> source & 1
     if not e.within:
         moves = moves and has(s, s.buffer[b].pool + _class_of(c, source), now)
         if moves:
-            e.within = 1
+            e.within, e.passed_over = 1, may
             take(s, s.buffer[b].pool + _class_of(c, source))
     done = False
     if moves:
         done = _move(s, e, x, n, now, source, use)
+    requests = may | others & passed_over if moves else may
     if not e.within and requests:
         e.owner = first_of(requests, e.turn)
         e.turn = after(e.owner)

@@ -211,7 +211,7 @@ _LANE = np.dtype(
         "result_word", "result_low", "result_high", "judged", "judged_head", "result_place",
         "writes", "compares",
         "ends", "has_room", "looked", "looked_block", "has_sent", "has_stored", "moved_flit",
-        "under_way",
+        "passed_over", "under_way",
         *COUNTED,
     )
     + queue_fields(QUEUES)

@@ -96,3 +96,41 @@ def test_none_waits_for_more_than_a_packet_of_each_other_stream(seed):
             elif flit and flit[2]:
                 passed[k] += 1
             assert passed[k] <= n, "one more may begin in the cycle in which it comes"
+
+
+def begun_with_room_for_one(n, cycles=400):
+    """All of *n* streams always show packets of four flits. There is room for one: it is taken as
+    one begins, and there again a few cycles after it has ended. Returns who began, in order."""
+    dut, begun = PacketMerge(n), []
+
+    async def bench(ctx):
+        place, room = [0] * n, 0  # cycles until there is room
+        for _ in range(cycles):
+            for k in range(n):
+                ctx.set(dut.i[k].p, {"data": k, "first": place[k] == 0, "last": place[k] == 3})
+                ctx.set(dut.i[k].valid, 1)
+            ctx.set(dut.may, (1 << n) - 1 if room == 0 else 0)
+            ctx.set(dut.o.ready, 1)
+            room = max(0, room - 1)
+            if ctx.get(dut.o.valid):
+                k = ctx.get(dut.o.p.data)
+                if place[k] == 0:
+                    begun.append(k)
+                    room = 7
+                place[k] = (place[k] + 1) % 4
+            await ctx.tick()
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(bench)
+    simulator.run()
+    return begun
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_streams_that_share_scarce_room_take_turns(n):
+    begun = begun_with_room_for_one(n)
+
+    assert len(begun) > 40
+    for at in range(n, len(begun) - n):
+        assert sorted(begun[at : at + n]) == list(range(n))
