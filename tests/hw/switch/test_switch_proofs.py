@@ -17,7 +17,7 @@ from tests.hw.switch.rig import PassingALU
 
 FLITS = 2
 EXPECTED = 2
-CYCLES = 16
+CYCLES = 18
 """From reset, under all inputs: the sums of counts are beyond unbounded proof."""
 
 
