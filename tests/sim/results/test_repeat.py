@@ -13,7 +13,7 @@ from bench.repeat import differences
 from foldwire.cli import main
 from sim.describe.reader import ConfigError
 from sim.opened import opening, recorded
-from sim.results import origin
+from sim.results import repeat
 from sim.results.store import load_run
 from sim.run import run
 
@@ -103,7 +103,7 @@ def test_traces_of_single_npus_are_found_by_their_prefix(tmp_path):
 
 
 def test_large_files_stay_where_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(origin, "MOST_COPIED_BYTES", 10)
+    monkeypatch.setattr(repeat, "MOST_COPIED_BYTES", 10)
     shutil.copy(EXAMPLES / "traces" / "two_layers.et", tmp_path / "a.et")
 
     assert differences(trained(tmp_path, "a.et"), tmp_path / "out") == []
