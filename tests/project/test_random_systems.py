@@ -84,7 +84,7 @@ GATHERED = {
 def test_slow_ideal_endpoint_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert violations(GATHERED) == []
     slow = IdealEndpoint(delay_s=1e-6)
-    monkeypatch.setitem(kinds._SOFTWARE, "ideal", slow)
+    monkeypatch.setitem(kinds.SOFTWARE, "ideal", slow)
 
     assert [check for check, _ in violations(GATHERED)] == ["ideal"]
 
