@@ -20,7 +20,7 @@ from hw.switch.formats import length_shape, rest_of
 from hw.switch.layouts import StoreSignature
 from hw.switch.packet import FLIT, HEADER, MOST_PASSED
 
-__all__ = ["Reached", "SendBuffer", "parts_of"]
+__all__ = ["Reachable", "SendBuffer", "parts_of"]
 
 _PARTS = 3
 
@@ -69,7 +69,7 @@ class _Choice:
         return _one_of(self.channel, [_one_of(self.place, line) for line in values])
 
 
-class Reached(wiring.Component):
+class Reachable(wiring.Component):
     """Finds whether some of the *outputs* that are `wanted` are `available`. A block of its own, so
     that what is known late has a short way through it."""
 
@@ -515,7 +515,7 @@ class SendBuffer(wiring.Component):
         """High if `_offer` finds a packet that asks. Which one does is found beside that."""
         first, *others = line
         rest = reduce(or_, (each.rest for each in others), Const(0, self._outputs))
-        m.submodules[f"reached_{channel}"] = reached = Reached(self._outputs)
+        m.submodules[f"reached_{channel}"] = reached = Reachable(self._outputs)
         m.d.comb += [
             reached.available.eq(self.available[channel]),
             reached.wanted.eq(first.rest | Mux(waits, 0, rest)),

@@ -620,7 +620,7 @@ class _Part:
     @property
     def asks(self) -> Value:
         """The class that it asks for, a bit for each."""
-        return Value.cast(self.source.asking) << self.classes[0]
+        return Cat(Const(0, self.classes[0]), self.source.asking)
 
 
 class _Sender:

@@ -78,7 +78,7 @@ PARTS = {
     ),
     "PortColumns": lambda: port_columns.PortColumns(ports=2, others=2),
     "PortColumns, two groups": lambda: port_columns.PortColumns(ports=18, others=0),
-    "Reached": lambda: send_buffer.Reached(3),
+    "Reachable": lambda: send_buffer.Reachable(3),
     "Requests": lambda: requests.Requests(inputs=[[(0,)], [(1,), (0, 1)]], classes=2, parts=2),
     "OldestFirst": lambda: oldest_first.OldestFirst(3, most=2),
     "SendBuffer, three lengths": lambda: send_buffer.SendBuffer(
