@@ -33,8 +33,8 @@ from hw.switch_dma.layouts import (
     pick,
 )
 from hw.switch_dma.loads import Loads
-from hw.switch_dma.merge import PacketMerge
 from hw.switch_dma.operands import Operands
+from hw.switch_dma.packet_merge import PacketMerge
 from hw.switch_dma.receive import Receive
 from hw.switch_dma.results import Results
 from hw.switch_dma.transmit import Transmit

@@ -28,7 +28,7 @@ from hw.switch_dma.layouts import (
     number_of,
     outcome_layout,
 )
-from hw.switch_dma.merge import PacketMerge
+from hw.switch_dma.packet_merge import PacketMerge
 
 __all__ = ["SOURCES", "Results"]
 

@@ -18,7 +18,7 @@ from hw.switch.recount import Recount
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.interfaces import CreditsSignature
-from hw.switch_dma.merge import PacketMerge
+from hw.switch_dma.packet_merge import PacketMerge
 
 __all__ = ["Transmit"]
 

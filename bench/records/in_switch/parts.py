@@ -39,8 +39,8 @@ from hw.switch_dma import (
     lane,
     loads,
     membership,
-    merge,
     operands,
+    packet_merge,
     receive,
     results,
     transmit,
@@ -123,7 +123,7 @@ PARTS = {
     ),
     "WaveControl": lambda: waves.WaveControl(_DMA),
     "ResultFork": lambda: fork.ResultFork(),
-    "PacketMerge": lambda: merge.PacketMerge(2),
+    "PacketMerge": lambda: packet_merge.PacketMerge(2),
     "DmaTransmit": lambda: transmit.Transmit(
         _DMA, classes=(packet.Traffic.REQUEST, packet.Traffic.RESULT), lasting=1, dropped=(0,)
     ),

@@ -4,9 +4,9 @@
 import random
 
 import pytest
-from amaranth.sim import Simulator
 
-from hw.switch_dma.merge import PacketMerge
+from hw.common.testing import simulate
+from hw.switch_dma.packet_merge import PacketMerge
 
 
 def drive(n, seed, *, shown=1.0, ready=1.0, may=1.0, cycles=1500):
@@ -49,10 +49,7 @@ def drive(n, seed, *, shown=1.0, ready=1.0, may=1.0, cycles=1500):
                 flits[k].pop(0)
                 offers[k] = False
 
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-9)
-    simulator.add_testbench(bench)
-    simulator.run()
+    simulate(dut, bench)
     return left, waiting
 
 
@@ -120,10 +117,7 @@ def begun_with_room_for_one(n, cycles=400):
                 place[k] = (place[k] + 1) % 4
             await ctx.tick()
 
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-9)
-    simulator.add_testbench(bench)
-    simulator.run()
+    simulate(dut, bench)
     return begun
 
 
