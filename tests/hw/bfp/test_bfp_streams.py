@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -153,6 +153,33 @@ def test_encoder_has_the_stated_latency_and_takes_a_beat_per_cycle(lanes: int, s
     assert len(valid) * max(fmt.elements, lanes) == vector.size
     assert not any(waits for _, waits in seen)
     assert encoder.latency == stages
+
+
+@pytest.mark.parametrize("stages", range(1, 6))
+@pytest.mark.parametrize("lanes", [4, 16])
+def test_a_block_is_shown_while_nobody_is_ready(lanes: int, stages: int) -> None:
+    fmt = preset("bfp16")
+    parts = fmt.elements // lanes
+    encoder = BlockEncoder(fmt, lanes=lanes, stages=stages)
+    (vector,) = vectors(fmt, lanes, [stages + 3])
+    left = lane_beats(vector, lanes)
+    seen: list[tuple[bool, int]] = []
+
+    async def bench(ctx: Any) -> None:
+        for _ in range(parts + stages + 6):
+            ctx.set(encoder.i.valid, 1)
+            ctx.set(encoder.i.payload, left[0])
+            seen.append((ctx.get(encoder.o.valid), ctx.get(Value.cast(encoder.o.p.data))))
+            if ctx.get(encoder.i.ready):
+                left.pop(0)
+            await ctx.tick()
+
+    simulate(encoder, bench)
+
+    shown = parts - 1 + stages
+    assert [valid for valid, _ in seen] == [0] * shown + [1] * (len(seen) - shown)
+    packed = fmt.pack(fmt.encode(vector))[: fmt.block_bits // 8]
+    assert {data for valid, data in seen if valid} == {int.from_bytes(packed, "little")}
 
 
 @pytest.mark.parametrize("stages", range(4))
