@@ -237,7 +237,7 @@ class AllReduceQueue(wiring.Component):
     unreachable : ``In(1)``
         With a command: an address that software gave needs more than `address_bits`.
     memory_end : ``In(address_bits)``
-        Last byte of memory.
+        Last byte of memory; of a change, commands know from the next cycle on.
     accepted, refused : ``Out(1)``, error : ``Out(errors)``, judged_tag : ``Out(8)``
         High for one cycle per command.
     completed : ``Out(1)``, completed_tag : ``Out(8)``, failed : ``Out(outcome)``
@@ -326,17 +326,23 @@ class AllReduceQueue(wiring.Component):
         c = self._config
         given: Any = Signal(self._descriptor)
         given_valid, judged, outside = Signal(), Signal(), Signal()
-        length_bytes = given.elements * ELEMENT_BYTES
+        length_bytes = self.command.elements * ELEMENT_BYTES
         # Wide enough for any length, however narrow addresses are: nothing may wrap around.
-        last_read = Signal(max(c.address_bits, len(length_bytes)) + 1)
-        last_written = Signal.like(last_read)
-        m.d.sync += [given_valid.eq(self.command_strobe), judged.eq(given_valid)]
-        with m.If(self.command_strobe):
-            m.d.sync += [given.eq(self.command), outside.eq(self.unreachable)]
-        m.d.comb += [
-            last_read.eq(given.source + length_bytes - 1),
-            last_written.eq(given.destination + length_bytes - 1),
+        width = max(c.address_bits, len(length_bytes)) + 1
+        read_end, written_end = Signal(width), Signal(width)
+        self._memory_size = Signal(c.address_bits + 1, name="memory_size")
+        m.d.sync += [
+            given_valid.eq(self.command_strobe),
+            judged.eq(given_valid),
+            self._memory_size.eq(self.memory_end + 1),
         ]
+        with m.If(self.command_strobe):
+            m.d.sync += [
+                given.eq(self.command),
+                outside.eq(self.unreachable),
+                read_end.eq(self.command.source + length_bytes),
+                written_end.eq(self.command.destination + length_bytes),
+            ]
         late = {
             "ABORTING": self.flush | self.unaware,
             "FULL": self.outstanding == c.descriptors,
@@ -346,8 +352,8 @@ class AllReduceQueue(wiring.Component):
             "EMPTY": given.elements == 0,
             "ALIGNMENT": ((given.source | given.destination) & (c.bus_bytes - 1)).any(),
             "ADDRESS": outside
-            | (last_read > self.memory_end)
-            | (last_written > self.memory_end),
+            | (read_end > self._memory_size)
+            | (written_end > self._memory_size),
             **self._early_faults(given),
         }
         # An engine may have its own rule in place of one of these.

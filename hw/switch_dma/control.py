@@ -240,7 +240,7 @@ class Control(AllReduceQueue):
             m.d.sync += [unreachable.eq(self.unreachable), given.eq(self.command)]
         length_bytes = Mux(halved(given), given.elements << 1, given.elements << 2)
         m.d.sync += [
-            end.eq(start + length_bytes - 1)
+            end.eq(start + length_bytes)
             for end, start in zip(ends, (given.source, given.destination))
         ]
         return ends[0], ends[1], unreachable
@@ -302,6 +302,6 @@ class Control(AllReduceQueue):
         if self._reach is not None:
             read, written, unreachable = self._reach
             faults["ADDRESS"] = (
-                unreachable | (read > self.memory_end) | (written > self.memory_end)
+                unreachable | (read > self._memory_size) | (written > self._memory_size)
             )
         return faults
