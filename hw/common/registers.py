@@ -91,6 +91,11 @@ class RegisterFile(wiring.Component):
         """The declaration."""
         return self._map
 
+    @property
+    def _words(self) -> int:
+        """Number of word addresses up to the last one of the map."""
+        return 1 + max((index for index, _, _ in self._ports()), default=0)
+
     @staticmethod
     def _signature(register: Register) -> wiring.Signature:
         access = Access(register.access)
@@ -148,7 +153,7 @@ class RegisterFile(wiring.Component):
 
     def _write_channels(self, m: Module) -> Signal:
         bus = self.bus.write
-        address = Signal(len(bus.awaddr) - 2)
+        address = self._address()
         word = Signal.like(bus.wdata)
         mask = Signal.like(bus.wdata)  # bits of the word whose byte is enabled
         have_address = Signal()
@@ -161,7 +166,7 @@ class RegisterFile(wiring.Component):
             execute.eq(have_address & have_word & ~bus.bvalid),
         ]
         with m.If(bus.awvalid & bus.awready):
-            m.d.sync += [address.eq(bus.awaddr[2:]), have_address.eq(1)]
+            m.d.sync += [address.eq(self._within(bus.awaddr)), have_address.eq(1)]
         with m.If(bus.wvalid & bus.wready):
             enabled = Cat(strobe.replicate(8) for strobe in bus.wstrb)
             m.d.sync += [word.eq(bus.wdata), mask.eq(enabled), have_word.eq(1)]
@@ -208,12 +213,12 @@ class RegisterFile(wiring.Component):
 
     def _read_channels(self, m: Module, counters: Mapping[str, list[Signal]]) -> Signal:
         bus = self.bus.read
-        address = Signal(len(bus.araddr) - 2)
+        address = self._address()
         have_address = Signal()
         fault = Signal()
         m.d.comb += bus.arready.eq(~have_address)
         with m.If(bus.arvalid & bus.arready):
-            m.d.sync += [address.eq(bus.araddr[2:]), have_address.eq(1)]
+            m.d.sync += [address.eq(self._within(bus.araddr)), have_address.eq(1)]
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += [bus.rvalid.eq(0), have_address.eq(0)]
         known, readable = self._known(address), self._known(address, "readable")
@@ -233,6 +238,16 @@ class RegisterFile(wiring.Component):
                 m.d.comb += fault.eq(1)
                 m.d.sync += bus.rresp.eq(Mux(known, AXIResponse.SLVERR, AXIResponse.DECERR))
         return fault
+
+    def _address(self) -> Signal:
+        """For the address of a word: one of the map's, or the first beyond it."""
+        return Signal(range(self._words + 1), name="address")
+
+    def _within(self, address: Value) -> Value:
+        """The word that software means. All that are beyond the map are one: so a word is known by
+        few bits, and the choice between words is short."""
+        word = address[2:]
+        return Mux(word < self._words, word, self._words)
 
     def _known(self, address: Signal, way: str = "") -> Value:
         """High if a word address has a register; *way*: a ``readable`` or ``writable`` one."""
