@@ -295,12 +295,14 @@ class AllReduceQueue(wiring.Component):
         """All-reduces that may be outstanding."""
         return int(self._config.descriptors)
 
-    def _faults(self, given: Any) -> Mapping[str, Any]:
-        """Errors of this engine's commands alone, by name: whether *given* has them."""
+    def _faults(self, given: Any, found: Mapping[str, Signal]) -> Mapping[str, Any]:
+        """Errors of this engine's commands alone, by name: whether *given* has them, or those that
+        were *found* a cycle earlier."""
         return {}
 
     def _early_faults(self, given: Any) -> Mapping[str, Any]:
-        """Those of them that depend on *given* alone: looked for a cycle earlier."""
+        """Those of them that depend on *given* and on settings alone: looked for a cycle
+        earlier."""
         return {}
 
     def _take(self, m: Module) -> tuple[Any, Any]:
@@ -343,11 +345,6 @@ class AllReduceQueue(wiring.Component):
                 read_end.eq(self.command.source + length_bytes),
                 written_end.eq(self.command.destination + length_bytes),
             ]
-        late = {
-            "ABORTING": self.flush | self.unaware,
-            "FULL": self.outstanding == c.descriptors,
-            **self._faults(given),
-        }
         early = {
             "EMPTY": given.elements == 0,
             "ALIGNMENT": ((given.source | given.destination) & (c.bus_bytes - 1)).any(),
@@ -356,15 +353,20 @@ class AllReduceQueue(wiring.Component):
             | (written_end > self._memory_size),
             **self._early_faults(given),
         }
+        found = {name: Signal(name=name.lower()) for name in early}
+        late = {
+            "ABORTING": self.flush | self.unaware,
+            "FULL": self.outstanding == c.descriptors,
+            **self._faults(given, found),
+        }
         # An engine may have its own rule in place of one of these.
         early = {name: fault for name, fault in early.items() if name not in late}
-        found = {name: Signal(name=name.lower()) for name in early}
         any_found = Signal()
         m.d.sync += [
             any_found.eq(Cat(early.values()).any()),
             *(found[name].eq(fault) for name, fault in early.items()),
         ]
-        faults = {**late, **found}
+        faults = {**found, **late}
         errors = [error for error in self._errors if error.name in faults]
         # Later assignments count.
         for error in sorted(errors, key=lambda each: (each.name == "ABORTING", -each.value)):

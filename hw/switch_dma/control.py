@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queue of all-reduces: checks them, gives them to the links, collects outcomes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
@@ -245,49 +246,37 @@ class Control(AllReduceQueue):
         ]
         return ends[0], ends[1], unreachable
 
-    def _faults(self, given: Any) -> dict[str, Any]:
+    def _early_faults(self, given: Any) -> dict[str, Any]:
         c = self._config
         row = given.row if c.regions > 1 else C(0, 1)
         endpoints, members, known = c.endpoints, self._members(row), C(1, 1)
         outside = pick([each.endpoint for each in self._nodes], row) >= endpoints
-        fixed: dict[str, Any] = {}
+        faults: dict[str, Any] = {}
         if c.regions > 1:
-            fixed = self._region_faults(given)
-            known = ~fixed["REGION"]
-        if self._config.fixed_point:
+            first, _ = row_of(self._nodes, pick([each.region for each in self._nodes], given.row))
+            faults["REGION"] = (given.row >= c.regions) | ((members != 0) & (first != given.row))
+            known = ~faults["REGION"]
+        if c.fixed_point:
             exponent = given.exponent
-            fixed["WINDOW"] = given.fixed & (
+            faults["WINDOW"] = given.fixed & (
                 (given.op != ReduceOp.SUM_F32) | (exponent == 0) | exponent.all()
             )
-        if self._config.parts:
-            bits = exact_log2(self._config.block_elements)
+        if c.parts:
+            bits = exact_log2(c.block_elements)
             cut = Cat(
                 each[:bits].any() & (each != given.elements) for each in (given.begin, given.end)
             ).any()
             beyond = (given.end > given.elements) | (given.begin > given.end)
             sent = given.part == Part.SEND
-            both = sent & given.fixed if self._config.fixed_point else 0
-            fixed["PART"] = (Value.cast(given.part) != Part.NONE.value) & (cut | beyond | both)
-        if self._config.lengths:
-            fixed |= self._format_faults(given)
-        return {
-            **fixed,
-            "MEMBERS": known & ((members < 2) | (members > endpoints) | outside),
-            "UNJOINED": known & ~self._joined.bit_select(row, 1),
-        }
+            both = sent & given.fixed if c.fixed_point else 0
+            faults["PART"] = (Value.cast(given.part) != Part.NONE.value) & (cut | beyond | both)
+        if c.lengths:
+            faults["FORMAT"] = self._misused(given)
+        faults["MEMBERS"] = known & ((members < 2) | (members > endpoints) | outside)
+        return faults
 
-    def _region_faults(self, given: Any) -> dict[str, Any]:
-        c = self._config
-        first, _ = row_of(self._nodes, pick([each.region for each in self._nodes], given.row))
-        members = self._members(given.row)
-        return {
-            "REGION": (given.row >= c.regions) | ((members != 0) & (first != given.row)),
-            "FULL": self._taken == c.descriptors,
-            "ABORTING": self._flushes.bit_select(given.row, 1)
-            | (self.unaware & self.pending.bit_select(given.row, 1)),
-        }
-
-    def _format_faults(self, given: Any) -> dict[str, Any]:
+    def _misused(self, given: Any) -> Value:
+        """High if a command's format is unknown, or not for what it asks."""
         c = self._config
         unknown = Cat(
             given.format == each
@@ -298,7 +287,18 @@ class Control(AllReduceQueue):
             barred = barred | given.fixed
         if c.parts:
             barred = barred | (given.part == Part.SEND)
-        faults = {"FORMAT": unknown | ((given.format != Format.WORDS) & barred)}
+        return unknown | ((given.format != Format.WORDS) & barred)
+
+    def _faults(self, given: Any, found: Mapping[str, Signal]) -> dict[str, Any]:
+        several = self._config.regions > 1
+        row = given.row if several else C(0, 1)
+        faults: dict[str, Any] = {"UNJOINED": ~self._joined.bit_select(row, 1)}
+        if several:
+            faults["UNJOINED"] &= ~found["REGION"]
+            faults["FULL"] = self._taken == self._config.descriptors
+            faults["ABORTING"] = self._flushes.bit_select(row, 1) | (
+                self.unaware & self.pending.bit_select(row, 1)
+            )
         if self._reach is not None:
             read, written, unreachable = self._reach
             faults["ADDRESS"] = (
