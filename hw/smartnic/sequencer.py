@@ -152,16 +152,20 @@ class BlockSequencer(wiring.Component):
                         m.next = "SELECT"
             if self._gather:
                 with m.State("END"):
-                    m.d.comb += [
-                        items.i.valid.eq(1),
-                        item.beats.eq(0),
-                        item.valid.eq(0),
-                        item.tail.eq(0),
-                        item.end.eq(1),
-                    ]
+                    self._end(m, items.i)
                     with m.If(items.i.ready):
                         m.next = "IDLE"
         return m
+
+    def _end(self, m: Module, items: Any) -> None:
+        """Offer the item that ends an all-reduce."""
+        m.d.comb += [
+            items.valid.eq(1),
+            items.p.beats.eq(0),
+            items.p.valid.eq(0),
+            items.p.tail.eq(0),
+            items.p.end.eq(1),
+        ]
 
     def _clip(self, m: Module, item: Any, left: Signal, block: Signal) -> None:
         """Beats of the *block* that the vector has if *left* are, and whether its last one is
