@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Out, connect, flipped
 from hw.common.axi_read import AXI4Reader
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
-from hw.smartnic.layouts import local_layout
+from hw.smartnic.layouts import fetched_layout, local_layout
 from hw.smartnic.sides import HostSide
 
 __all__ = ["BLOCKS_AHEAD", "Fetch"]
@@ -70,9 +70,8 @@ class Fetch(HostSide):
         connect(m, reader.bus, flipped(self.bus))
         blocks = StreamFIFO(shape, BLOCKS_AHEAD, memory=False)
         m.submodules.blocks = ResetInserter(self.flush)(blocks)
-        beats = StreamFIFO(local_layout(c), c.input_beats)
+        beats = StreamFIFO(fetched_layout(c), c.input_beats, kept=True)
         m.submodules.beats = ResetInserter(self.flush)(beats)
-        connect(m, beats.o, flipped(self.o))
 
         # ---- Addresses.
         item = self.item.p
@@ -97,19 +96,33 @@ class Fetch(HostSide):
         moved = Signal()
         passed, present, final = self._walk(m, blocks.o.p, moved)
         short = blocks.o.p.tail & (passed + 1 == blocks.o.p.valid)
-        words = Cat(
-            Mux(present & (~short | _has(lane, blocks.o.p.tail_lanes)), word, 0)
-            for lane, word in enumerate(_words(reader.data.p.data))
-        )
         m.d.comb += [
             moved.eq(beats.i.valid & beats.i.ready),
-            beats.i.p.data.eq(words),
+            beats.i.p.data.eq(reader.data.p.data),
+            beats.i.p.lanes.eq(
+                Cat(
+                    present & (~short | _has(lane, blocks.o.p.tail_lanes))
+                    for lane in range(c.lanes)
+                )
+            ),
             beats.i.p.bad.eq(present & reader.data.p.error),
             beats.i.valid.eq(blocks.o.valid & (~present | reader.data.valid)),
             reader.data.ready.eq((blocks.o.valid & present & beats.i.ready) | self.flush),
             blocks.o.ready.eq(moved & final),
             self.read.eq(reader.data.valid & reader.data.ready),
             self.error.eq(self.read & reader.data.p.error),
+        ]
+        # Which elements count is known late, and asks for each bit of a beat: not before the FIFO.
+        m.d.comb += [
+            self.o.p.data.eq(
+                Cat(
+                    Mux(beats.o.p.lanes[lane], word, 0)
+                    for lane, word in enumerate(_words(beats.o.p.data))
+                )
+            ),
+            self.o.p.bad.eq(beats.o.p.bad),
+            self.o.valid.eq(beats.o.valid),
+            beats.o.ready.eq(self.o.ready),
         ]
         return m
 

@@ -17,6 +17,7 @@ __all__ = [
     "FrameKind",
     "HeaderLayout",
     "Heard",
+    "fetched_layout",
     "item_layout",
     "job_layout",
     "local_layout",
@@ -116,6 +117,11 @@ assert HeaderLayout.as_shape().size == 8 * HEADER_BYTES
 def local_layout(c: SmartNicConfig) -> data.StructLayout:
     """A beat of the local vector; ``bad`` if the memory answered it with an error."""
     return data.StructLayout({"data": 8 * c.bus_bytes, "bad": 1})
+
+
+def fetched_layout(c: SmartNicConfig) -> data.StructLayout:
+    """A beat of it as the memory gave it, with the elements that are of the vector."""
+    return data.StructLayout({"data": 8 * c.bus_bytes, "bad": 1, "lanes": c.lanes})
 
 
 def wire_layout(c: SmartNicConfig) -> data.StructLayout:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hw.common.fifo import StreamFIFO
 from hw.common.sram import SRAMBank
 from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.layouts import local_layout, wire_layout
+from hw.smartnic.layouts import fetched_layout, wire_layout
 
 __all__ = ["memories"]
 
@@ -18,7 +18,7 @@ def memories(c: SmartNicConfig) -> Iterator[tuple[int, SRAMBank]]:
         (2, StreamFIFO(wire_layout(c), c.receive_beats, memory=True)),
         (2, StreamFIFO(beat, 2 * c.frame_beats)),
         (1, StreamFIFO(wire_layout(c), c.block_beats)),
-        (1, StreamFIFO(local_layout(c), c.input_beats)),
+        (1, StreamFIFO(fetched_layout(c), c.input_beats)),
         (1, StreamFIFO(beat, c.output_beats)),
     ):
         if queue.bank is not None:

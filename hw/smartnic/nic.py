@@ -136,11 +136,11 @@ class SmartNic(Engine):
             m.d.comb += engine.contract.valid.eq(0)
         self._join_commands(m, registers, control)
         self._join_aborts(m, registers, abort, watchdog, control, engines)
+        was_idle = self._join_idle(m, registers, control, abort, engines)
         m.d.comb += self.irq.eq(
-            self._join_outcomes(registers, control, abort, watchdog, engines)
+            self._join_outcomes(registers, control, abort, watchdog, engines, was_idle)
         )
         self._join_counters(m, registers, control, engines)
-        self._join_idle(m, registers, control, abort, engines)
         return m
 
     def _join_network(self, m: Module, net: Any, engine: RingEngine) -> None:
@@ -198,10 +198,10 @@ class SmartNic(Engine):
 
     def _join_outcomes(
         self, r: AllReduceRegisters, control: Control, abort: AbortControl, watchdog: Watchdog,
-        engines: list[RingEngine],
+        engines: list[RingEngine], was_idle: Value,
     ) -> Value:
         """Join status, completions and refusals; return whether an interrupt is pending."""
-        r.show("status", idle=self.idle, outstanding=control.outstanding, epoch=abort.epoch[:24])
+        r.show("status", idle=was_idle, outstanding=control.outstanding, epoch=abort.epoch[:24])
         verdicts = [engine.events.verdict for engine in engines]
         return r.record_outcomes(
             control,
@@ -238,7 +238,8 @@ class SmartNic(Engine):
         control: Control,
         abort: AbortControl,
         engines: list[RingEngine],
-    ) -> None:
+    ) -> Value:
+        """Join what says that nothing goes on; return whether it was so in the cycle before."""
         m.submodules.idle_detector = detector = IdleDetector(IDLE_CYCLES)
         m.d.comb += [
             detector.quiet.eq(
@@ -251,3 +252,4 @@ class SmartNic(Engine):
             ),
             self.idle.eq(detector.idle),
         ]
+        return detector.was_idle

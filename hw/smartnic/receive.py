@@ -3,11 +3,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Shape, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
+from hw.common.fifo import StreamFIFO
 from hw.common.sram import buffer_rows
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import (
@@ -27,6 +28,9 @@ from hw.smartnic.sides import NetworkSide
 __all__ = ["Receive", "ReceiveBuffer", "Verdict"]
 
 
+_FLOWS = FrameKind.REDUCE, FrameKind.GATHER
+
+
 class Verdict(data.Struct):
     """Verdicts on frames in this cycle, one bit each."""
 
@@ -43,7 +47,8 @@ class Verdict(data.Struct):
 class ReceiveBuffer(wiring.Component):
     """Memory for *depth* beats whose frames count only once they are committed.
 
-    Latency from commit to `o` is 2 cycles; throughput is 1 beat per cycle.
+    Latency from commit to `o` is 3 cycles; throughput is 1 beat per cycle. Block RAM answers late,
+    so beats pass a short queue between it and `o`; their rows are free when they leave there.
 
     Members
     -------
@@ -66,7 +71,7 @@ class ReceiveBuffer(wiring.Component):
 
     def __init__(self, shape: Any, depth: int) -> None:
         self._depth = depth
-        self._width = Shape.cast(shape).width
+        self._shape = shape
         super().__init__(
             {
                 "beat": In(shape),
@@ -89,27 +94,31 @@ class ReceiveBuffer(wiring.Component):
         first = Signal(range(depth))
         after_first = Signal(range(depth), init=1 % depth)
         wrote = Signal()
+        shown = Signal()  # the row that was read last is the next beat
         pop = Signal()
+        m.submodules.front = front = StreamFIFO(self._shape, 3, memory=False, kept=True)
+        connect(m, front.o, flipped(self.o))
         after_free = Signal(range(depth))
         m.d.comb += [
             self.full.eq(used == depth),
             wrote.eq(self.write & ~self.full),
-            pop.eq(self.o.valid & self.o.ready),
+            pop.eq(shown & front.i.ready),
             after_free.eq(Mux(free == depth - 1, 0, free + 1)),
+            front.i.valid.eq(shown),
         ]
-        m.d.comb += Value.cast(self.o.payload).eq(
+        m.d.comb += Value.cast(front.i.payload).eq(
             buffer_rows(
                 m, depth, Value.cast(self.beat), write=wrote, free=free,
-                row=Mux(pop, after_first, first), read=pop | ~self.o.valid,
+                row=Mux(pop, after_first, first), read=pop | ~shown,
             )
         )
         # Before the beat that leaves, which is known late.
         counted, held = Signal.like(good), Signal.like(used)
         m.d.comb += [counted.eq(good), held.eq(used + wrote)]
         m.d.sync += [
-            self.o.valid.eq(good != pop),
+            shown.eq(good != pop),
             good.eq(counted - pop),
-            used.eq(held - pop),
+            used.eq(held - (self.o.valid & self.o.ready)),
             pending.eq(pending + wrote),
         ]
         with m.If(pop):
@@ -132,7 +141,7 @@ class Receive(NetworkSide):
     """One AXI4-Stream of frames to two flows.
 
     `net` is always ready: a MAC cannot hold back the wire. A frame is delivered after its last
-    beat, and only if everything about it is right; otherwise nothing of it is. Latency is 5 cycles
+    beat, and only if everything about it is right; otherwise nothing of it is. Latency is 6 cycles
     from the last beat of a frame to its first beat at a flow: one to take it, one to judge it, one
     for the verdict. Throughput is 1 beat per cycle, headers included.
 
@@ -215,7 +224,11 @@ class Receive(NetworkSide):
                 Mux(_back(kind), sources[1], sources[0]),
             ]
         with m.If(frame.valid & frame.start):
-            m.d.sync += [kept.eq(now), frame.foreign.eq(Cat(*wrong).any())]
+            m.d.sync += [
+                kept.eq(now),
+                frame.foreign.eq(Cat(*wrong).any()),
+                *(frame.mine[f].eq(kind == flow.value) for f, flow in enumerate(_FLOWS)),
+            ]
 
     def _measure(self, m: Module, frame: "_Frame") -> None:
         """Measure the frame up to this beat, and note whether a beat of it was odd or flushed."""
@@ -321,7 +334,7 @@ class Receive(NetworkSide):
         ]
         payload = frame.valid & ~frame.start & (frame.place <= self._config.frame_beats)
         for f, buffer in enumerate(buffers):
-            mine = kept.kind.as_value() == (FrameKind.REDUCE, FrameKind.GATHER)[f].value
+            mine = frame.mine[f]
             m.d.comb += [
                 buffer.beat.data.eq(beat.data),
                 buffer.beat.last.eq(beat.last & kept.block_end),
@@ -357,7 +370,8 @@ class _Frame:
         kept: Any = Signal(HeaderLayout)
         self.kept = kept  # of the last frame whose first beat has passed
         self.header: Any = Signal(HeaderLayout)
-        self.flow = kept.kind.as_value() == FrameKind.GATHER.value
+        self.mine = Signal(2)  # it is of this flow
+        self.flow = self.mine[1]
         self.foreign = Signal()  # the frame of `kept` is
         self.ended = Signal()  # the last beat of a frame was examined in the cycle before
         self.place = Signal(range(c.frame_beats + 3))  # in the payload from 1 on, of a later beat

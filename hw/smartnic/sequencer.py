@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -68,10 +68,12 @@ class BlockSequencer(wiring.Component):
         number = Signal(33)  # of the round, and in "WALK" of the next one
         begins = Signal()  # it is the first of the all-reduce
         base = Signal(33)  # beats before it
+        beyond = Signal(signed(35))  # beats of the vector from there on
         # The round is one of full blocks; it is the one with the rest.
         full, partial = Signal(), Signal()
         block = Signal(range(c.block_beats + 1))
         offset = Signal(34)  # of the block, in beats from the start of the vector
+        left = Signal(signed(35))  # beats of the vector from there on; they keep step
         span = Signal(range(255 * c.block_beats + 1))  # from the first block to the last
         # In the round with the rest: the beats before the first block, and the span.
         rest_before, rest_span = Signal.like(span), Signal.like(span)
@@ -94,12 +96,13 @@ class BlockSequencer(wiring.Component):
             *(item[name].eq(job[name]) for name in ("tail_lanes", "op", "compress")),
             item.address.eq(vector + (offset << beat_bits)),
         ]
-        self._clip(m, item, job.beats, offset, block)
+        self._clip(m, item, left, block)
         # Known in "SELECT": a round has two blocks at least, and a job comes two cycles earlier.
         m.d.sync += [
             full.eq(number < job.rounds),
             partial.eq((number == job.rounds) & (job.rest != 0)),
         ]
+        before = Mux(full, first_index << block_bits, rest_before)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.job.ready.eq(1)
@@ -113,6 +116,7 @@ class BlockSequencer(wiring.Component):
             with m.State("START"):
                 m.d.sync += [
                     base.eq(self._engine * round_span),
+                    beyond.eq(job.beats - self._engine * round_span),
                     begins.eq(self._engine == 0),
                     rest_before.eq(first_index * job.rest),
                     rest_span.eq(job.last_rank * job.rest),
@@ -122,11 +126,13 @@ class BlockSequencer(wiring.Component):
                 m.d.sync += [
                     block.eq(Mux(full, c.block_beats, job.rest)),
                     span.eq(Mux(full, job.last_rank << block_bits, rest_span)),
-                    offset.eq(base + Mux(full, first_index << block_bits, rest_before)),
+                    offset.eq(base + before),
+                    left.eq(beyond - before),
                     index.eq(first_index),
                     passed.eq(0),
                     number.eq(number + c.engines),
                     base.eq(base + c.engines * round_span),
+                    beyond.eq(beyond - c.engines * round_span),
                 ]
                 with m.If(full | partial):
                     m.next = "WALK"
@@ -139,27 +145,32 @@ class BlockSequencer(wiring.Component):
                         passed.eq(passed + 1),
                         index.eq(Mux(index == 0, job.last_rank, index - 1)),
                         offset.eq(Mux(index == 0, offset + span, offset - block)),
+                        left.eq(Mux(index == 0, left - span, left + block)),
                     ]
                     with m.If(item.last):
                         m.d.sync += begins.eq(0)
                         m.next = "SELECT"
             if self._gather:
                 with m.State("END"):
-                    m.d.comb += [
-                        items.i.valid.eq(1),
-                        item.beats.eq(0),
-                        item.valid.eq(0),
-                        item.tail.eq(0),
-                        item.end.eq(1),
-                    ]
+                    self._end(m, items.i)
                     with m.If(items.i.ready):
                         m.next = "IDLE"
         return m
 
-    def _clip(self, m: Module, item: Any, beats: Any, offset: Signal, block: Signal) -> None:
-        """Beats of the block at *offset* that the vector has, and whether its last one is there."""
-        left = Signal(range(-(1 << 34), 1 << 34))
-        m.d.comb += [left.eq(beats - offset), item.tail.eq((left > 0) & (left <= block))]
+    def _end(self, m: Module, items: Any) -> None:
+        """Offer the item that ends an all-reduce."""
+        m.d.comb += [
+            items.valid.eq(1),
+            items.p.beats.eq(0),
+            items.p.valid.eq(0),
+            items.p.tail.eq(0),
+            items.p.end.eq(1),
+        ]
+
+    def _clip(self, m: Module, item: Any, left: Signal, block: Signal) -> None:
+        """Beats of the *block* that the vector has if *left* are, and whether its last one is
+        among them."""
+        m.d.comb += item.tail.eq((left > 0) & (left <= block))
         with m.If(left <= 0):
             m.d.comb += item.valid.eq(0)
         with m.Elif(left < block):

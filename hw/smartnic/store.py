@@ -80,7 +80,7 @@ class Store(HostSide):
         # There are not more blocks than marks.
         verdicts = StreamFIFO(1, BLOCKS_OPEN, memory=False)
         m.submodules.verdicts = clear(verdicts)
-        beats = StreamFIFO(8 * c.bus_bytes, c.output_beats)
+        beats = StreamFIFO(8 * c.bus_bytes, c.output_beats, kept=True)
         m.submodules.beats = clear(beats)
         connect(m, flipped(self.i), beats.i)
 

@@ -72,7 +72,7 @@ class FrameBuilder(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, 2 * c.frame_beats)
+        m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, 2 * c.frame_beats, kept=True)
         m.submodules.frames = frames = StreamFIFO(self._frame, 8, memory=False)
         connect(m, beats.o, flipped(self.o))
         connect(m, frames.o, flipped(self.frame))

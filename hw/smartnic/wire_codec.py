@@ -6,12 +6,12 @@ from typing import Any
 
 from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
 from hw.bfp.codec import Compressor, Decompressor
 from hw.bfp.gearbox import run_layout
-from hw.bfp.layouts import beat_layout
+from hw.bfp.layouts import beat_layout, lanes_layout
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.smartnic.config import SmartNicConfig
@@ -22,6 +22,8 @@ __all__ = [
 ]
 
 BLOCKS_INSIDE = 4
+EXIT_ROWS = 3
+"""Beats at each exit: no fewer are kept in rows."""
 ENCODER_STAGES, DECODER_STAGES = 5, 3
 
 
@@ -87,7 +89,9 @@ class WireEncoder(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        m.submodules.plain = plain = SkidBuffer(wire_layout(c))
+        # Like those of the decoder, beats wait in rows and not in registers: what takes them comes
+        # late, and would have to reach an enable of every bit.
+        m.submodules.plain = plain = StreamFIFO(wire_layout(c), EXIT_ROWS, memory=False, kept=True)
         kind = data.StructLayout({"compress": 1, "complete": 1, "start": 1})
         m.submodules.order = order = StreamFIFO(kind, BLOCKS_INSIDE, memory=False)
         # Known with the last beat that enters, needed with the last one that leaves.
@@ -126,9 +130,10 @@ class WireEncoder(wiring.Component):
         valid, last, beat = plain.o.valid, plain.o.p.last, plain.o.p.data
         taken = Signal()
         if c.codec_format is not None:
-            m.submodules.packed = skid = SkidBuffer(beat_layout(8 * c.bus_bytes))
-            connect(m, compressor.o, skid.i)
-            packed = skid.o
+            queue = StreamFIFO(beat_layout(8 * c.bus_bytes), EXIT_ROWS, memory=False, kept=True)
+            m.submodules.packed = queue
+            connect(m, compressor.o, queue.i)
+            packed = queue.o
             m.d.comb += [
                 compressor.i.p.data.eq(self.i.p.data),
                 compressor.i.p.last.eq(self.i.p.last),
@@ -165,8 +170,8 @@ class WireDecoder(wiring.Component):
 
     Throughput is 1 beat of `o` per cycle where the wire brings as much, also between blocks of both
     kinds. Latency is 1 cycle for a block that is not compressed, else two more than that of
-    `hw.bfp.codec.Decompressor` with `DECODER_STAGES`. ``i.ready`` is a function of registers; `o`
-    comes from registers.
+    `hw.bfp.codec.Decompressor` with `DECODER_STAGES`. ``i.ready`` is a function of registers, and
+    so is `o`: of rows of the two exits, of which one is chosen.
 
     Parameters
     ----------
@@ -202,14 +207,14 @@ class WireDecoder(wiring.Component):
         c = self._config
         m.submodules.coming = coming = StreamFIFO(shape_layout(c), BLOCKS_INSIDE, memory=False)
         m.submodules.leaving = leaving = StreamFIFO(1, BLOCKS_INSIDE, memory=False)
-        m.submodules.words = words = SkidBuffer(8 * c.bus_bytes)
-        connect(m, words.o, flipped(self.o))
+        words = lanes_layout(c.lanes)
+        m.submodules.plain = plain = StreamFIFO(words, EXIT_ROWS, memory=False, kept=True)
 
-        # ---- What is known of a block is kept for both ends of the way. One that is not compressed
-        # passes once all before it have left.
+        # ---- What is known of a block is kept for both ends of the way. Blocks of both kinds have
+        # exits of their own, so that neither end of the way asks the other one.
         compress = coming.o.p.compress
-        plain = leaving.o.valid & ~leaving.o.payload
-        last = Signal()  # beat of a block at `words`
+        exit_valid = Signal()
+        exit_beat: Any = Signal(words)
         m.d.comb += [
             coming.i.payload.eq(self.shape.payload),
             coming.i.valid.eq(self.shape.valid & leaving.i.ready),
@@ -217,11 +222,16 @@ class WireDecoder(wiring.Component):
             leaving.i.valid.eq(self.shape.valid & coming.i.ready),
             self.shape.ready.eq(coming.i.ready & leaving.i.ready),
             coming.o.ready.eq(self.i.valid & self.i.ready & self.i.p.last),
-            leaving.o.ready.eq(words.i.valid & words.i.ready & last),
-            self.i.ready.eq(coming.o.valid & ~compress & plain & words.i.ready),
-            words.i.payload.eq(self.i.p.data),
-            words.i.valid.eq(self.i.valid & coming.o.valid & ~compress & plain),
-            last.eq(self.i.p.last),
+            leaving.o.ready.eq(exit_valid & self.o.ready & exit_beat.last),
+            self.i.ready.eq(coming.o.valid & ~compress & plain.i.ready),
+            plain.i.p.data.eq(self.i.p.data),
+            plain.i.p.last.eq(self.i.p.last),
+            plain.i.valid.eq(self.i.valid & coming.o.valid & ~compress),
+            exit_valid.eq(plain.o.valid),
+            exit_beat.eq(plain.o.p),
+            plain.o.ready.eq(leaving.o.valid & ~leaving.o.payload & self.o.ready),
+            self.o.payload.eq(exit_beat.data.as_value()),
+            self.o.valid.eq(leaving.o.valid & exit_valid),
         ]
         if c.codec_format is None:
             return m
@@ -230,7 +240,9 @@ class WireDecoder(wiring.Component):
             counted=True,
         )
         m.submodules.decompressor = decompressor
-        unit, unpacked = decompressor.unit, decompressor.o
+        unit = decompressor.unit
+        m.submodules.decoded = decoded = StreamFIFO(words, EXIT_ROWS, memory=False, kept=True)
+        connect(m, decompressor.o, decoded.i)
         m.submodules.packed = packed = SkidBuffer(run_layout(8 * c.bus_bytes, unit))
         connect(m, packed.o, decompressor.i)
         m.d.comb += [
@@ -244,15 +256,14 @@ class WireDecoder(wiring.Component):
                     8 * c.bus_bytes // unit,
                 )
             ),
-            unpacked.ready.eq(leaving.o.valid & leaving.o.payload & words.i.ready),
+            decoded.o.ready.eq(leaving.o.valid & leaving.o.payload & self.o.ready),
         ]
         with m.If(compress):
             m.d.comb += self.i.ready.eq(coming.o.valid & packed.i.ready)
         with m.If(leaving.o.payload):
             m.d.comb += [
-                words.i.payload.eq(unpacked.p.data),
-                words.i.valid.eq(leaving.o.valid & unpacked.valid),
-                last.eq(unpacked.p.last),
+                exit_valid.eq(decoded.o.valid),
+                exit_beat.eq(decoded.o.p),
             ]
         return m
 

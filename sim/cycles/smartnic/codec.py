@@ -8,6 +8,7 @@ from sim.cycles.smartnic.state import (
     LEAVING,
     ORDER,
     PACKED,
+    PLAIN,
     PLAIN_OUT,
     RESULTS,
     SUM,
@@ -18,7 +19,7 @@ from sim.cycles.smartnic.state import (
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, LAST, beats_of
 from sim.native.mark import compiled
 
-__all__ = ["collect", "decode", "encode"]
+__all__ = ["collect", "decode", "decoded", "encode"]
 
 
 @compiled
@@ -185,21 +186,28 @@ def collect(c, e, x, flow, now, last, compress):
 
 
 @compiled
+def _exit(e, x, flow):
+    """The queue of which the next beat leaves a decoder."""
+    return flow + (WORDS if front(e, x, LEAVING + flow) & COMPRESS else PLAIN)
+
+
+@compiled
+def decoded(e, x, flow, now):
+    """True if a beat can leave a decoder."""
+    return there(e, x, LEAVING + flow, now) and there(e, x, _exit(e, x, flow), now)
+
+
+@compiled
 def decode(c, e, x, flow, now, o_ready, offered, last):
     """Simulate a cycle of a decoder; True if it takes the beat that may be *offered*."""
-    if o_ready and there(e, x, WORDS + flow, now):
-        pop(e, x, WORDS + flow, now)
+    if o_ready and decoded(e, x, flow, now) and pop(e, x, _exit(e, x, flow), now) & LAST:
+        pop(e, x, LEAVING + flow, now)
     free = room(e, x, WORDS + flow, now)
-    leaving = there(e, x, LEAVING + flow, now)
-    packed = leaving and (front(e, x, LEAVING + flow) & COMPRESS) != 0
-    if packed and free:
-        held = e.decoder[flow].held
-        word = held[held.shape[0] - 1]
-        if word:
-            push(e, x, WORDS + flow, now, 0)
-            if word & LAST:
-                pop(e, x, LEAVING + flow, now)
-    _decompress(c, e, x, flow, now, packed and free)
+    held = e.decoder[flow].held
+    word = held[held.shape[0] - 1]
+    if word and free:
+        push(e, x, WORDS + flow, now, word & LAST)
+    _decompress(c, e, x, flow, now, free)
     if not offered or not there(e, x, COMING + flow, now):
         return False
     shape = front(e, x, COMING + flow)
@@ -209,11 +217,9 @@ def decode(c, e, x, flow, now, o_ready, offered, last):
         units = _units(c, beats_of(shape) if last else 0)
         push(e, x, UNPACK + flow, now, units << 1 | (1 if last else 0))
     else:
-        if packed or not leaving or not free:
+        if not room(e, x, PLAIN + flow, now):
             return False
-        push(e, x, WORDS + flow, now, 0)
-        if last:
-            pop(e, x, LEAVING + flow, now)
+        push(e, x, PLAIN + flow, now, last)
     if last:
         pop(e, x, COMING + flow, now)
     return True

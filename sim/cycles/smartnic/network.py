@@ -23,7 +23,7 @@ __all__ = ["OUTSIDE", "TRACED", "deliver", "receive", "transmit"]
 
 _NOTHING, _CREDITS = -1, 2  # choices beside the two flows
 OUTSIDE, TRACED = 1, 2  # values of `watched`: a link leads outside, or is traced
-_EXAMINATION = 3  # cycles from a frame's last beat under examination to its first at a flow
+_EXAMINATION = 4  # cycles from a frame's last beat under examination to its first at a flow
 
 
 @compiled

@@ -2,7 +2,7 @@
 """The two halves of the ring: `reduce_path.py` and `gather_path.py`."""
 
 from sim.cycles.queues import front, pop, push, room, there
-from sim.cycles.smartnic.codec import collect, decode, encode
+from sim.cycles.smartnic.codec import collect, decode, decoded, encode
 from sim.cycles.smartnic.state import (
     COMING,
     FRAMES,
@@ -15,7 +15,6 @@ from sim.cycles.smartnic.state import (
     SUM,
     TX,
     VERDICTS,
-    WORDS,
     WORK,
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, FIRST, LAST, beats_of, valid_of
@@ -47,7 +46,7 @@ def reduce(c, e, x, now):
     if there(e, x, WORK, now) and there(e, x, INPUT, now) and room(e, x, SUM, now):
         item = front(e, x, WORK)
         first = (item & FIRST) != 0
-        if first or there(e, x, WORDS, now):
+        if first or decoded(e, x, 0, now):
             adds = not first
             pop(e, x, INPUT, now)
             e.summed += 1
@@ -81,7 +80,7 @@ def gather(c, e, x, now):
             offered = True
             last = front(e, x, source) & LAST
     ready = room(e, x, OUTPUT, now)
-    if ready and there(e, x, WORDS + 1, now):
+    if ready and decoded(e, x, 1, now):
         push(e, x, OUTPUT, now, 0)
     if decode(c, e, x, 1, now, ready, offered, last):
         pop(e, x, source, now)

@@ -10,7 +10,7 @@ from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.engine import JOBS_AHEAD
 from hw.smartnic.fetch import BLOCKS_AHEAD
 from hw.smartnic.store import BLOCKS_OPEN
-from hw.smartnic.wire_codec import BLOCKS_INSIDE, DECODER_STAGES, ENCODER_STAGES
+from hw.smartnic.wire_codec import BLOCKS_INSIDE, DECODER_STAGES, ENCODER_STAGES, EXIT_ROWS
 from sim.cycles.host import OPERATION
 from sim.cycles.port import CHANNELS, PORT, PORT_QUEUES, port_queues
 from sim.cycles.queues import NEVER, fifo, lay_out, queue_fields
@@ -27,7 +27,7 @@ PATH = 14  # +2: datapaths, told of items
 WORK = 16  # +2
 COMING = 18  # +2: decoders' entrances
 LEAVING = 20  # +2: and exits
-WORDS = 22  # +2: from the decoders
+WORDS = 22  # +2: from the decoders' pipelines
 FETCH_BLOCKS, INPUT, SUM, ORDER, PLAIN_OUT, RESULTS = range(24, 30)
 TX = 30  # +2: beats
 FRAMES = 32  # +2
@@ -38,7 +38,8 @@ OUTPUT, STORE_BLOCKS, MARKS = range(39, 42)
 VERDICTS = 42  # on blocks that were gathered
 UNPACK = 43  # +2: decoders' gearboxes
 PACKED = 45  # from the encoder's gearbox
-QUEUES = 46
+PLAIN = 46  # +2: through the decoders as they are
+QUEUES = 48
 
 
 _SETTINGS = np.dtype(
@@ -120,7 +121,7 @@ class NicState(NamedTuple):
 
 def _queues(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
     """Depth and latency of each queue."""
-    skid, inside = (2, 1), (BLOCKS_INSIDE, 1)
+    skid, rows, inside = (2, 1), (EXIT_ROWS, 1), (BLOCKS_INSIDE, 1)
     # Beats on the wire, and those that the switch then holds; it is never full.
     wire = 2 * latency + 4 * c.receive_beats + 2 * c.frame_beats, latency + 2
     return [
@@ -131,16 +132,17 @@ def _queues(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
         (16, 1), (4, 1),
         (4, 1), (4, 1),
         inside, inside, inside, inside,
-        skid, skid,
+        rows, rows,
         (BLOCKS_AHEAD, 1), fifo(c.input_beats),
-        (c.alu_stages + 4, c.alu_stages + 2), inside, skid, fifo(c.block_beats),
+        (c.alu_stages + 4, c.alu_stages + 2), inside, rows, fifo(c.block_beats),
         fifo(2 * c.frame_beats), fifo(2 * c.frame_beats),
         (8, 1), (8, 1),
         skid,
         wire, wire,
         (c.receive_beats, 1), (c.receive_beats, 1),
         fifo(c.output_beats), (4, 1), (BLOCKS_OPEN, 1), (BLOCKS_OPEN, 1),
-        skid, skid, skid,
+        skid, skid, rows,
+        rows, rows,
     ]
 
 
