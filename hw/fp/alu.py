@@ -84,10 +84,8 @@ class ReduceLane(wiring.Component):
             total_i32.eq(self.a + self.b),
             word.eq(Mux(integers, total_i32, Mux(takes_b, self.b, self.a))),
         ]
-        # Asked of each candidate while these are compared, not of the one that is chosen.
-        normal = Mux(
-            integers, steps.normal(BINARY32, total_i32), Mux(takes_b, by.b_normal, by.a_normal)
-        )
+        # A word that nothing is added to needs no exponent to be normal: it comes out as it is.
+        normal = ~adds | Mux(by.a_smaller, by.b_normal, by.a_normal)
         chosen = steps.arrange(
             m, BINARY32, self.a, self.b, by, word=word, normal=normal, adds=adds
         )

@@ -216,7 +216,7 @@ def add_aligned(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
 
 def mark(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     """Mark the ones that the sum must not move further left than: its own, and one where the
-    exponent would reach its least value."""
+    exponent would reach its least value; a word that nothing was added to has its own alone."""
     o: Any = Signal(
         data.StructLayout(
             {
@@ -231,7 +231,7 @@ def mark(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     )
     top = fmt.precision + 2
     floor = Signal(fmt.precision + 3)
-    m.d.comb += floor.eq((1 << top) >> i.exponent)
+    m.d.comb += floor.eq(Mux(i.verbatim, 0, (1 << top) >> i.exponent))
     _hand_on(m, i, o, "exponent", "total", "sticky")
     m.d.comb += o.marked.eq(i.total | floor)
     return o
