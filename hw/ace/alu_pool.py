@@ -129,11 +129,12 @@ class ALUPool(wiring.Component):
                 m.d.comb += [client.grant.eq(turns.grant[n]), client.free.eq(free)]
             m.d.sync += taken.eq(claims.any() | ~free)
             # Packets do not overlap in an ALU, so at most one client presents operands.
+            domain = m.d.sync if c.alus < c.ports else m.d.comb
+            domain += alu.i_valid.eq(Cat(client.operands.valid for client in clients).any())
             for client in clients:
                 operands = client.operands
                 with m.If(operands.valid):
-                    m.d.comb += [
-                        alu.i_valid.eq(1),
+                    domain += [
                         alu.op.eq(operands.op),
                         alu.a.eq(operands.a),
                         alu.b.eq(operands.b),
