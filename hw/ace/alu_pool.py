@@ -111,26 +111,30 @@ class ALUPool(wiring.Component):
         for index in range(c.alus):
             clients = [self.client[p] for p in range(index, c.ports, c.alus)]
             m.submodules[f"alu_{index}"] = alu = ReduceALU(c.lanes, stages=c.alu_stages)
-            m.submodules[f"turns_{index}"] = turns = RoundRobinArbiter(len(clients))
+            m.submodules[f"turns_{index}"] = turns = RoundRobinArbiter(
+                len(clients), late=True
+            )
             taken = Signal(name=f"taken_{index}")
             free = Signal(name=f"free_{index}")
-            claimed = Cat(client.claim for client in clients).any()
+            claims = Cat(client.claim for client in clients)
             # Turns are given whether the ALU is free or not, which is known later.
             released = Cat(client.ending & client.release for client in clients).any()
             m.d.comb += [
                 free.eq(~taken | released),
                 turns.requests.eq(Cat(client.want for client in clients)),
-                turns.advance.eq(claimed),
+                turns.advance.eq(claims.any()),
+                turns.served.eq(claims),
             ]
             for n, client in enumerate(clients):
                 m.d.comb += [client.grant.eq(turns.grant[n]), client.free.eq(free)]
-            m.d.sync += taken.eq(claimed | ~free)
+            m.d.sync += taken.eq(claims.any() | ~free)
             # Packets do not overlap in an ALU, so at most one client presents operands.
+            domain = m.d.sync if c.alus < c.ports else m.d.comb
+            domain += alu.i_valid.eq(Cat(client.operands.valid for client in clients).any())
             for client in clients:
                 operands = client.operands
                 with m.If(operands.valid):
-                    m.d.comb += [
-                        alu.i_valid.eq(1),
+                    domain += [
                         alu.op.eq(operands.op),
                         alu.a.eq(operands.a),
                         alu.b.eq(operands.b),

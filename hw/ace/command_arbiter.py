@@ -29,14 +29,17 @@ class PortCommands(wiring.Component):
 
     Members
     -------
+    number : ``In(range(targets))``
+        Of the port.
     i : ``In(stream.Signature(send_command_layout(config), always_ready=True)).array(fsms)``
-        Commands for this port, while there is room.
+        Commands; those for this port come while there is room.
     room : ``Out(fsms)``
         There is room for a command of this FSM. A register.
     o : ``Out(stream.Signature(send_command_layout(config)))``
         A register.
     """
 
+    number: Any
     i: Any
     room: Any
     o: Any
@@ -48,6 +51,7 @@ class PortCommands(wiring.Component):
         room = Out(config.fsms, init=all_free)  # type: ignore[call-arg]  # missing in the stubs
         super().__init__(
             {
+                "number": In(range(max(2, config.targets))),
                 "i": In(stream.Signature(command, always_ready=True)).array(config.fsms),
                 "room": room,
                 "o": Out(stream.Signature(command)),
@@ -63,8 +67,12 @@ class PortCommands(wiring.Component):
         for f, each in enumerate(self.i):
             with m.If(takes[f]):
                 m.d.sync += self.room[f].eq(1)
-            with m.If(each.valid):
-                m.d.sync += [waiting[f].eq(each.p), self.room[f].eq(0)]
+            with m.If(each.valid & (each.p.port == self.number)):
+                m.d.sync += self.room[f].eq(0)
+            # What is there while there is room is kept, a command or not: no enable of many bits
+            # comes late.
+            with m.If(self.room[f]):
+                m.d.sync += waiting[f].eq(each.p)
         first = Signal(range(max(2, self._fsms)))
         m.d.comb += asks.eq(~self.room)
         m.d.comb += first.eq(self._first(m, asks, waiting))
@@ -147,10 +155,11 @@ class CommandArbiter(wiring.Component):
         m = Module()
         for p, port in enumerate(self.o):
             m.submodules[f"port_{p}"] = of_port = PortCommands(self._config)
+            m.d.comb += of_port.number.eq(p)
             for f, (each, its) in enumerate(zip(self.i, of_port.i, strict=True)):
                 m.d.comb += [
                     its.p.eq(each.p),
-                    its.valid.eq(each.valid & (each.p.port == p)),
+                    its.valid.eq(each.valid),
                     self.room[f][p].eq(of_port.room[f]),
                 ]
             wiring.connect(m, of_port.o, wiring.flipped(port))

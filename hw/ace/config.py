@@ -14,6 +14,7 @@ from hw.common.params import (
     require_int,
     require_type,
 )
+from hw.fp.adder import MAX_STAGES
 from hw.link.packet import FLIT_BYTES, PacketFormat
 
 __all__ = ["ELEMENT_BYTES", "PRESETS", "RANK_BITS", "AceConfig", "Slots", "preset"]
@@ -143,7 +144,7 @@ class AceConfig(EngineConfig):
         require_choice("bank_ports", self.bank_ports, ("1r1w", "1rw"))
         number("alus", 1, 8)
         require(self.alus <= self.ports, "alus", f"from 1 to the {self.ports} ports", self.alus)
-        number("alu_stages", 1, 5)
+        number("alu_stages", 1, MAX_STAGES)
         number("fsms", 1, 16)
         number("contexts", 1, 16)
         number("program_words", 64, 8192, power_of_two=True)
@@ -308,8 +309,9 @@ class AceConfig(EngineConfig):
 
     @property
     def alu_latency(self) -> int:
-        """Cycles from operands to result."""
-        return self.alu_stages
+        """Cycles from operands to result: those of an ALU that ports share are chosen in front of a
+        register."""
+        return self.alu_stages + (self.alus < self.ports)
 
     @property
     def sram_requesters(self) -> int:
@@ -477,7 +479,7 @@ _TEST = AceConfig(
     tx_packets=2,
     max_nodes=8,
     address_bits=32,
-    alu_stages=5,
+    alu_stages=6,
 )
 
 PRESETS: dict[str, AceConfig] = {

@@ -368,12 +368,12 @@ class ContextTable(wiring.Component):
             m.d.sync += count.eq(first.receives)
         with m.If(entering[3]):
             m.d.sync += [receives_due.eq(product), entry_known.eq(1)]
-        with m.If(self.phase.valid):
+        with m.If(self.entry.valid):
+            m.d.sync += [count.eq(self.entry.p.entry.run), length.eq(state.newest.beats)]
+        with m.If(self.phase.valid):  # never with an entry; it comes late
             m.d.sync += [
                 count.eq(self.phase.p.run), length.eq(Array(beats)[self.phase.p.context])
             ]
-        with m.If(self.entry.valid):
-            m.d.sync += [count.eq(self.entry.p.entry.run), length.eq(state.newest.beats)]
         if c.phased:
             self._place_results(m, self.entry.valid & ~entry, count, product)
         m.d.sync += [opening.eq(opening << 1), entering.eq(Cat(entry, entering))]

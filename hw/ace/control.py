@@ -213,11 +213,12 @@ class EngineControl(wiring.Component):
         """Writes to `program_high` go to the program store of the FSM in `program_address`."""
         c = self._config
         place = r.program_address.value
-        inside = (place.word < c.program_words) & (place.fsm < c.fsms)
+        outside = Signal()  # known long before the next access
+        m.d.sync += outside.eq((place.word >= c.program_words) | (place.fsm >= c.fsms))
         entry = data.View(program_entry_layout, self.program.word)
         is_program = (entry.last != 0) & (entry.entry * ENTRY_WORDS + entry.last < c.program_words)
         m.d.comb += [
-            r.program_high.refuse.eq(~inside),
+            r.program_high.refuse.eq(outside),
             self.program.address.eq(place.word),
             self.program.word.eq(Cat(r.program_low.value.value, r.program_high.value.value)),
         ]
@@ -237,7 +238,7 @@ class EngineControl(wiring.Component):
                     too_many = placement.beats > c.slot_beats
                     m.d.sync += limit.eq(Mux(too_many, c.slot_beats, placement.beats))
         shown = Signal(INSTRUCTION_BITS)
-        with m.If(inside):
+        with m.If(~outside):
             m.d.comb += shown.eq(Array(self.program_words)[place.fsm])
         r.show("program_word_low", value=shown[:32])
         r.show("program_word_high", value=shown[32:])

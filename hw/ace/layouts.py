@@ -196,10 +196,12 @@ def event_layout(c: AceConfig) -> data.StructLayout:
 
 def ready_layout(c: AceConfig) -> data.StructLayout:
     """A peer has admitted a chunk; ``context`` is its context, ``op`` and ``digest`` are what it
-    was told to do (see `hw.ace.agreement`)."""
+    was told to do (see `hw.ace.agreement`). One that is ``stale`` is of another epoch and of no
+    use, which is known late."""
     return data.StructLayout(
         {
             **places(c, "fsm"),
+            "stale": 1,
             "context": c.format.context,
             "key": context_key_layout(c),
             "op": 4,

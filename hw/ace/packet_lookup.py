@@ -6,11 +6,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
-from hw.ace.layouts import lookup_layout, ready_layout, resolved_layout
+from hw.ace.layouts import lookup_layout, places, ready_layout, resolved_layout
 from hw.ace.lookup import LOOKUP_LATENCY
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
-from hw.common.skid import SkidBuffer
 from hw.link.packet import PacketKind
 
 __all__ = ["PacketLookup", "resolved_packet_layout"]
@@ -64,7 +63,7 @@ class PacketLookup(wiring.Component):
         DATA packets with their lookups, in order of arrival. ``ready`` may be high
         only with ``valid``.
     dropped : ``Out(1)``
-        A READY was dropped.
+        A READY was dropped, a cycle before.
     repeated : ``Out(1)``, missing : ``Out(config.format.sequence)``
         A packet came again; packets that did not come before the one that did now.
     idle : ``Out(1)``
@@ -106,15 +105,19 @@ class PacketLookup(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        kept = data.StructLayout({"header": c.format.layout, "repeated": 1})
-        m.submodules.asked = asked = StreamFIFO(kept, _WINDOW)
-        m.submodules.answers = answers = StreamFIFO(resolved_layout(c), _WINDOW)
+        waits = data.StructLayout({"header": c.format.layout, "repeated": 1})
+        resolved = resolved_layout(c)
+        # What decides whether a packet may start is at hand; all else of it is read with that.
+        early = {"valid", "op", "granted", "port"}
+        late = tuple(name for name in resolved.members if name not in early)
+        m.submodules.asked = asked = StreamFIFO(waits, _WINDOW, kept=True)
+        m.submodules.answers = answers = StreamFIFO(resolved, _WINDOW, kept=late)
         outstanding = Signal(range(_WINDOW + 1))
         checked = self._checked(m)
         head, repeated, is_data = checked.p.header, checked.p.repeated, checked.p.data
         ask = Signal()
-        skip = Signal()  # a READY that is dropped or taken
-        expectable = Signal()  # a READY of a context that can exist
+        skip = Signal()  # a READY that is dropped or taken, a stale one as well
+        expectable = checked.p.expectable
         stale = Signal()  # packets may wait while the epoch changes
         full = Signal()  # as many are asked about as may be
         m.d.comb += stale.eq(head.epoch != self.epoch)
@@ -131,14 +134,14 @@ class PacketLookup(wiring.Component):
             self.lookup.p.offset.eq(head.offset),
             self.lookup.p.length.eq(head.length),
             self.lookup.p.contributions.eq(head.contributions),
-            expectable.eq(checked.p.expectable & ~stale),
             self.ready.valid.eq(checked.valid & expectable),
-            self.ready.p.fsm.eq(head.fsm),
+            self.ready.p.fsm.eq(checked.p.fsm),
+            self.ready.p.stale.eq(stale),
             self.ready.p.op.eq(head.op),
             self.ready.p.digest.eq(Cat(head.step, head.offset)),
         ]
         with m.If(checked.p.known):
-            m.d.comb += self.lookup.p.fsm.eq(head.fsm)
+            m.d.comb += self.lookup.p.fsm.eq(checked.p.fsm)
         # Answers come as long after their questions.
         fit = checked.p.known & ~repeated & ~stale
         for n in range(LOOKUP_LATENCY):
@@ -156,8 +159,8 @@ class PacketLookup(wiring.Component):
             skip.eq(~is_data & (~expectable | self.ready.ready)),
             checked.ready.eq(ask | skip),
             self.release_control.eq(checked.valid & skip),
-            self.dropped.eq(checked.valid & ~is_data & ~expectable & ~repeated),
         ]
+        m.d.sync += self.dropped.eq(self.release_control & (~expectable | stale) & ~repeated)
         left = self.packet.ready
         m.d.sync += [
             outstanding.eq(stepped(outstanding, up=ask, down=left)),
@@ -177,10 +180,12 @@ class PacketLookup(wiring.Component):
     def _checked(self, m):
         """Headers and what can be said of them, a cycle later; their numbers are followed here."""
         c = self._config
+        flags = ("data", "known", "repeated", "expectable")
+        # Whom it is for is at hand, all else of a header is read.
         shape = data.StructLayout(
-            {"header": c.format.layout, "data": 1, "known": 1, "repeated": 1, "expectable": 1}
+            {"header": c.format.layout, **places(c, "fsm"), **dict.fromkeys(flags, 1)}
         )
-        m.submodules.checked = checked = SkidBuffer(shape)
+        m.submodules.checked = checked = StreamFIFO(shape, 2, kept=("header",))
         head = self.header.p
         due = Signal(c.format.sequence)  # number of the next packet
         ahead = Signal(c.format.sequence)
@@ -193,6 +198,7 @@ class PacketLookup(wiring.Component):
             checked.i.valid.eq(self.header.valid),
             self.header.ready.eq(checked.i.ready),
             checked.i.p.header.eq(head),
+            checked.i.p.fsm.eq(head.fsm),
             checked.i.p.data.eq(head.kind == PacketKind.DATA),
             checked.i.p.known.eq(head.fsm < c.fsms),
             checked.i.p.repeated.eq(repeated),

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.layouts import event_layout
+from hw.ace.reduce_path import result_layout
 from hw.ace.sram import SRAMWriteSignature
 from hw.common.fifo import StreamFIFO
 from hw.common.signature import ParametricSignature
@@ -26,7 +27,7 @@ class ForwardDataSignature(ParametricSignature):
 
 
 def outcome_layout(c: AceConfig) -> data.StructLayout:
-    """A packet in flight and its destinations.
+    """A packet in flight and its destinations; its beats say whether they are stored.
 
     ``header`` is as it came; ``onward`` is what changes in it if the packet is forwarded to
     ``port``. A packet that is stored goes to ``row``.
@@ -42,14 +43,12 @@ def outcome_layout(c: AceConfig) -> data.StructLayout:
                     "poison": 1,
                 }
             ),
-            "store": 1,
             "forward": 1,
             "parked": 1,
             "odd": 1,
             "port": range(max(2, c.ports)),
             "row": range(c.sram_beats),
             "empty": 1,  # no payload, but one beat all the same
-            "last": range(max(2, c.packet_beats)),  # its last beat
         }
     )
 
@@ -69,7 +68,7 @@ class PacketOutcome(wiring.Component):
         This node's rank, the source of forwarded packets.
     packet : ``In(stream.Signature(outcome_layout(config)))``
         Up to 8 wait for their beats.
-    result : ``In(stream.Signature(8 * bus_bytes))``
+    result : ``In(stream.Signature(result_layout(config)))``
         Their beats.
     store : ``Out(SRAMWriteSignature)``
         Writes of beats that are stored.
@@ -95,7 +94,7 @@ class PacketOutcome(wiring.Component):
             {
                 "node": In(c.format.node),
                 "packet": In(stream.Signature(outcome_layout(c))),
-                "result": In(stream.Signature(width)),
+                "result": In(stream.Signature(result_layout(c))),
                 "store": Out(SRAMWriteSignature(depth=c.sram_beats, width=width)),
                 "forward": Out(ForwardDataSignature(c)).array(c.ports),
                 "event": Out(stream.Signature(event_layout(c))),
@@ -106,7 +105,9 @@ class PacketOutcome(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.packets = packets = StreamFIFO(outcome_layout(c), 8)
+        m.submodules.packets = packets = StreamFIFO(
+            outcome_layout(c), 8, kept=("header", "onward")
+        )
         m.submodules.events = events = StreamFIFO(event_layout(c), 4)
         wiring.connect(m, wiring.flipped(self.packet), packets.i)
         wiring.connect(m, events.o, wiring.flipped(self.event))
@@ -114,18 +115,15 @@ class PacketOutcome(wiring.Component):
         packet = packets.o.p
         beat = Signal(range(max(2, c.packet_beats)))
         ending = Signal()
-        room = Signal()  # the last beat also reports the event
-        stores = Signal()
         collect = Signal()
-        offered = packets.o.valid & self.result.valid & room
+        # A packet is here long before its first beat. The last one also reports the event.
+        offered = self.result.valid & (~ending | events.i.ready)
         m.d.comb += [
-            ending.eq(beat == packet.last),
-            room.eq(~ending | events.i.ready),
-            stores.eq(packet.store & ~packet.empty),
-            self.store.enable.eq(offered & stores),
+            ending.eq(self.result.p.last),
+            self.store.enable.eq(offered & self.result.p.stores),
             self.store.row.eq(packet.row + beat),
-            self.store.data.eq(self.result.payload),
-            collect.eq(offered & (~stores | self.store.grant)),
+            self.store.data.eq(self.result.p.beat),
+            collect.eq(offered & (~self.result.p.stores | self.store.grant)),
             self.result.ready.eq(collect),
             packets.o.ready.eq(collect & ending),
         ]
@@ -140,7 +138,7 @@ class PacketOutcome(wiring.Component):
             m.d.comb += [
                 mine.eq(collect & packet.forward & (packet.port == n)),
                 port.data.valid.eq(mine & ~packet.empty),
-                port.data.payload.eq(self.result.payload),
+                port.data.payload.eq(self.result.p.beat),
                 port.header.valid.eq(mine & ending),
                 port.header.p.eq(header),
             ]

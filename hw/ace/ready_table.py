@@ -64,7 +64,7 @@ class ReadyTable(wiring.Component):
     searched : ``Out(1)``
         The search of the newest context has ended.
     ready : ``In(stream.Signature(ready_layout(config))).array(ports)``
-        READY packets from each port.
+        READY packets from each port; stale ones are taken and forgotten.
     grants : ``Out(GrantSignature(config))``
         Peers that are ready.
     forget : ``In(1)``
@@ -194,11 +194,12 @@ class ReadyTable(wiring.Component):
             arbiter.requests.eq(Mux(~self.waits, Cat(r.valid for r in self.ready), 0)),
             arbiter.advance.eq(1),
         ]
+        fresh = Cat(~each.p.stale for each in self.ready)
         for p in range(c.ports):
             m.d.comb += self.ready[p].ready.eq(arbiter.grant[p])
             with m.If(arbiter.grant[p]):
                 m.d.sync += [packet.eq(self.ready[p].p), port.eq(p)]
-        m.d.sync += held.eq((self.waits | arbiter.grant.any()) & ~self.forget)
+        m.d.sync += held.eq((self.waits | (arbiter.grant & fresh).any()) & ~self.forget)
         return held & ~wait, port, packet
 
     def _grant(self, m, which, port, remote):

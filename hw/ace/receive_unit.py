@@ -45,6 +45,47 @@ class ForwardSignature(ParametricSignature):
         )
 
 
+class PacketStart(wiring.Component):
+    """Start of a packet: what comes late passes one level of logic, in a block of its own.
+
+    Members
+    -------
+    startable : ``In(1)``, reduces : ``In(1)``
+        It may begin; it is reduced.
+    streams : ``In(1)``, operand : ``In(1)``
+        It follows a packet that is reduced, and begins only if that gets its last operand.
+    turn : ``In(1)``, free : ``In(1)``
+        Of the ALU, see `ALUClientSignature`.
+    start : ``Out(1)``, claim : ``Out(1)``
+        It begins; it takes the ALU.
+    """
+
+    startable: Signal
+    reduces: Signal
+    streams: Signal
+    operand: Signal
+    turn: Signal
+    free: Signal
+    start: Signal
+    claim: Signal
+
+    def __init__(self) -> None:
+        known = ("startable", "reduces", "streams", "operand", "turn", "free")
+        super().__init__(
+            {**dict.fromkeys(known, In(1)), **dict.fromkeys(("start", "claim"), Out(1))}
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        follows = self.startable & (~self.streams | self.operand)
+        gets = self.turn & self.free
+        m.d.comb += [
+            self.start.eq(follows & (~self.reduces | gets)),
+            self.claim.eq(follows & self.reduces & gets),
+        ]
+        return m
+
+
 class ReceiveUnit(wiring.Component):
     """Consumes the packets of one receive buffer, in order of arrival.
 
@@ -155,10 +196,14 @@ class ReceiveUnit(wiring.Component):
         # decided before it is known whether SRAM gives the operand of the last beat: then it starts
         # or not.
         turn = ~active | (final & path.room)
-        free = ~active | ~path.issue.p.reduce | self.operand.grant
-        start, reject = self._start(m, lookups.packet, outcome.packet, turn, free, active)
-        last = outcome.packet.p.last
-        self._stream(m, lookups.packet.p, last, start, reject, path, active, final, issue)
+        m.submodules.begins = begins = PacketStart()
+        m.d.comb += begins.operand.eq(self.operand.grant)
+        start, reject, stores, last = self._start(
+            m, lookups.packet, outcome.packet, turn, begins, active
+        )
+        self._stream(
+            m, lookups.packet.p, stores, last, begins, reject, path, active, final, issue
+        )
         m.d.comb += [
             outcome.node.eq(self.node),
             lookups.epoch.eq(self.epoch),
@@ -172,9 +217,10 @@ class ReceiveUnit(wiring.Component):
         ]
         return m
 
-    def _start(self, m, offered, outcome, turn, free, active):
+    def _start(self, m, offered, outcome, turn, begins, active):
         """Begin with the packet *offered*, ALU and output together or not at all, or reject it. It
-        is its *turn* if the unit becomes *free*, which comes late."""
+        is its *turn* unless SRAM holds up the one before, which comes late. Returns whether it
+        begins or is rejected, whether it is stored, and its last beat."""
         header, resolved = offered.p.header, offered.p.resolved
         operation = resolved.op
         startable = Signal()
@@ -182,13 +228,17 @@ class ReceiveUnit(wiring.Component):
         parked = Signal()
         start = Signal()
         reject = Signal()
+        stores = Signal()
+        last = Signal(range(max(2, self._config.packet_beats)))  # its last beat
         m.d.comb += [
             startable.eq(offered.valid & resolved.valid & turn & outcome.ready),
             self.alu.want.eq(startable & operation.reduce),
-            start.eq(
-                startable & free & (~operation.reduce | (self.alu.grant & self.alu.free))
-            ),
-            self.alu.claim.eq(start & operation.reduce),
+            begins.startable.eq(startable),
+            begins.reduces.eq(operation.reduce),
+            begins.turn.eq(self.alu.grant),
+            begins.free.eq(self.alu.free),
+            start.eq(begins.start),
+            self.alu.claim.eq(begins.claim),
             # Not in the cycle in which another packet ends: one slot is freed at a time.
             reject.eq(offered.valid & ~resolved.valid & ~active),
         ]
@@ -211,44 +261,48 @@ class ReceiveUnit(wiring.Component):
             outcome.p.onward.step.eq(resolved.peer_step),
             outcome.p.onward.contributions.eq(resolved.contributions),
             outcome.p.onward.poison.eq(header.poison | resolved.poisoned),
-            outcome.p.store.eq(operation.store | parked),
             outcome.p.forward.eq(operation.send & ~parked),
             outcome.p.parked.eq(parked),
             outcome.p.odd.eq(resolved.odd),
             outcome.p.port.eq(resolved.port),
             outcome.p.row.eq(resolved.place if self._config.phased else resolved.row),
             outcome.p.empty.eq(empty),
-            outcome.p.last.eq(Mux(empty, 0, (header.length - 1) >> beat_bits)),
+            stores.eq((operation.store | parked) & ~empty),
+            last.eq(Mux(empty, 0, (header.length - 1) >> beat_bits)),
         ]
-        return start, reject
+        return start, reject, stores, last
 
-    def _stream(self, m, packet, last_beat, start, reject, path, active, final, issue):
+    def _stream(self, m, packet, stores, last_beat, begins, reject, path, active, final, issue):
         """Read payload and operand of the packet that was started, one beat per cycle."""
         c = self._config
-        resolved = packet.resolved
-        reduce = Signal()
+        resolved, start = packet.resolved, begins.start
+        reduce = Signal()  # it is active and reduced
+        stored = Signal()
         operator = Signal.like(resolved.operator)
         operand_row = Signal(range(c.sram_beats))
         last = Signal.like(last_beat)
         beat = Signal.like(last_beat)
         ending = Signal()
         m.d.comb += [
-            self.operand.enable.eq(active & reduce & path.room),
+            self.operand.enable.eq(reduce & path.room),
             self.operand.row.eq(operand_row),
             issue.eq(active & path.room & (~reduce | self.operand.grant)),
             ending.eq(issue & final),
-            self.alu.ending.eq(active & reduce & path.room & final),
+            begins.streams.eq(reduce),
+            self.alu.ending.eq(reduce & path.room & final),
             self.alu.release.eq(self.operand.grant),
             path.issue.valid.eq(issue),
             path.issue.p.reduce.eq(reduce),
             path.issue.p.operator.eq(operator),
+            path.issue.p.stores.eq(stored),
+            path.issue.p.last.eq(final),
             path.payload.eq(self.payload.data),
             path.operand.eq(self.operand.data),
         ]
         # Behind the last beat nothing of a packet is used, whether another one starts or not.
         first = ~active | final
         with m.If(start | ending):
-            m.d.sync += active.eq(start)
+            m.d.sync += [active.eq(start), reduce.eq(begins.claim)]
         with m.If(start | issue):
             m.d.sync += [
                 operand_row.eq(Mux(first, resolved.row, operand_row + 1)),
@@ -257,7 +311,7 @@ class ReceiveUnit(wiring.Component):
             ]
             with m.If(first):
                 m.d.sync += [
-                    reduce.eq(resolved.op.reduce),
+                    stored.eq(stores),
                     operator.eq(resolved.operator),
                     last.eq(last_beat),
                 ]

@@ -14,12 +14,18 @@ from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 from hw.fp.ops import ReduceOp
 
-__all__ = ["ReducePath", "issue_layout"]
+__all__ = ["ReducePath", "issue_layout", "result_layout"]
 
 
 def issue_layout() -> data.StructLayout:
-    """A beat whose payload and operand are being read: whether and how it is reduced."""
-    return data.StructLayout({"reduce": 1, "operator": ReduceOp})
+    """A beat whose payload and operand are being read: whether and how it is reduced, and what is
+    known with its result."""
+    return data.StructLayout({"reduce": 1, "operator": ReduceOp, "stores": 1, "last": 1})
+
+
+def result_layout(c: AceConfig) -> data.StructLayout:
+    """The outcome of a beat; whether it is stored, and the ``last`` one of its packet."""
+    return data.StructLayout({"beat": 8 * c.bus_bytes, "stores": 1, "last": 1})
 
 
 class ReducePath(wiring.Component):
@@ -42,7 +48,7 @@ class ReducePath(wiring.Component):
         From SRAM, ``READ_LATENCY`` cycles after issue.
     alu : ``Out(ALUOperandSignature(lanes))``
         The ALU, for beats that are reduced.
-    result : ``Out(stream.Signature(8 * bus_bytes))``
+    result : ``Out(stream.Signature(result_layout(config)))``
         Outcomes of the beats, in order.
     """
 
@@ -62,7 +68,7 @@ class ReducePath(wiring.Component):
                 "payload": In(width),
                 "operand": In(width),
                 "alu": Out(ALUOperandSignature(lanes=c.lanes)),
-                "result": Out(stream.Signature(width)),
+                "result": Out(stream.Signature(result_layout(c))),
             }
         )
 
@@ -71,7 +77,9 @@ class ReducePath(wiring.Component):
         width = 8 * self._config.bus_bytes
         latency = READ_LATENCY + self._config.alu_latency
         depth = latency + 6
-        m.submodules.results = results = StreamFIFO(width, depth)
+        m.submodules.results = results = StreamFIFO(
+            result_layout(self._config), depth, kept=("beat",)
+        )
         wiring.connect(m, results.o, wiring.flipped(self.result))
         promised = Signal(range(depth + 1))
         room = Signal(init=1)
@@ -82,11 +90,13 @@ class ReducePath(wiring.Component):
             room.eq(~stepped_to(promised, depth, **moves)),
         ]
 
-        stage = data.StructLayout({"valid": 1, "reduce": 1})
+        stage = data.StructLayout({"valid": 1, "reduce": 1, "stores": 1, "last": 1})
         issued = [Signal(stage, name=f"issued_{n}") for n in range(latency + 1)]
         m.d.comb += [
             issued[0].valid.eq(self.issue.valid),
             issued[0].reduce.eq(self.issue.p.reduce),
+            issued[0].stores.eq(self.issue.p.stores),
+            issued[0].last.eq(self.issue.p.last),
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(issued)]
         operators = [Signal(ReduceOp, name=f"operator_{n}") for n in range(READ_LATENCY + 1)]
@@ -112,6 +122,8 @@ class ReducePath(wiring.Component):
                 m.d.sync += around[-1].eq(around[-2])
         m.d.comb += [
             results.i.valid.eq(issued[latency].valid),
-            results.i.payload.eq(Mux(issued[latency].reduce, self.alu.result, around[-1])),
+            results.i.p.beat.eq(Mux(issued[latency].reduce, self.alu.result, around[-1])),
+            results.i.p.stores.eq(issued[latency].stores),
+            results.i.p.last.eq(issued[latency].last),
         ]
         return m

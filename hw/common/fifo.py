@@ -3,12 +3,12 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.params import require_int, require_type
+from hw.common.params import require, require_int, require_type
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank, block_memory, buffer_rows
 
@@ -29,8 +29,8 @@ class StreamFIFO(wiring.Component):
     ``memory``     depth            latency beats are kept in
     ============== ================ ======= =====================================================
     ``False``      1, 2             1       registers
-    ``False``      3 or more        1       a memory with asynchronous read (FPGA: LUT RAM), the
-                                            first one in a register, unless *kept*
+    ``False``      3 or more,       1       a memory with asynchronous read (FPGA: LUT RAM), the
+                   any if *kept*            first one in a register, unless *kept*
     ``True``       any              2       a memory with synchronous read (FPGA: block RAM), from
                                             4096 bits on an SRAM macro
     ============== ================ ======= =====================================================
@@ -43,9 +43,11 @@ class StreamFIFO(wiring.Component):
         Number of beats it can hold, at least 1.
     memory : bool or None
         Kind of storage, see above. ``None`` takes block memory from 64 beats on.
-    kept : bool
-        Beats go into a register behind this FIFO at once, so none is spent on the first one of a
-        LUT RAM, nor the LUT for each bit that fills it.
+    kept : bool or tuple of str
+        All of a beat, or these fields of it, begin at the LUT RAM: no register is spent on the
+        first beat, nor the LUT for each bit that fills it, and whoever takes a beat late in the
+        cycle moves an address, not hundreds of bits. For what goes into a register behind this FIFO
+        anyway, and for what is wide and not looked at early.
 
     Members
     -------
@@ -62,9 +64,11 @@ class StreamFIFO(wiring.Component):
     level: Signal
 
     def __init__(
-        self, shape: Any, depth: int, *, memory: bool | None = None, kept: bool = False
+        self, shape: Any, depth: int, *, memory: bool | None = None,
+        kept: bool | tuple[str, ...] = False,
     ) -> None:
-        self._kept = require_type("StreamFIFO kept", kept, bool)
+        self._partly_kept = not isinstance(kept, bool)
+        self._kept = _bits(shape, kept)
         self._width = Shape.cast(shape).width
         self._depth = require_int("StreamFIFO depth", depth)
         self._memory = self._depth >= BLOCK_MEMORY_DEPTH if memory is None else bool(memory)
@@ -102,7 +106,7 @@ class StreamFIFO(wiring.Component):
         ]
         with m.If(push != pop):
             m.d.sync += self.level.eq(Mux(push, self.level + 1, self.level - 1))
-        if self._memory or self._depth > 2:
+        if self._memory or self._depth > 2 or (self._depth == 2 and self._partly_kept):
             self._in_memory(m, push, pop)
         elif self._depth == 2:
             m.submodules.beats = beats = SkidBuffer(self._shape)
@@ -145,37 +149,75 @@ class StreamFIFO(wiring.Component):
         )
 
     def _in_rows(self, m: Module, push: Signal, pop: Signal) -> None:
-        """Beats in rows that are read in the same cycle; the first in a register as well, unless
-        *kept*."""
-        depth, level = self._depth, self.level
-        next_read = Signal(range(depth), init=0 if self._kept else 1)  # the second beat's
-        free = Signal(range(depth))
-        rows: Memory = Memory(shape=self._width, depth=depth, init=[])
-        m.submodules.rows = rows
-        write, read = rows.write_port(), rows.read_port(domain="comb")
-        m.d.comb += [
-            # What is offered while there is room is written, a beat or not: neither what is written
-            # nor where depends on what comes late.
-            write.addr.eq(free), write.data.eq(self.i.payload), write.en.eq(self.i.ready),
-            read.addr.eq(next_read),
-        ]
-        m.d.sync += self.o.valid.eq(push | (level != pop))
-        shown = Value.cast(self.o.payload)
-        if self._kept:
+        """Beats in rows that are read in the same cycle; the first in a register as well, but for
+        what is *kept*."""
+        free = Signal(range(self._depth))
+        m.d.sync += self.o.valid.eq(push | (self.level != pop))
+        late = sorted(self._kept)
+        early = [bit for bit in range(self._width) if bit not in self._kept]
+        if late:
+            coming, shown = self._parts(late)
+            read = self._rows(m, "late_rows" if early else "rows", coming, free)
+            self._advance(m, "next_late" if early else "next_read", pop, read.addr, init=0)
             m.d.comb += shown.eq(read.data)
-        else:
-            front = Signal(self._width, reset_less=True)
+        if early:
+            coming, shown = self._parts(early)
+            read = self._rows(m, "rows", coming, free)
+            self._advance(m, "next_read", pop, read.addr, init=1 % self._depth)  # the second beat
+            level = self.level
+            front = Signal(len(early), reset_less=True)
             more = Signal()  # a second one is held
             takes = pop | ~self.o.valid  # the register takes a beat, if there is one
             m.d.comb += shown.eq(front)
             m.d.sync += more.eq(Mux(push == pop, level > 1, Mux(push, level != 0, level > 2)))
             with m.If(takes):
-                m.d.sync += front.eq(Mux(more, read.data, self.i.payload))
-        with m.If(pop):
-            m.d.sync += next_read.eq(self._next(next_read, depth))
+                m.d.sync += front.eq(Mux(more, read.data, coming))
         with m.If(push):
-            m.d.sync += free.eq(self._next(free, depth))
+            m.d.sync += free.eq(self._next(free, self._depth))
+
+    def _parts(self, bits: list[int]) -> tuple[Value, Value]:
+        """These *bits* of the beats that come and of the one that is shown."""
+        coming, shown = (
+            Cat(Value.cast(port.payload)[bit] for bit in bits) for port in (self.i, self.o)
+        )
+        return coming, shown
+
+    def _rows(self, m: Module, name: str, coming: Value, free: Signal) -> Any:
+        """Rows for what is *coming*; the way to read them."""
+        rows: Memory = Memory(shape=len(coming), depth=self._depth, init=[])
+        m.submodules[name] = rows
+        write, read = rows.write_port(), rows.read_port(domain="comb")
+        m.d.comb += [
+            # What is offered while there is room is written, a beat or not: neither what is written
+            # nor where depends on what comes late.
+            write.addr.eq(free), write.data.eq(coming), write.en.eq(self.i.ready),
+        ]
+        return read
+
+    def _advance(
+        self, m: Module, name: str, pop: Signal, row: Value, *, init: int
+    ) -> None:
+        """Read the rows one by one, from *init* on."""
+        next_read = Signal(range(self._depth), name=name, init=init)
+        m.d.comb += row.eq(next_read)
+        with m.If(pop):
+            m.d.sync += next_read.eq(self._next(next_read, self._depth))
 
     @staticmethod
     def _next(row: Signal, depth: int) -> Value:
         return Mux(row == depth - 1, 0, row + 1)
+
+
+def _bits(shape: Any, kept: bool | tuple[str, ...]) -> frozenset[int]:
+    """Bits of *shape* that are *kept* in rows."""
+    if not isinstance(kept, tuple):
+        whole = require_type("StreamFIFO kept", kept, bool)
+        return frozenset(range(Shape.cast(shape).width if whole else 0))
+    require(
+        isinstance(shape, data.StructLayout) and set(kept) <= set(shape.members),
+        "StreamFIFO kept", f"True, False or names of fields of {shape!r}", kept,
+    )
+    fields = [shape[name] for name in kept]
+    return frozenset(
+        bit for field in fields for bit in range(field.offset, field.offset + field.width)
+    )

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.common.count import stepped
+from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 from hw.common.params import FieldError, require_int
 from hw.common.signature import ParametricSignature
@@ -184,7 +184,7 @@ class ReceiveBuffer(wiring.Component):
                 "behind": data.ArrayLayout(self._behind, flits),
             }
         )
-        m.submodules.wire = wire = StreamFIFO(judged, 2 * flits + 4)
+        m.submodules.wire = wire = StreamFIFO(judged, 2 * flits + 4, kept=True)
         m.d.comb += [
             wire.i.valid.eq(self.rx.valid),
             wire.i.p.beat.eq(self.rx.p),
@@ -326,9 +326,9 @@ class ReceiveBuffer(wiring.Component):
             )
             for n in range(flits)
         ]
+        # What lies behind those that are there may be anything: no place asks whether it is one.
         for n in range(capacity):
-            with m.If(left > n):
-                m.d.sync += window[n].eq(kept[n])
+            m.d.sync += window[n].eq(kept[n])
             for first_free in range(max(0, n - flits + 1), n + 1):
                 with m.If(left == first_free):
                     m.d.sync += window[n].eq(incoming[n - first_free])
@@ -348,10 +348,13 @@ class ReceiveBuffer(wiring.Component):
         returned = refund & room
         freed = Signal(2)  # in the cycle before
         give = owed != 0
-        m.d.comb += [room.eq(occupied != packets), self.credit.eq(give & ~draining)]
+        has_room = Signal(init=1)
+        moves = {"up": complete | returned, "down": give}
+        m.d.comb += [room.eq(has_room), self.credit.eq(give & ~draining)]
         m.d.sync += [
+            has_room.eq(~stepped_to(occupied, packets, **moves)),
             freed.eq(self.payload.release + self.payload.release_control),
-            occupied.eq(stepped(occupied, up=complete | returned, down=give)),
+            occupied.eq(stepped(occupied, **moves)),
             owed.eq(owed + freed + returned - give),
         ]
         return occupied

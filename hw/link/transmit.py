@@ -182,8 +182,10 @@ class TransmitPort(wiring.Component):
         headers, payloads, leave = [], [], []
         busy = Signal(2)
         for n, port in enumerate(self.queue):
-            header_queue = StreamFIFO(queued, self._packets)
-            payload_queue = StreamFIFO(8 * self._bus_bytes, self._packets * beats)
+            header_queue = StreamFIFO(queued, self._packets, kept=("header",))
+            payload_queue = StreamFIFO(
+                8 * self._bus_bytes, self._packets * beats, kept=True
+            )
             m.submodules[f"headers_{n}"] = header_queue
             m.submodules[f"payloads_{n}"] = payload_queue
             reserved = Signal(range(self._packets + 1), name=f"reserved_{n}")

@@ -52,7 +52,7 @@ def _drawn(seed):
             "sram_bytes": 1 << rng.randint(8, 22), "banks": rng.choice([1, 2, 8]),
             "interleave": rng.choice([0, 0, 1, 2, 4]),
             "bank_ports": rng.choice(["1r1w", "1rw"]), "alus": rng.randint(1, ports),
-            "alu_stages": rng.randint(1, 5), "contexts": rng.choice([1, 2, 3, 5]),
+            "alu_stages": rng.randint(1, 7), "contexts": rng.choice([1, 2, 3, 5]),
             "program_words": rng.choice([64, 1024, 8192]), "memory_ports": rng.randint(1, fsms),
             "rx_packets": rng.choice([2, 3, 100]), "tx_packets": rng.choice([2, 5]),
             "max_nodes": rng.choice([2, 3, 64, 1024]), "address_bits": rng.randint(24, 64),

@@ -166,14 +166,15 @@ def test_lookups_of_all_requesters_take_turns_without_a_gap():
     assert [sum(column) for column in zip(*steady[:24])] == [8, 8, 8]
 
 
-def test_search_and_sweep_take_a_cycle_per_row():
+@pytest.mark.parametrize("stale", [0, 1])
+def test_search_and_sweep_take_a_cycle_per_row(stale):
     dut = ReadyTable(CONFIG)
     rows = CONFIG.ports * CONFIG.contexts
 
     async def bench(ctx):
         swept = await cycles_until(ctx, ~dut.sweeping)
         assert swept == rows + 1
-        ctx.set(dut.ready[1].p, {"context": 2, "key": {"chunk": 5}})
+        ctx.set(dut.ready[1].p, {"stale": stale, "context": 2, "key": {"chunk": 5}})
         ctx.set(dut.ready[1].valid, 1)
         assert ctx.get(dut.ready[1].ready)
         await ctx.tick()
@@ -186,8 +187,8 @@ def test_search_and_sweep_take_a_cycle_per_row():
         ctx.set(dut.contexts.setup, 1)
         ctx.set(dut.contexts.newest, admitted)
         assert await cycles_until(ctx, dut.searched) == rows + 1
-        assert [ctx.get(n) for n in dut.grants.readies[1]] == [0, 1]
-        assert ctx.get(dut.grants.remote[1][1]) == 2
+        assert [ctx.get(n) for n in dut.grants.readies[1]] == [0, 1 - stale]
+        assert ctx.get(dut.grants.remote[1][1]) == (0 if stale else 2)
 
     simulate(dut, bench)
 
@@ -314,7 +315,7 @@ def test_reduced_and_passed_beats_take_the_same_time(stages):
                 assert ctx.get(dut.alu.a) == 1000 + ctx.get(dut.alu.b)
             ctx.set(dut.alu.result, alu[config.alu_latency])
             if ctx.get(dut.result.valid):
-                out.append((cycle, ctx.get(dut.result.payload)))
+                out.append((cycle, ctx.get(dut.result.p.beat)))
             await ctx.tick()
 
     simulate(dut, bench)
@@ -349,6 +350,7 @@ def test_four_packets_end_before_their_events_must_be_taken():
     async def bench(ctx):
         for stream in (dut.packet, dut.result):
             ctx.set(stream.valid, 1)
+        ctx.set(dut.result.p.last, 1)
         beats = 0
         for _ in range(30):
             beats += ctx.get(dut.result.ready)
@@ -373,14 +375,14 @@ def test_outcome_stores_forwards_and_reports_in_the_cycle_of_the_beat():
         packet = {
             "header": {"context": 1, "step": 2, "offset": 3, "contributions": 4, "length": 32},
             "onward": {"context": 3, "step": 5, "contributions": 6},
-            "store": 1, "forward": 1, "port": 1, "row": 40, "last": 1,
+            "forward": 1, "port": 1, "row": 40,
         }  # fmt: skip
         ctx.set(dut.packet.p, packet)
         ctx.set(dut.packet.valid, 1)
         await ctx.tick()
         ctx.set(dut.packet.valid, 0)
         for cycle in range(6):
-            ctx.set(dut.result.payload, 70 + cycle)
+            ctx.set(dut.result.p, {"beat": 70 + cycle, "stores": 1, "last": cycle == 2})
             ctx.set(dut.result.valid, cycle in (1, 2))
             if ctx.get(dut.store.enable):
                 stored.append((cycle, ctx.get(dut.store.row), ctx.get(dut.store.data)))
@@ -416,13 +418,14 @@ def test_poison_is_reported_of_what_is_stored_and_of_what_only_passes(store, for
         ctx.set(dut.packet.p, {
             "header": {"context": 1, "step": 2, "length": 32, "poison": poison},
             "onward": {"context": 3, "step": 5, "poison": poison},
-            "store": store, "forward": forward, "port": 1, "row": 40, "last": 1,
+            "forward": forward, "port": 1, "row": 40,
         })
         ctx.set(dut.packet.valid, 1)
         await ctx.tick()
         ctx.set(dut.packet.valid, 0)
         for cycle in range(8):
             ctx.set(dut.result.valid, cycle < 4)
+            ctx.set(dut.result.p, {"stores": store, "last": cycle == 1})
             if ctx.get(dut.event.valid):
                 events.append(ctx.get(dut.event.p))
             await ctx.tick()

@@ -17,7 +17,11 @@ BEAT = data.StructLayout({"value": 12, "last": 1})
 SIZES = [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True), (5, False), (8, True)]
 PACES = [(0.0, 0.0), (0.6, 0.0), (0.0, 0.6), (0.4, 0.4)]
 KEPT = {"memory": False, "kept": True}
-KINDS = [*((depth, {"memory": memory}) for depth, memory in SIZES), (3, KEPT), (5, KEPT)]
+PART = {"memory": False, "kept": ("value",)}
+KINDS = [
+    *((depth, {"memory": memory}) for depth, memory in SIZES),
+    (3, KEPT), (5, KEPT), (1, PART), (2, PART), (3, PART), (5, PART),
+]
 
 
 def beats(count, seed=1):
@@ -64,7 +68,7 @@ def test_skid_buffer_passes_every_beat_in_order(gaps, stalls):
 
 @pytest.mark.parametrize("depth, kind", KINDS)
 def test_fifo_stalls_only_when_full_and_level_counts_what_it_holds(depth, kind):
-    dut = StreamFIFO(8, depth, **kind)
+    dut = StreamFIFO(BEAT, depth, **kind)
 
     async def bench(ctx):
         ctx.set(dut.i.valid, 1)
@@ -87,18 +91,18 @@ def test_fifo_stalls_only_when_full_and_level_counts_what_it_holds(depth, kind):
 
 @pytest.mark.parametrize("depth, kind", KINDS)
 def test_fifo_latency_is_the_documented_one(depth, kind):
-    dut = StreamFIFO(8, depth, **kind)
+    dut = StreamFIFO(BEAT, depth, **kind)
 
     async def bench(ctx):
         ctx.set(dut.i.valid, 1)
-        ctx.set(dut.i.payload, 0xA5)
+        ctx.set(dut.i.payload.value, 0xA5)
         await ctx.tick()
         ctx.set(dut.i.valid, 0)
         cycles = 1
         while not ctx.get(dut.o.valid):
             await ctx.tick()
             cycles += 1
-        assert ctx.get(dut.o.payload) == 0xA5
+        assert ctx.get(dut.o.payload.value) == 0xA5
         assert cycles == dut.latency
 
     simulate(dut, bench)
