@@ -209,7 +209,7 @@ class Operands(wiring.Component):
         final = Signal()  # the next block that is no contract is the vector's last one
         tail = Mux(pushes, final, asked.tail)
         after, more = Signal(32), Signal()
-        m.d.comb += [after.eq(block + c.links), more.eq(after <= job.final)]
+        m.d.comb += [after.eq(block + Mux(contract, 0, c.links)), more.eq(after <= job.final)]
         # As the job begins its contract does, so this is known in time.
         m.d.sync += final.eq(block == job.final)
         wanted = self.active & ~self.flush & (contract | ~job.pull | self.agreed)
@@ -252,16 +252,13 @@ class Operands(wiring.Component):
             reader.cmd.p.beats.eq(Mux(tail, job.tail_beats + 1, self._scaled(c.payload_flits))),
         ]
         with m.If(begins):
-            m.d.sync += contract.eq(0)
-            with m.If(contract):
-                m.d.sync += self.active.eq(self._link <= job.final)
-            with m.Else():
-                m.d.sync += [
-                    block.eq(after),
-                    self.active.eq(more),
-                    final.eq(after == job.final),
-                    self.next.tail.eq(final),
-                ]
+            m.d.sync += [
+                contract.eq(0),
+                block.eq(after),
+                self.active.eq(more),
+                final.eq(after == job.final),
+                self.next.tail.eq(final & ~contract),
+            ]
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += [
                 job.eq(self.job.payload),
