@@ -48,7 +48,7 @@ def convert(
     *ports*; *check* is called with the prepared design.
     """
     with lean_values():
-        fragment = _ir.Fragment.get(component, platform)
+        fragment = elaborated(component, platform)
         if more_ports is not None:
             ports = {**ports, **more_ports(fragment)}
         design = fragment.prepare(ports=ports, hierarchy=(name,))
@@ -59,6 +59,17 @@ def convert(
                 return _write(_build(design))
     text: str = _rtlil.convert_fragment(design, emit_src=False)[0]
     return text
+
+
+def elaborated(component: Any, platform: object) -> Any:
+    """The fragment of *component*; one that is an instance and nothing else gets a module around
+    it."""
+    fragment = _ir.Fragment.get(component, platform)
+    if isinstance(fragment, _ir.Instance):
+        instance, fragment = fragment, _ir.Fragment()
+        fragment.origins, instance.origins = instance.origins, None
+        fragment.add_subfragment(instance, "macro")
+    return fragment
 
 
 def check_netlist(design: Any) -> None:

@@ -458,6 +458,10 @@ class Context:
             for path, var, _ in child.members:
                 if var not in self.names and (var in self.ports or var in self.local):
                     self._call(var, self.taken.new("_".join([child.name, *map(str, path)])))
+        for box in self.module.boxes:
+            for pin, value in (*box.inputs, *box.outputs):
+                if isinstance(value, ir.Var) and value not in self.names and value in self.local:
+                    self._call(value, self.taken.new(f"{box.name}_{pin}"))
         for memory in self.memories:
             for number, port in enumerate(memory.reads):
                 behind = "" if len(memory.reads) == 1 else f"_{number}"
@@ -514,7 +518,9 @@ class Context:
             if var not in self.element and var not in self.names
             and not any(var in self.scope.ports[child] for child in self.children)
         ]
-        self._add_lists(made_together(private, allowed), clocked)
+        called = {"_".join(map(str, path)) for path, _, _ in self.module.members}
+        called.update(var.name for var in self.local)
+        self._add_lists(made_together(private, allowed, called), clocked)
 
     def _name_top_lists(
         self, allowed: Callable[[ir.Var], bool], clocked: Mapping[ir.Var, int]

@@ -18,7 +18,7 @@ from amaranth.hdl import _ast as ast
 from amaranth.lib import wiring
 
 from gen.checks import DesignError, checked
-from gen.netlist import check_netlist, lean_values
+from gen.netlist import check_netlist, elaborated, lean_values
 from gen.rtlil import top_ports
 from gen.sv import ir
 from gen.sv.sites import Site, recorded
@@ -58,7 +58,7 @@ def read_design(
     try:
         ports = top_ports(component)
         with lean_values(), recorded() as sites:
-            fragment = _ir.Fragment.get(component, platform)
+            fragment = elaborated(component, platform)
             if prepare is not None:
                 prepare(fragment)
             design = fragment.prepare(ports=ports, hierarchy=(name,))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter, defaultdict
+from collections import Counter
 
 from gen.rtlil import RESET, RESET_LOW
 from gen.sv.context import Context
@@ -15,6 +15,7 @@ from gen.sv.tree import (
     BLANK,
     Code,
     Comment,
+    Declared,
     Line,
     Packed,
     PortLine,
@@ -95,8 +96,8 @@ def enum_rows(c: Context) -> list[Stmt]:
 
 
 def declarations(c: Context) -> list[Stmt]:
-    """The signals and memories."""
-    kinds: dict[Code, list[str]] = defaultdict(list)
+    """The signals, each on its own, and memories."""
+    found: list[tuple[Code, str]] = []
     for var in c.local:
         if var in c.hidden or not var.width:
             continue
@@ -106,14 +107,11 @@ def declarations(c: Context) -> list[Stmt]:
             if number:
                 continue
             name = array.name
-        kinds[c.declared(var)].append(name)
-    for var, name in c.mixed.items():
-        kinds[c.declared(var)].append(name)
-    for array, _ in c.joined:
-        kinds[array.declared()].append(array.name)
-    for kind, names in c.beside.items():
-        kinds[kind] += names
-    rows = [Line(Packed(Code(kind, " "), *words, ";")) for kind, words in kinds.items()]
+        found.append((c.declared(var), name))
+    found += [(c.declared(var), name) for var, name in c.mixed.items()]
+    found += [(array.declared(), array.name) for array, _ in c.joined]
+    found += [(kind, name) for kind, names in c.beside.items() for name in names]
+    rows = [Line(Declared(Code(kind, " "), name, ";")) for kind, name in found]
     return [*rows, *(array_line(c, memory) for memory in c.memories)]
 
 

@@ -73,8 +73,8 @@ def instances(c: Context) -> list[Stmt] | None:
         head = _head(box.module, box.parameters)
         name = _named(c, box.name, scopes)
         c.boxes[box] = name[1]
-        each = [[_connection(port.name, port.text)] for port in ports]
-        _add(c, box.name, ports, parsed(_instance(head, name[0], each)), lists, order)
+        row = [_connection(port.name, port.text) for port in ports]
+        _add(c, box.name, ports, parsed(_instance(head, name[0], [row])), lists, order)
     loops = {stem: _as_one(c, stem, members) for stem, members in lists.items()}
     if None in loops.values():
         return None

@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gen.sv import ir
@@ -124,15 +124,27 @@ def of_members(
 
 
 def made_together(
-    signals: Sequence[ir.Var], allowed: Callable[[ir.Var], bool]
+    signals: Sequence[ir.Var], allowed: Callable[[ir.Var], bool], called: Collection[str]
 ) -> list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]]:
-    """Lists of signals that one statement made: numbered ones, or several of one name."""
+    """Lists of signals that one statement made: with two numbers, unless anything else is *called*
+    so, with one, or several of one name.
+    """
+    tables: dict[object, list[_Named]] = defaultdict(list)
+    for var in signals:
+        match = re.fullmatch(r"(.*\D)_(\d+)_(\d+)", var.name)
+        if match and var.loc is not None and match[1] not in called:
+            indices = int(match[2]), int(match[3])
+            tables[match[1], var.loc, var.site].append(((match[1],), indices, var))
+    made = [
+        each for table in tables.values() if any(indices[0] for _, indices, _ in table)
+        for each in _arrays(table, allowed)
+    ]
+    done = {var for _, _, elements in made for var in elements}
     groups: dict[tuple[str, object], list[ir.Var]] = defaultdict(list)
     for var in signals:
         stem = re.sub(r"_?\d+$", "", var.name)
-        if var.loc is not None and stem:
+        if var.loc is not None and stem and var not in done:
             groups[stem, (var.loc, var.site, _like(var))].append(var)
-    made: list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]] = []
     for (stem, _), group in groups.items():
         ordered = sorted(group, key=lambda var: var.serial)
         numbers = [re.search(r"(\d+)$", var.name) for var in ordered]

@@ -49,6 +49,7 @@ Taken: TypeAlias = Callable[[str], bool]
 """Tells if a name is taken."""
 
 _PERIOD = 48  # most statements in the body of a loop
+_SHORT = 6  # in that of one that is tried first, to be within others
 _GENERATED, _PROCEDURAL = "ijhg", "kmnq"
 
 
@@ -227,12 +228,23 @@ def aligned(items: Sequence[Item]) -> bool:
     return None not in steps and len(set(steps)) <= 1
 
 
-def _joined(items: Sequence[Item]) -> Item:
-    """Join several items without loops into one, one below the other."""
-    return parsed([stmt for item in items for stmt in item.stmts], items[0].place)
+def _joined(
+    items: Sequence[Item], steps: Sequence[int], dims: Dims, taken: Taken | None, indent: int
+) -> tuple[Item, list[int]] | None:
+    """Several items as one, one below the other, with loops in it, and those of *steps* that are
+    of its numbers; None if numbers that count the turns of these loops grow, too.
+    """
+    numbers = [number for item in items for number in item.numbers]
+    if any(step for step, number in zip(steps, numbers, strict=True) if number.terms):
+        return None
+    stmts = [stmt for item in items for stmt in item.written(dims, taken, indent)]
+    left = [step for step, number in zip(steps, numbers, strict=True) if not number.terms]
+    return parsed(stmts, items[0].place), left
 
 
-def _sequence(items: list[Item], longest: int) -> list[Item]:
+def _sequence(
+    items: list[Item], longest: int, dims: Dims, taken: Taken | None, indent: int
+) -> list[Item]:
     """Statements in their order, with loops where runs of up to *longest* statements repeat."""
     made: list[Item] = []
     keys = [hash(item.key) for item in items]
@@ -242,12 +254,15 @@ def _sequence(items: list[Item], longest: int) -> list[Item]:
         for period in range(1, min(longest, (len(items) - at) // 2) + 1):
             if keys[at : at + period] != keys[at + period : at + 2 * period]:
                 continue
-            if period > 1 and any(item.sizes for item in items[at : at + period]):
-                continue
             size, steps = _repeats(items, at, period)
             if size < 2 or not any(steps):
                 continue
-            first = items[at] if period == 1 else _joined(items[at : at + period])
+            first: Item = items[at]
+            if period > 1:
+                both = _joined(items[at : at + period], steps, dims, taken, indent + 2)
+                if both is None:
+                    continue
+                first, steps = both[0], tuple(both[1])
             gain = size * period
             if _worth(first, size, 3) and (best is None or gain > best[0]):
                 best = gain, _as_loop(first, steps, size), size * period
@@ -288,7 +303,7 @@ def repeated(
     items = [parsed(part, place) for place, part in enumerate(parts)]
     return [
         (item.place, item.sizes[0], item.written(dims, taken, indent))
-        for item in _sequence(items, 1) if item.sizes
+        for item in _sequence(items, 1, dims, taken, indent) if item.sizes
     ]
 
 
@@ -298,11 +313,15 @@ def statements(
     """Statements in their order, indented by *indent*, with loops for those that repeat."""
     if len(parts) < 2:
         return tuple(stmt for part in parts for stmt in part)
-    items = [parsed(part) for part in parts if part]
-    for longest in (1, _PERIOD):
-        while len(made := _sequence(items, longest)) < len(items):
-            items = made
-    return tuple(stmt for item in items for stmt in item.written(dims, taken, indent))
+    plain = [parsed(part) for part in parts if part]
+    found = []
+    for periods in ((1, _PERIOD), (1, _SHORT, _PERIOD)):
+        items = plain
+        for longest in periods:
+            while len(made := _sequence(items, longest, dims, taken, indent)) < len(items):
+                items = made
+        found.append(tuple(stmt for item in items for stmt in item.written(dims, taken, indent)))
+    return min(found, key=lambda stmts: sum(1 for _ in rows(stmts)))
 
 
 def _free(letters: str, items: Sequence[Item], taken: Taken | None) -> list[str]:

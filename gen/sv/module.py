@@ -50,6 +50,7 @@ from gen.sv.tree import (
     leaves,
     lines,
     side_by_side,
+    together,
     walk,
 )
 from gen.sv.types import Types
@@ -74,7 +75,7 @@ def write_module(
     if module is not scope.top:
         return made
     flat = _attempt(module, scope, types, children, reset_low, ListPlan(flat=True))
-    return min(made, flat, key=lambda each: sum(1 for _ in printed(each.text.body)))
+    return min(made, flat, key=lambda each: sum(1 for _ in printed(together(each.text.body))))
 
 
 def _attempt(

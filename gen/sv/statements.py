@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -33,6 +34,7 @@ __all__ = ["Statements", "static_targets"]
 
 _WIDE = 64  # a zero of more bits is written without a width
 _ARMS = 4  # arms of a case from which on they may become one with a loop
+_LOOPS = 3  # loops of arms from which on they are one
 _RANGE = 8  # consecutive labels from which on a comparison reads better than a list
 
 
@@ -254,17 +256,26 @@ class Statements:
                 return _branches([outside], [otherwise], indent)
             return _branches([inside, None], [same, otherwise], indent)
         made: list[Stmt] = []
-        for labels, inner in self._rolled_arms(tested, arms, indent + 2):
+        for labels, inner in self._rolled_arms(tested, arms, indent + 2, bool(otherwise)):
+            if not labels:
+                otherwise = inner
+                continue
             *above, label = packed("", labels, "", indent + 2)
             made += [*above, _arm(label, inner, indent + 2)]
+        if not made:
+            return list(otherwise)
         made.append(_arm(Line(Code("default")), otherwise, indent + 2))
         head = Line(Code("casez (" if wild else "case (", tested, ")"))
         return [Nested(((head, tuple(made)),), "endcase")]
 
     def _rolled_arms(
-        self, tested: Part, arms: Mapping[tuple[Stmt, ...], list[Part]], indent: int
+        self, tested: Part, arms: Mapping[tuple[Stmt, ...], list[Part]], indent: int, ends: bool
     ) -> Iterator[tuple[list[Part], tuple[Stmt, ...]]]:
-        """Labels and bodies of *arms*; those that differ in growing numbers are one with a loop."""
+        """Labels and bodies of *arms*; those that differ in growing numbers are one with a loop.
+
+        Unless the case *ends* with an arm for all other values, most such loops of one size are one
+        there, without labels.
+        """
         listed = [(labels, body) for body, labels in arms.items()]
         parts = []
         for labels, body in listed:
@@ -274,16 +285,45 @@ class Statements:
         runs = {
             at: (size, loop)
             for at, size, loop in repeated(parts, self._lists, self._taken, indent)
+            if size >= _ARMS
         }
+        common, shared = ((), ()) if ends else self._in_step(tested, listed, runs, indent)
+        if shared:
+            yield [], shared
         at = 0
         while at < len(listed):
-            size, loop = runs.get(at, (0, ()))
-            if size >= _ARMS:
-                yield [labels[0] for labels, _ in listed[at : at + size]], loop
-                at += size
-            else:
-                yield listed[at]
-                at += 1
+            size, loop = runs.get(at, (1, ()))
+            if at not in common:
+                labels, body = listed[at]
+                yield (
+                    ([each[0] for each, _ in listed[at : at + size]], loop) if size > 1
+                    else (labels, body)
+                )
+            at += size
+
+    def _in_step(
+        self, tested: Part, listed: Sequence[tuple[list[Part], tuple[Stmt, ...]]],
+        runs: Mapping[int, tuple[int, tuple[Stmt, ...]]], indent: int,
+    ) -> tuple[tuple[int, ...], tuple[Stmt, ...]]:
+        """Most of the *runs* that have one size, and one loop for them; nothing if they are few."""
+        sizes = Counter(size for size, _ in runs.values())
+        size, count = max(sizes.items(), key=lambda each: each[1], default=(0, 0))
+        if count < _LOOPS:
+            return (), ()
+        common = tuple(at for at, (own, _) in runs.items() if own == size)
+        head, rest = Line(Code("case (", tested, ")")), Line(Code("default: ;"))
+        parts = [
+            [Nested(((head, (
+                *(_arm(Line(Code(*listed[at + turn][0])), listed[at + turn][1], indent + 6)
+                  for at in common),
+                rest,
+            )),), "endcase")]
+            for turn in range(size)
+        ]
+        loops = repeated(parts, self._lists, self._taken, indent + 2)
+        if [each[:2] for each in loops] != [(0, size)]:
+            return (), ()
+        return common, loops[0][2]
 
 
 def _within_element(ref: Ref) -> bool:

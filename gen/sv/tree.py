@@ -20,6 +20,7 @@ __all__ = [
     "Code",
     "Comment",
     "Concat",
+    "Declared",
     "For",
     "Form",
     "Line",
@@ -51,6 +52,7 @@ __all__ = [
     "rewritten",
     "rows",
     "side_by_side",
+    "together",
     "vector",
     "walk",
 ]
@@ -293,6 +295,33 @@ class Packed(Code):
     def _spelled(self) -> Iterable[Part]:
         start, *words, end = self.parts
         return start, *joined(words, ", "), end
+
+
+class Declared(Packed):
+    """Names of a type: the type, the names, and an end."""
+
+    __slots__ = ()
+
+
+def together(stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    """*stmts* with one declaration for all names of a type."""
+    names: dict[Part, list[Part]] = {}
+    made: list[Stmt] = []
+    for stmt in stmts:
+        code = stmt.code if isinstance(stmt, Line) else None
+        if not isinstance(code, Declared):
+            made.append(stmt)
+            continue
+        kind, *words, _ = code.parts
+        if kind not in names:
+            names[kind] = []
+            made.append(stmt)
+        names[kind] += words
+    return tuple(
+        replace(stmt, code=Declared(stmt.code.parts[0], *names[stmt.code.parts[0]], ";"))
+        if isinstance(stmt, Line) and isinstance(stmt.code, Declared) else stmt
+        for stmt in made
+    )
 
 
 def side_by_side(array: str, words: Sequence[Part], out: bool) -> Packed:

@@ -21,7 +21,7 @@ from gen.sv.names import Names, snake
 from gen.sv.peephole import without_idle
 from gen.sv.record import RecordPart, recorded
 from gen.sv.scope import Scope
-from gen.sv.tree import Code, Comment, Line, ModuleText, PortLine
+from gen.sv.tree import Code, Comment, Line, ModuleText, PortLine, together
 from gen.sv.types import Types
 
 __all__ = ["Text", "module_lines", "write_design"]
@@ -173,7 +173,7 @@ def module_lines(one: One, name: str) -> Iterator[str]:
         else:
             yield from printed([each], 4)
     yield from [");"] if ports or given else []
-    yield from printed(text.body, 2)
+    yield from printed(together(text.body), 2)
     yield "endmodule"
 
 
@@ -184,6 +184,11 @@ def _names(scope: Scope, done: _Done) -> list[tuple[str, str, int]]:
         for module in scope.modules for memory in module.memories
         for value in (*memory.inputs(), *(port.data for port in memory.reads))
         for var in (value,) if isinstance(var, ir.Var)
+    }
+    members |= {
+        value
+        for module in scope.modules for box in module.boxes
+        for _, value in (*box.inputs, *box.outputs) if isinstance(value, ir.Var)
     }
     return [
         (".".join(module.path), name, var.serial)

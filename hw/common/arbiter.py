@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hw.common.params import require, require_int
 from hw.common.select import any_below, marked
 
-__all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter", "in_turn"]
+__all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter", "granted", "in_turn"]
 
 
 def in_turn(m: Module, requests: Value, preferred: Value) -> Value:
@@ -79,6 +79,20 @@ class RoundRobinArbiter(wiring.Component):
         with m.If(self.advance if self._late else self.advance & requests.any()):
             m.d.sync += preferred.eq(any_below(served))
         return m
+
+
+def granted(
+    m: Module, name: str, requests: Value, *, advance: Value, served: Value | None = None
+) -> Value:
+    """Grants of a `RoundRobinArbiter` called *name*, a late one if *served* says whose were used.
+    A requester alone needs none."""
+    if len(requests) == 1:
+        return requests
+    m.submodules[name] = turns = RoundRobinArbiter(len(requests), late=served is not None)
+    m.d.comb += [turns.requests.eq(requests), turns.advance.eq(advance)]
+    if served is not None:
+        m.d.comb += turns.served.eq(served)
+    return turns.grant
 
 
 class AgeArbiter(wiring.Component):
@@ -181,26 +195,22 @@ class StreamArbiter(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.turns = turns = RoundRobinArbiter(self._n)
+        requests = Cat(port.valid for port in self.i)
         chosen = Signal(self._n)
         free = Signal()
         arrives = Signal()
+        within, owner = Signal(), Signal(self._n)
+        packets = self._last is not None
+        grant = granted(m, "turns", requests, advance=free & ~within if packets else free)
         m.d.comb += [
-            turns.requests.eq(Cat(port.valid for port in self.i)),
-            chosen.eq(turns.grant),
             free.eq(~self.o.valid | self.o.ready),
-            turns.advance.eq(free),
+            chosen.eq(Mux(within, owner, grant) if packets else grant),
         ]
-        if self._last is not None:
-            within = Signal()
-            owner = Signal(self._n)
-            with m.If(within):
-                m.d.comb += [chosen.eq(owner), turns.advance.eq(0)]
         beats = [Value.cast(port.payload) for port in self.i]
         beat = Signal.like(self.o.payload)
         m.d.comb += [
             Value.cast(beat).eq(marked(chosen, beats)),
-            arrives.eq((chosen & turns.requests).any()),
+            arrives.eq((chosen & requests).any()),
             Cat(port.ready for port in self.i).eq(Mux(free, chosen, 0)),
         ]
         with m.If(free):

@@ -28,17 +28,17 @@ module {name} (
   input wire [{last_part}:0] w_en,
   input wire [{last_bit}:0] w_data
 );
-  reg [{last_bit}:0] rows [0:{last_row}];
+  reg [{last_bit}:0] words [0:{last_row}];
 {declaration}\
   always @(posedge clk) begin
-    if ({read}) r_data <= rows[{read_row}];
+    if ({read}) r_data <= words[{read_row}];
     {write}
   end
 `ifndef SYNTHESIS
   integer row;
   initial begin
     r_data = 0;
-    for (row = 0; row < {depth}; row = row + 1) rows[row] = 0;
+    for (row = 0; row < {depth}; row = row + 1) words[row] = 0;
   end
 `endif
 endmodule
@@ -54,10 +54,10 @@ class SRAMBank(wiring.Component):
     ``r_en`` has no effect in it. Contents start as zero in simulation and undefined on silicon.
     Rows past *depth* must not be addressed.
 
-    Elaborated for a platform with an attribute ``sram_macros`` (a dictionary), the bank is an
-    instance of a macro module, and ``sram_macros[macro_name]`` is set to a behavioural body of that
-    module. An FPGA flow infers block RAM from the body; an ASIC flow supplies its own module of
-    this name. Elsewhere it is an Amaranth memory.
+    Elaborated for a platform with an attribute ``sram_macros`` (a dictionary), the bank is nothing
+    but an instance of a macro module, and ``sram_macros[macro_name]`` is set to a behavioural body
+    of that module. An FPGA flow infers block RAM from the body; an ASIC flow supplies its own
+    module of this name. Elsewhere it is an Amaranth memory.
 
     Parameters
     ----------
@@ -155,12 +155,12 @@ class SRAMBank(wiring.Component):
             ports = f"  input wire {address} r_addr,\n  input wire {address} w_addr,\n"
             read, read_row, write_row = "r_en", "r_addr", "w_addr"
         if parts == 1:
-            write = f"if (w_en[0]) rows[{write_row}] <= w_data;"
+            write = f"if (w_en[0]) words[{write_row}] <= w_data;"
         else:
             bits = f"[part * {self._granularity} +: {self._granularity}]"
             write = (
                 f"for (part = 0; part < {parts}; part = part + 1)\n"
-                f"      if (w_en[part]) rows[{write_row}]{bits} <= w_data{bits};"
+                f"      if (w_en[part]) words[{write_row}]{bits} <= w_data{bits};"
             )
         return _BODY.format(
             name=self.macro_name,
@@ -175,17 +175,15 @@ class SRAMBank(wiring.Component):
             write=write,
         )
 
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
+    def elaborate(self, platform: Any) -> Module | Instance:
         macros = getattr(platform, "sram_macros", None)
         if macros is None:
-            self._as_memory(m)
-        else:
-            macros[self.macro_name] = self.macro_verilog()
-            self._as_macro(m)
-        return m
+            return self._memory()
+        macros[self.macro_name] = self.macro_verilog()
+        return self._macro()
 
-    def _as_memory(self, m: Module) -> None:
+    def _memory(self) -> Module:
+        m = Module()
         rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
         m.submodules.rows = rows
         write = rows.write_port(granularity=self._granularity)
@@ -199,13 +197,14 @@ class SRAMBank(wiring.Component):
             write.addr.eq(self.addr if single else self.w_addr),
             write.data.eq(self.w_data),
         ]
+        return m
 
-    def _as_macro(self, m: Module) -> None:
+    def _macro(self) -> Instance:
         if self._ports == "1rw":
             addresses = {"i_addr": self.addr}
         else:
             addresses = {"i_r_addr": self.r_addr, "i_w_addr": self.w_addr}
-        m.submodules.macro = Instance(
+        return Instance(
             self.macro_name,
             i_clk=ClockSignal(),
             i_r_en=self.r_en,

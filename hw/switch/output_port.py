@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.common.arbiter import RoundRobinArbiter
+from hw.common.arbiter import granted
 from hw.common.params import require_int
 from hw.link.packet import FLIT_BITS, checksum_of
 from hw.switch.formats import length_shape, rest_of
@@ -157,31 +157,23 @@ class OutputPort(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         left = Signal(range(self._flits))
-        m.submodules.turns = turns = RoundRobinArbiter(self._senders, late=True)
         taken = Signal()  # one is
         starts = Signal()  # one was, in the cycle before
         m.d.sync += [starts.eq(taken), self.granted.eq(self.grant)]
         takes: Value = self.request.any()
-        m.d.comb += [
-            turns.requests.eq(self.request),
-            turns.served.eq(self.granted),
-            turns.advance.eq(starts),
-        ]
+        grant = granted(m, "turns", self.request, advance=starts, served=self.granted)
         if not self._held:
-            m.d.comb += self.grant.eq(turns.grant)
+            m.d.comb += self.grant.eq(grant)
         elif self._held == self._senders:
-            m.d.comb += self.grant.eq(Mux(self.hold_back, 0, turns.grant))
+            m.d.comb += self.grant.eq(Mux(self.hold_back, 0, grant))
             takes = takes & ~self.hold_back
         else:
             # Both choices are made before it is known who may take part.
-            m.submodules.others = others = RoundRobinArbiter(self._senders, late=True)
             rest = self.request[self._held :]
-            m.d.comb += [
-                others.requests.eq(Cat(Const(0, self._held), rest)),
-                others.served.eq(self.granted),
-                others.advance.eq(starts),
-                self.grant.eq(Mux(self.hold_back, others.grant, turns.grant)),
-            ]
+            others = granted(
+                m, "others", Cat(Const(0, self._held), rest), advance=starts, served=self.granted
+            )
+            m.d.comb += self.grant.eq(Mux(self.hold_back, others, grant))
             takes = Mux(self.hold_back, rest.any(), takes)
         m.d.comb += taken.eq(takes)
 

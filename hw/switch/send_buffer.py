@@ -42,10 +42,10 @@ class _Entry:
     ) -> None:
         self.there = Signal(name=f"there_{name}")
         self.rest = Signal(outputs, name=f"rest_{name}")
-        self.length = Signal(lengths, name=f"length_{name}")
-        self.slot = Signal(range(max(2, slots)), name=f"slot_{name}")
+        self.length = Signal(lengths, name=f"packet_length_{name}")
+        self.slot = Signal(range(max(2, slots)), name=f"packet_slot_{name}")
         self.age = [Signal(ages, name=f"age_{name}")] if ages else []
-        self.row = Signal(range(max(2, rows)), name=f"row_{name}")
+        self.row = Signal(range(max(2, rows)), name=f"packet_row_{name}")
         self.lasting = Signal(name=f"lasting_{name}")
         self._kills = [self.row, self.lasting] if rows else []
 
@@ -541,7 +541,7 @@ class SendBuffer(wiring.Component):
         older: Value = Const(0, self._outputs)  # outputs for which there are older packets
         wanted: list[Value] = []
         for i, each in enumerate(line):
-            wanted.append(Signal(self._outputs, name=f"wanted_{name}_{i}"))
+            wanted.append(Signal(self._outputs, name=f"possible_{name}_{i}"))
             m.d.comb += wanted[i].eq(each.rest & available & ~older)
             if i + 1 < len(line):
                 behind = Signal(self._outputs, name=f"older_{name}_{i + 1}")

@@ -11,6 +11,7 @@ from hw.common.axi_read import AXI4Reader
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
+from hw.common.skid import SkidBuffer
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
@@ -172,9 +173,8 @@ class Operands(wiring.Component):
         reader = self._read(m, items)
         payload = StreamFIFO(FLIT_BITS, _PACKETS * c.payload_flits)
         m.submodules.payload = clear(payload)
-        headers = StreamFIFO(
-            data.StructLayout({"number": c.number_bits, "contract": 1, "poison": 1, **_FOR}),
-            _PACKETS, memory=False,
+        headers = SkidBuffer(  # of two packets
+            data.StructLayout({"number": c.number_bits, "contract": 1, "poison": 1, **_FOR})
         )
         m.submodules.headers = clear(headers)
         beats: Any = self._convert(m, reader) if c.fixed_point else reader.data
@@ -209,7 +209,7 @@ class Operands(wiring.Component):
         final = Signal()  # the next block that is no contract is the vector's last one
         tail = Mux(pushes, final, asked.tail)
         after, more = Signal(32), Signal()
-        m.d.comb += [after.eq(block + c.links), more.eq(after <= job.final)]
+        m.d.comb += [after.eq(block + Mux(contract, 0, c.links)), more.eq(after <= job.final)]
         # As the job begins its contract does, so this is known in time.
         m.d.sync += final.eq(block == job.final)
         wanted = self.active & ~self.flush & (contract | ~job.pull | self.agreed)
@@ -252,16 +252,13 @@ class Operands(wiring.Component):
             reader.cmd.p.beats.eq(Mux(tail, job.tail_beats + 1, self._scaled(c.payload_flits))),
         ]
         with m.If(begins):
-            m.d.sync += contract.eq(0)
-            with m.If(contract):
-                m.d.sync += self.active.eq(self._link <= job.final)
-            with m.Else():
-                m.d.sync += [
-                    block.eq(after),
-                    self.active.eq(more),
-                    final.eq(after == job.final),
-                    self.next.tail.eq(final),
-                ]
+            m.d.sync += [
+                contract.eq(0),
+                block.eq(after),
+                self.active.eq(more),
+                final.eq(after == job.final),
+                self.next.tail.eq(final & ~contract),
+            ]
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += [
                 job.eq(self.job.payload),
@@ -298,7 +295,7 @@ class Operands(wiring.Component):
 
     def _gather(
         self, m: Module, items: StreamFIFO, beats: stream.Interface, payload: StreamFIFO,
-        headers: StreamFIFO,
+        headers: SkidBuffer,
     ) -> None:
         """Make payloads of beats read, contract and zeros; queue a header for each complete one."""
         c = self._config
@@ -355,7 +352,7 @@ class Operands(wiring.Component):
             m.d.sync += [place.eq(0), poison.eq(0)]
 
     def _send(
-        self, m: Module, payload: StreamFIFO, headers: StreamFIFO, sending: Signal
+        self, m: Module, payload: StreamFIFO, headers: SkidBuffer, sending: Signal
     ) -> Value:
         """Send packets, each by its output; return whether one is in progress."""
         c = self._config

@@ -119,3 +119,26 @@ def test_only_numbers_that_the_module_uses_become_parameters():
     ])
     assert one.values == {0: {"WIDTH": 4}, 1: {"WIDTH": 6}}
     assert "N = 2" not in text(one)
+
+
+class Even(wiring.Component):
+    """FIFOs; the width of one is that of its addresses."""
+
+    i: In(stream.Signature(8)).array(2)
+    o: Out(stream.Signature(8)).array(2)
+
+    def elaborate(self, platform):
+        m = Module()
+        for n, depth in enumerate((12, 256)):
+            m.submodules[f"queue_{n}"] = queue = StreamFIFO(8, depth, memory=False)
+            wiring.connect(m, wiring.flipped(self.i[n]), queue.i)
+            wiring.connect(m, queue.o, wiring.flipped(self.o[n]))
+        return m
+
+
+def test_numbers_that_are_equal_by_chance_keep_nothing_apart():
+    made = design(Even)
+    assert made.text.count("module top_stream_fifo #(") == made.text.count("module top_stream") == 1
+    assert "  logic [DEPTH_BITS-1:0] free, next_read;" in made.text
+    checked = check(made)
+    assert checked.proved, checked.why

@@ -315,6 +315,68 @@ def test_arms_of_a_case_and_fields_of_a_list_are_loops():
     assert "assign {link_3_late, link_2_late, link_1_late, link_0_late} = link_late;" in text
 
 
+class Shelves(wiring.Component):
+    """Rows of registers, each with a flag, that move up; they are read by number."""
+
+    go: In(3)
+    i: In(4)
+    at: In(6)
+    o: Out(4)
+    row: In(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        shelves = [[Signal(4, name=f"place_{k}_{n}") for n in range(5)] for k in range(3)]
+        flags = [[Signal(name=f"row_{k}_{n}") for n in range(5)] for k in range(3)]
+        for k, (shelf, flag) in enumerate(zip(shelves, flags, strict=True)):
+            with m.If(self.go[k]):
+                m.d.sync += [shelf[0].eq(self.i), flag[0].eq(self.row)]
+            for n in range(4):
+                with m.If(self.go[k] & flag[n]):
+                    m.d.sync += shelf[n + 1].eq(shelf[n])
+                m.d.sync += flag[n + 1].eq(flag[n] ^ self.row)
+        with m.Switch(self.at):
+            with m.Case(1):
+                m.d.sync += self.o.eq(self.i)
+            for k, shelf in enumerate(shelves):
+                for n, place in enumerate(shelf):
+                    with m.Case(9 * k + n + 2):
+                        m.d.sync += self.o.eq(place)
+        return m
+
+
+def test_a_table_is_one_array_and_its_loops_are_nested():
+    made = design(Shelves)
+    # What is called as the list is not part of it, and would be mistaken for it.
+    for line in ("  logic [2:0][4:0][3:0] place;", "  logic [3:0] row_0, row_1, row_2;",
+                 "      default: begin", "        for (int k = 0; k < 5; k++) begin",
+                 "          case (at)", "            6'(k + 11): o <= place[1][k];"):
+        assert line in made.text.splitlines(), line
+    checked = check(made)
+    assert checked.proved, checked.why
+    for old, new in (("place[1][k]", "place[2][k]"), ("6'(k + 11)", "6'(k + 12)")):
+        assert check(made, made.text.replace(old, new), readers=["yosys"]).wrong
+
+
+def test_loops_stand_within_loops_that_repeat_them():
+    a, b = "a", "b"
+    parts = []
+    for m in range(3):
+        for n in range(4):
+            parts += [clocked(Ref(a, bits(m, 1), bits(n + 1, 1)), Ref(b, bits(m, 1), bits(n, 1))),
+                      clocked(Ref(b, bits(m, 1), bits(n + 1, 1)), "c")]
+        parts.append(clocked(Ref("d", bits(m, 1)), "c"))
+    assert list(printed(statements(parts, {}, lambda _: False, 0))) == [
+        "for (int m = 0; m < 3; m++) begin",
+        "  for (int k = 0; k < 4; k++) begin",
+        "    a[m][k + 1] <= b[m][k];",
+        "    b[m][k + 1] <= c;",
+        "  end",
+        "  d[m] <= c;",
+        "end",
+    ]
+
+
 class Ranges(wiring.Component):
     """Neighbouring values that do the same."""
 

