@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 from hw.common.params import FieldError, require_int
+from hw.common.select import select
 from hw.common.signature import ParametricSignature
 from hw.common.sram import SRAMBank
 from hw.link.packet import (
@@ -21,6 +22,9 @@ from hw.link.packet import (
 )
 
 __all__ = ["PayloadReadSignature", "ReceiveBuffer"]
+
+_ROWS = 4
+"""Of flits that are being looked at: two beats and a header are, and a third beat is written."""
 
 
 class PayloadReadSignature(ParametricSignature):
@@ -205,7 +209,7 @@ class ReceiveBuffer(wiring.Component):
             slots.r_addr.eq(self.payload.row),
             self.payload.data.eq(slots.r_data),
         ]
-        window, level, take = self._window(m, wire.o)
+        window, bits, level, take = self._window(m, wire.o)
 
         # What is at the front of the window?
         rest = Signal(range(self._format.payload_flits + 1))  # payload flits still to come
@@ -217,7 +221,7 @@ class ReceiveBuffer(wiring.Component):
         needed = Signal(range(flits + 2))
         m.d.comb += [
             first.eq(rest == 0),
-            head.eq(window[0].bits),
+            head.eq(bits[0]),
             wanted.eq(Mux(first, window[0].behind, rest)),
             chunk.eq(Mux(wanted > flits, flits, wanted)),
             needed.eq(chunk + first),
@@ -273,7 +277,7 @@ class ReceiveBuffer(wiring.Component):
             slots.w_en.eq(write),
             slots.w_addr.eq(row),
             slots.w_data.eq(
-                Cat(Mux(first, window[n + 1].bits, window[n].bits) for n in range(flits))
+                Cat(Mux(first, bits[n + 1], bits[n]) for n in range(flits))
             ),
             headers.i.valid.eq(complete),
             headers.i.p.eq(current),
@@ -294,15 +298,15 @@ class ReceiveBuffer(wiring.Component):
     def _window(self, m, wire):
         """Received flits: a header with a full beat, and room to append a beat.
 
-        Returns the flits, how many there are, and how many to take, which the caller drives.
+        Returns marks of the flits, the flits from the front on, how many there are, and how many to
+        take, which the caller drives. How many are taken is known late: a flit stays in its place
+        and the front moves, and only its marks move up.
         """
         flits = self._flits
         capacity = 2 * flits + 1
         # As a header: whether it is sound, and for control; payload flits behind it.
-        flit = data.StructLayout(
-            {"bits": FLIT_BITS, "start": 1, "sound": 1, "control": 1, "behind": self._behind}
-        )
-        window = Signal(data.ArrayLayout(flit, capacity))
+        mark = data.StructLayout({"start": 1, "sound": 1, "control": 1, "behind": self._behind})
+        window = Signal(data.ArrayLayout(mark, capacity))
         level = Signal(range(capacity + 1))
         take = Signal(range(flits + 2))
         left = Signal.like(level)
@@ -315,15 +319,12 @@ class ReceiveBuffer(wiring.Component):
         with m.Switch(take):
             for count in range(flits + 2):
                 with m.Case(count):
-                    m.d.comb += kept.eq(window.as_value()[count * flit.size :])
+                    m.d.comb += kept.eq(window.as_value()[count * mark.size :])
         with m.If(wire.valid & wire.ready):
             m.d.comb += arriving.eq(sum(wire.p.beat.keep[n] for n in range(flits)))
         m.d.sync += level.eq(left + arriving)
         incoming = [
-            Cat(
-                wire.p.beat.data[n], wire.p.beat.start[n], wire.p.sound[n], wire.p.control[n],
-                wire.p.behind[n],
-            )
+            Cat(wire.p.beat.start[n], wire.p.sound[n], wire.p.control[n], wire.p.behind[n])
             for n in range(flits)
         ]
         # What lies behind those that are there may be anything: no place asks whether it is one.
@@ -332,7 +333,39 @@ class ReceiveBuffer(wiring.Component):
             for first_free in range(max(0, n - flits + 1), n + 1):
                 with m.If(left == first_free):
                     m.d.sync += window[n].eq(incoming[n - first_free])
-        return window, level, take
+        return window, self._places(m, wire.p.beat.data, take, arriving), level, take
+
+    def _places(self, m, coming, take, arriving):
+        """Places for flits, in rows of a beat: what comes is always written behind those that are
+        there, for which there is room. Returns the first flits, those of a header and a beat."""
+        flits = self._flits
+        count = _ROWS * flits
+        held = [Signal(FLIT_BITS, name=f"place_{k}", reset_less=True) for k in range(count)]
+        front, free = Signal(range(count)), Signal(range(count))
+        m.d.sync += [front.eq(front + take), free.eq(free + arriving)]
+        column, row = front % flits, front // flits
+        turned, first = (
+            [Signal(FLIT_BITS, name=f"{name}_{k}") for k in range(flits)]
+            for name in ("turned", "column")
+        )
+        bits = [Signal(FLIT_BITS, name=f"flit_{n}") for n in range(flits + 1)]
+        for k, place in enumerate(held):
+            with m.If(Cat(free == (k - n) % count for n in range(flits)).any()):
+                m.d.sync += place.eq(turned[k % flits])
+        for k in range(flits):  # the first flit in each column
+            m.d.comb += first[k].eq(select((row + (column > k))[:2], held[k::flits]))
+        with m.Switch(free % flits):
+            for n in range(flits):
+                with m.Case(n):
+                    m.d.comb += [each.eq(coming[k - n]) for k, each in enumerate(turned)]
+        with m.Switch(column):
+            for n in range(flits):
+                with m.Case(n):
+                    m.d.comb += [
+                        each.eq(first[(k + n) % flits]) for k, each in enumerate(bits[:-1])
+                    ]
+        m.d.comb += bits[-1].eq(select(front, held[flits:] + held[:flits]))
+        return bits
 
     def _credits(self, m, complete, refund, room, draining):
         """Credits for slots that are free again; drives *room*, returns the slots in use.
