@@ -125,21 +125,23 @@ class LinkPacker(wiring.Component):
         with m.Elif(patience != 0):
             m.d.sync += patience.eq(patience - 1)
 
+        # Beats and what is held change with every beat that may leave; only whether there is a beat,
+        # and how much is held, depend on what came.
+        rest = window[flits * flit.size :]
+        if flits > 1:
+            rest = Mux(emit, rest, window[: flits * flit.size])
         out = self.o.p
         with m.If(advance):
-            m.d.sync += self.o.valid.eq(emit)
+            m.d.sync += [self.o.valid.eq(emit), held.eq(rest)]
             with m.If(emit):
-                m.d.sync += [
-                    level.eq(Mux(total >= flits, total - flits, 0)),
-                    held.eq(window[flits * flit.size :]),
-                ]
-                for n in range(flits):
-                    entry = data.View(flit, window[n * flit.size : (n + 1) * flit.size])
-                    m.d.sync += [
-                        out.data[n].eq(entry.bits),
-                        out.keep[n].eq(total > n),
-                        out.start[n].eq((total > n) & entry.start),
-                    ]
+                m.d.sync += level.eq(Mux(total >= flits, total - flits, 0))
             with m.Else():
-                m.d.sync += [level.eq(total), held.eq(window)]
+                m.d.sync += level.eq(total)
+            for n in range(flits):
+                entry = data.View(flit, window[n * flit.size : (n + 1) * flit.size])
+                m.d.sync += [
+                    out.data[n].eq(entry.bits),
+                    out.keep[n].eq(total > n),
+                    out.start[n].eq((total > n) & entry.start),
+                ]
         return m
