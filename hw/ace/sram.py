@@ -69,11 +69,12 @@ class BankedSRAM(wiring.Component):
     group, those between the address in the bank.
 
     Each bank serves one reader and one writer per cycle (``1r1w``) or one of either (``1rw``),
-    round robin. A read that is granted in the same cycle as a write to the same row returns the old
-    data.
+    round robin.
 
     Timing: a grant answers in the same cycle, data follows a granted read ``READ_LATENCY`` cycles
-    later. A request waits for at most one of each rival for its bank.
+    later. With ``1r1w`` a row is written in the cycle after the grant: a read that is granted with
+    the write returns the old data, one a cycle later is undefined, and one two cycles later
+    returns the new data. A request waits for at most one of each rival for its bank.
 
     Parameters
     ----------
@@ -122,6 +123,13 @@ class BankedSRAM(wiring.Component):
         read_grants: list[list[Value]] = [[] for _ in self.read]
         write_grants: list[list[Value]] = [[] for _ in self.write]
         outputs = []
+        held: list[tuple[Signal, Signal]] = []  # rows that may have been granted, and their data
+        if not shared:
+            for n, port in enumerate(self.write):
+                row = Signal.like(port.row, name=f"row_{n}", reset_less=True)
+                value = Signal.like(port.data, name=f"data_{n}", reset_less=True)
+                m.d.sync += [row.eq(port.row), value.eq(port.data)]
+                held.append((row, value))
         for index in range(self._banks):
             bank = SRAMBank(
                 depth=self._depth // self._banks, width=self._width, ports=self._bank_ports
@@ -148,16 +156,24 @@ class BankedSRAM(wiring.Component):
                 ]
                 read_grant = read_arbiter.grant
                 write_grant = write_arbiter.grant
-            m.d.comb += [bank.r_en.eq(read_grant.any()), bank.w_en.eq(write_grant.any())]
+            m.d.comb += bank.r_en.eq(read_grant.any())
             for n, port in enumerate(self.read):
                 read_grants[n].append(read_grant[n])
                 with m.If(read_grant[n]):
                     m.d.comb += (bank.addr if shared else bank.r_addr).eq(self._address(port.row))
             for n, port in enumerate(self.write):
                 write_grants[n].append(write_grant[n])
+            rows = [(port.row, port.data) for port in self.write]
+            if not shared:
+                # Who writes is known late, and then selects among wide rows.
+                writes = Signal.like(write_grant, name=f"writes_{index}")
+                m.d.sync += writes.eq(write_grant)
+                write_grant, rows = writes, held
+            m.d.comb += bank.w_en.eq(write_grant.any())
+            for n, (row, value) in enumerate(rows):
                 with m.If(write_grant[n]):
-                    m.d.comb += (bank.addr if shared else bank.w_addr).eq(self._address(port.row))
-                    m.d.comb += bank.w_data.eq(port.data)
+                    m.d.comb += (bank.addr if shared else bank.w_addr).eq(self._address(row))
+                    m.d.comb += bank.w_data.eq(value)
             outputs.append(bank.r_data)
 
         for n, port in enumerate(self.read):
