@@ -51,9 +51,9 @@ class SRAMBank(wiring.Component):
 
     A read takes 1 cycle: ``r_data`` follows in the cycle after ``r_en`` and stays until the next
     read. One read and, with ``"1r1w"``, one write per cycle; a row that is written in the cycle in
-    which it is read yields its old contents in simulation and anything on silicon. With ``"1rw"`` a cycle with ``w_en`` writes, and
-    ``r_en`` has no effect in it. Contents start as zero in simulation and undefined on silicon.
-    Rows past *depth* must not be addressed.
+    which it is read yields its old contents in simulation, on silicon anything. With ``"1rw"`` a
+    cycle with ``w_en`` writes, and ``r_en`` has no effect in it. Contents start as zero in
+    simulation and undefined on silicon. Rows past *depth* must not be addressed.
 
     Elaborated for a platform with an attribute ``sram_macros`` (a dictionary), the bank is nothing
     but an instance of a macro module, and ``sram_macros[macro_name]`` is set to a behavioural body
