@@ -161,8 +161,8 @@ class BankedSRAM(wiring.Component):
                 read_grants[n].append(read_grant[n])
                 with m.If(read_grant[n]):
                     m.d.comb += (bank.addr if shared else bank.r_addr).eq(self._address(port.row))
-            for n, port in enumerate(self.write):
-                write_grants[n].append(write_grant[n])
+            for n, of_port in enumerate(write_grants):
+                of_port.append(write_grant[n])
             rows = [(port.row, port.data) for port in self.write]
             if not shared:
                 # Who writes is known late, and then selects among wide rows.

@@ -125,8 +125,8 @@ class LinkPacker(wiring.Component):
         with m.Elif(patience != 0):
             m.d.sync += patience.eq(patience - 1)
 
-        # Beats and what is held change with every beat that may leave; only whether there is a beat,
-        # and how much is held, depend on what came.
+        # Beats, and what is held, change whenever a beat may leave; only whether there is one, and
+        # how much is held, depend on what came.
         rest = window[flits * flit.size :]
         if flits > 1:
             rest = Mux(emit, rest, window[: flits * flit.size])
