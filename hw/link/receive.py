@@ -273,12 +273,15 @@ class ReceiveBuffer(wiring.Component):
             # The next packet starts in the next slot, however short this one was.
             next_base = Mux(after == rows, 0, after)
             m.d.sync += [row.eq(next_base), base.eq(next_base)]
-        m.d.comb += [
+        # Written a cycle later, before anybody can have looked at the header.
+        m.d.sync += [
             slots.w_en.eq(write),
             slots.w_addr.eq(row),
             slots.w_data.eq(
                 Cat(Mux(first, bits[n + 1], bits[n]) for n in range(flits))
             ),
+        ]
+        m.d.comb += [
             headers.i.valid.eq(complete),
             headers.i.p.eq(current),
         ]
