@@ -196,12 +196,16 @@ class Membership(wiring.Component):
         m.d.comb += state.aborted.eq(
             ((follows | starts) & state.ready) | (changes & state.outstanding)
         )
-        wait = Signal(range(FLUSH_CYCLES + 1))
-        with m.If(changes):
-            m.d.sync += [state.flush.eq(1), wait.eq(FLUSH_CYCLES)]
+        # What is left of the flush's cycles, counted from the second one on: changes come late.
+        changed, wait = Signal(), Signal(range(FLUSH_CYCLES))
+        m.d.sync += changed.eq(changes)
+        with m.If(changed):
+            m.d.sync += wait.eq(FLUSH_CYCLES - 1)
         with m.Elif(wait != 0):
             m.d.sync += wait.eq(wait - 1)
-        with m.Elif(~busy):
+        with m.If(changes):
+            m.d.sync += state.flush.eq(1)
+        with m.Elif(~changed & (wait == 0) & ~busy):
             m.d.sync += state.flush.eq(0)
         speaks = fresh | Mux(asks.any(), 0, tell | say)
         self._send(m, Mux(there, speaks, 0), fresh, ~fresh & ~tell)
