@@ -13,7 +13,7 @@ from amaranth.utils import exact_log2
 
 from hw.common.arbiter import in_turn
 from hw.common.params import require_int
-from hw.common.select import any_below, index_of
+from hw.common.select import any_below, index_of, lowest
 from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
 from hw.switch.formats import length_shape, rest_of
@@ -448,19 +448,17 @@ class SendBuffer(wiring.Component):
         last_begun, writes = Signal(slots), Signal(slots)  # the slot, a bit for each
         index = Signal(range(self._flits))
         place = Signal.like(index)
-        free, begun, slot = (Signal(range(max(2, slots)), name=name)
-                             for name in ("free", "begun", "slot"))
-        with m.Switch(store.channel):
-            for k in range(self.channels):
-                with m.Case(k):
-                    for number in reversed(range(k * self.packets, (k + 1) * self.packets)):
-                        with m.If(~used[number]):
-                            m.d.comb += free.eq(number)
+        begun, slot = (Signal(range(max(2, slots)), name=name) for name in ("begun", "slot"))
+        free = Signal(slots)  # the first free slot of the channel, a bit for each
+        m.d.comb += free.eq(Cat(
+            Mux(store.channel == k, lowest(~used.word_select(k, self.packets)), 0)
+            for k in range(self.channels)
+        ))
         commit = store.valid & store.commit
         m.d.comb += [
             place.eq(Mux(store.first, 0, index)),
-            slot.eq(Mux(store.first, free, begun)),
-            writes.eq(Mux(store.first, 1 << free, last_begun)),
+            slot.eq(Mux(store.first, index_of(free), begun)),
+            writes.eq(Mux(store.first, free, last_begun)),
             freed.eq(self.freed.any() << gone),
             self.empty.eq(~used.any()),
         ]

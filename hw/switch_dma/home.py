@@ -55,6 +55,7 @@ class HomeStore(wiring.Component):
     A flit per cycle. A packet is judged in the cycle after its header, and its sum and the list
     follow a cycle later. The row that a flit is added to is read 1 cycle before the adders and
     written after their `alu_stages`, one later if packets are long enough for a register between.
+    A row of a result is read 2 cycles before it is put out, from the cycle in which that is begun.
 
     Parameters
     ----------
@@ -173,6 +174,7 @@ class HomeStore(wiring.Component):
         takes, gives = Signal(), Signal()  # what goes on: one at most
         idle, ready = Signal(init=1), Signal(init=1)
         begin_take, begin_give = Signal(), Signal()
+        shown, ends = Signal(), Signal()  # a flit of a result is put out; the last one
         turn = Signal()  # whose turn it is if both could begin
         header: Any = Signal(HEADER)
         m.d.comb += Value.cast(header).eq(self.i.p.data)
@@ -201,19 +203,20 @@ class HomeStore(wiring.Component):
         )
         m.d.sync += can_give.eq(gives_next)
         meta: Any = Signal(self._meta)
+        place = Signal(range(c.payload_flits))  # of the row to be read
         moved = (takes & self.i.valid) | gives
         with m.If(begin_take | begin_give):
             m.d.sync += [
                 turn.eq(begin_take), left.eq(c.payload_flits), idle.eq(0), takes.eq(begin_take),
                 gives.eq(begin_give), self._slot.eq(look.addr), meta.eq(look.data),
+                place.eq(begin_give),
             ]
         with m.Elif(moved):
-            m.d.sync += left.eq(left - 1)
+            m.d.sync += [left.eq(left - 1), place.eq(place + 1)]
             with m.If(left == 1):
-                m.d.sync += [idle.eq(1), takes.eq(0), gives.eq(0)]
+                m.d.sync += [idle.eq(1), takes.eq(0), gives.eq(0), place.eq(0)]
         # Known a cycle early: whether an idle store would take a packet that comes.
-        ends = moved & (left == 1)
-        takes_next = Mux(idle | ends, ~(gives_next & turn), takes)
+        takes_next = Mux(idle | (moved & (left == 1)), ~(gives_next & turn), takes)
         m.d.sync += ready.eq(Mux(begin_give, 0, begin_take | takes_next))
         judged = self._judge(m, header, row, slot, meta, begin_take)
         m.d.comb += [
@@ -234,7 +237,15 @@ class HomeStore(wiring.Component):
             m.d.comb += self.busy[k].eq(here | (self.forget[k] & (listed | held.any())))
             with m.If(self.forget[k] & idle):
                 m.d.sync += held.eq(0)
-        self._add(m, left, takes & self.i.valid, gives, judged, results)
+        reads = Signal()
+        row_read = Cat(place, Mux(idle, complete.o.payload, self._slot))
+        m.d.comb += reads.eq((idle & can_give) | (gives & (left != 1)))
+        m.d.sync += [shown.eq(gives), ends.eq(left == 1)]
+        data = self._add(m, row_read, takes & self.i.valid, reads, judged)
+        with m.If(shown):
+            m.d.comb += [
+                results.i.valid.eq(1), results.i.p.data.eq(data), results.i.p.last.eq(ends),
+            ]
         self._head(m, self._row_of(complete.o.payload), meta, begin_give, results)
         return m
 
@@ -315,27 +326,30 @@ class HomeStore(wiring.Component):
         return judged
 
     def _add(
-        self, m: Module, left: Signal, takes: Value, gives: Signal, judged: "_Judged",
-        results: PacketQueue,
-    ) -> None:
-        """The memory of sums, the adders, and the payload of results."""
+        self, m: Module, row: Value, takes: Value, reads: Signal, judged: "_Judged"
+    ) -> Signal:
+        """The memory of sums and the adders, which a flit *takes*. Returns the *row* of a result,
+        2 cycles after it *reads* it."""
         c = self._config
         m.submodules.rows = rows = SRAMBank(
             depth=c.regions * c.sums * c.payload_flits, width=FLIT_BITS
         )
         m.submodules.alu = alu = ReduceALU(_LANES, stages=c.alu_stages, keeps=True)
-        row = Signal(range(rows.depth))
-        m.d.comb += row.eq(Cat((c.payload_flits - left)[: exact_log2(c.payload_flits)], self._slot))
-        flit = Signal(FLIT_BITS)
-        adding, shown, ends = Signal(), Signal(), Signal()
-        where = Signal.like(row)
-        m.d.comb += [rows.r_en.eq(takes | gives), rows.r_addr.eq(row)]
+        flit, data, written = Signal(FLIT_BITS), Signal(FLIT_BITS), Signal(FLIT_BITS)
+        adding, meets, met = Signal(), Signal(), Signal()
+        where = Signal(range(rows.depth))
+        m.d.comb += [
+            # A result that follows its last operand reads rows as they are written.
+            meets.eq(rows.w_en & (rows.w_addr == row)),
+            rows.r_en.eq(takes | (reads & ~meets)), rows.r_addr.eq(row),
+        ]
         m.d.sync += [
             flit.eq(self.i.p.data),
             adding.eq(takes),
             where.eq(row),
-            shown.eq(gives),
-            ends.eq(left == 1),
+            met.eq(meets),
+            written.eq(rows.w_data),
+            data.eq(Mux(met, written, rows.r_data)),
         ]
         # The verdict is there with the first flit of data.
         # Where its row has been written by then, a register is behind the SRAM, which answers late.
@@ -358,12 +372,7 @@ class HomeStore(wiring.Component):
             rows.w_addr.eq(later),
             rows.w_data.eq(alu.o),
         ]
-        with m.If(shown):
-            m.d.comb += [
-                results.i.valid.eq(1),
-                results.i.p.data.eq(rows.r_data),
-                results.i.p.last.eq(ends),
-            ]
+        return data
 
     def _head(
         self, m: Module, row: Value, meta: Any, begins: Signal, results: PacketQueue

@@ -296,7 +296,8 @@ class Lane(wiring.Component):
                     Mux(wanted.outstanding == 0, 1, wanted.outstanding))
             ),
         ]
-        m.d.comb += [
+        # Used from two cycles after the job began on.
+        m.d.sync += [
             agreed.size_log2.eq(Mux(pull, window.size_log2, 0)),
             agreed.outstanding.eq(Mux(pull, window.outstanding, 0)),
         ]

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pull: loads the sums that this endpoint is the requester of, and finds what others load."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import C, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.common.arbiter import RoundRobinArbiter
 from hw.common.count import stepped
 from hw.common.params import require_int
-from hw.common.select import marked
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.interfaces import AnswerSignature, BlockSignature, MemberSignature
@@ -135,26 +132,27 @@ class Loads(wiring.Component):
         asks = [stream.Signature(layout).create(path=(name,)) for name in ("own", "heard")]
         self._walk(m, asks[0])
         held = self._hear(m, asks[1])
-        self._ask(m, asks)
+        self._ask(m, *asks)
         m.d.comb += self.empty.eq(~held & ~self.ask.valid)
         return m
 
-    def _ask(self, m: Module, asks: Sequence[Any]) -> None:
-        """Ask for operands in turn, in every other cycle at most: each takes longer to be read."""
-        m.submodules.turns = turns = RoundRobinArbiter(len(asks))
+    def _ask(self, m: Module, own: stream.Interface, heard: stream.Interface) -> None:
+        """Ask for operands in turn, in every other cycle at most: each takes longer to be read.
+        Neither waits for whether it is there itself."""
         free = ~self.ask.valid
+        heard_first = Signal()
         m.d.comb += [
-            turns.requests.eq(Cat(each.valid for each in asks)),
-            turns.advance.eq(free),
-            *(each.ready.eq(free & grant) for each, grant in zip(asks, turns.grant)),
+            own.ready.eq(free & ~(heard.valid & heard_first)),
+            heard.ready.eq(free & (heard_first | ~own.valid)),
         ]
+        takes_own = own.valid & ~(heard.valid & heard_first)
         with m.If(free):
             m.d.sync += [
-                self.ask.valid.eq(turns.requests.any()),
-                Value.cast(self.ask.payload).eq(
-                    marked(turns.grant, [Value.cast(each.payload) for each in asks])
-                ),
+                self.ask.valid.eq(own.valid | heard.valid),
+                self.ask.payload.eq(Mux(takes_own, own.payload, heard.payload)),
             ]
+            with m.If(own.valid | heard.valid):
+                m.d.sync += heard_first.eq(takes_own)
         with m.Elif(self.ask.ready):
             m.d.sync += self.ask.valid.eq(0)
         with m.If(self._flush):

@@ -196,16 +196,24 @@ class Membership(wiring.Component):
         m.d.comb += state.aborted.eq(
             ((follows | starts) & state.ready) | (changes & state.outstanding)
         )
-        wait = Signal(range(FLUSH_CYCLES + 1))
-        with m.If(changes):
-            m.d.sync += [state.flush.eq(1), wait.eq(FLUSH_CYCLES)]
-        with m.Elif(wait != 0):
-            m.d.sync += wait.eq(wait - 1)
-        with m.Elif(~busy):
-            m.d.sync += state.flush.eq(0)
+        self._flush(m, changes, busy)
         speaks = fresh | Mux(asks.any(), 0, tell | say)
         self._send(m, Mux(there, speaks, 0), fresh, ~fresh & ~tell)
         return m
+
+    def _flush(self, m: Module, changes: Value, busy: Value) -> None:
+        """Flush when the epoch *changes*, until nothing is *busy*, `FLUSH_CYCLES` at least. They
+        are counted from the second one on, since changes come late."""
+        changed, wait = Signal(), Signal(range(FLUSH_CYCLES))
+        m.d.sync += changed.eq(changes)
+        with m.If(changed):
+            m.d.sync += wait.eq(FLUSH_CYCLES - 1)
+        with m.Elif(wait != 0):
+            m.d.sync += wait.eq(wait - 1)
+        with m.If(changes):
+            m.d.sync += self.state.flush.eq(1)
+        with m.Elif(~changed & (wait == 0) & ~busy):
+            m.d.sync += self.state.flush.eq(0)
 
     def _count(
         self, m: Module, name: str, hears: Value, turns: "_Turns", caller: Value,

@@ -39,12 +39,12 @@ __all__ = ["Operands"]
 _PACKETS = 2
 
 
-class Use(enum.Enum, shape=2):
-    """Purpose of an operand that is read."""
+class Use(enum.Flag, shape=3):
+    """Purpose of an operand that is read, one-hot: it finds the way out late in a cycle."""
 
-    PUSH = 0
-    ANSWER = 1  # to a load of another endpoint
-    OWN = 2  # of a block that this endpoint loads
+    PUSH = 1
+    ANSWER = 2  # to a load of another endpoint
+    OWN = 4  # of a block that this endpoint loads
 
 
 _FOR = {"use": Use, "requester": HEADER["destination"].width, "tag": HEADER["tag"].width}
@@ -171,7 +171,7 @@ class Operands(wiring.Component):
         m.submodules.items = clear(items)
         self._job: Any = Signal(job_layout(c))
         reader = self._read(m, items)
-        payload = StreamFIFO(FLIT_BITS, _PACKETS * c.payload_flits)
+        payload = StreamFIFO(FLIT_BITS, _PACKETS * c.payload_flits, kept=True)
         m.submodules.payload = clear(payload)
         headers = SkidBuffer(  # of two packets
             data.StructLayout({"number": c.number_bits, "contract": 1, "poison": 1, **_FOR})
@@ -208,8 +208,7 @@ class Operands(wiring.Component):
         contract, pushes = Signal(), Signal()
         final = Signal()  # the next block that is no contract is the vector's last one
         tail = Mux(pushes, final, asked.tail)
-        after, more = Signal(32), Signal()
-        m.d.comb += [after.eq(block + Mux(contract, 0, c.links)), more.eq(after <= job.final)]
+        after = Signal(32)  # the block after that one: the first, if that is the contract
         # As the job begins its contract does, so this is known in time.
         m.d.sync += final.eq(block == job.final)
         wanted = self.active & ~self.flush & (contract | ~job.pull | self.agreed)
@@ -255,7 +254,8 @@ class Operands(wiring.Component):
             m.d.sync += [
                 contract.eq(0),
                 block.eq(after),
-                self.active.eq(more),
+                after.eq(after + c.links),
+                self.active.eq(after <= job.final),
                 final.eq(after == job.final),
                 self.next.tail.eq(final & ~contract),
             ]
@@ -266,6 +266,7 @@ class Operands(wiring.Component):
                 self.next.tail.eq(0),
                 contract.eq(1),
                 block.eq(self._link),
+                after.eq(self._link),
             ]
         with m.If(self.flush):
             m.d.sync += self.active.eq(0)
@@ -305,8 +306,10 @@ class Operands(wiring.Component):
         item = items.o.p
         final = place == (self._scaled(c.payload_flits, words=item.contract) - 1)
         read = ~(item.contract | item.absent) if c.parts else ~item.contract
-        present = read & (~item.tail | (place <= job.tail_beats))
-        short = item.tail & (place == job.tail_beats)
+        # Of the place as it is: comparisons of the one before, or of the same.
+        in_tail, ends_tail = Signal(init=1), Signal()
+        present = read & (~item.tail | in_tail)
+        short = item.tail & ends_tail
         lanes = Cat(
             ~short | (job.tail_lanes >= lane if lane else 1) for lane in range(FLIT_BITS // 32)
         )
@@ -343,9 +346,15 @@ class Operands(wiring.Component):
             headers.i.p.poison.eq(poison | refused),
             *(headers.i.p[name].eq(item[name]) for name in _FOR),
         ]
+        after = Signal.like(place)
+        m.d.comb += after.eq(Mux(final, 0, place + 1) if c.half else place + 1)
+        m.d.sync += [
+            in_tail.eq(Mux(moves, after <= job.tail_beats, place <= job.tail_beats)),
+            ends_tail.eq(Mux(moves, after == job.tail_beats, place == job.tail_beats)),
+        ]
         with m.If(moves):
             m.d.sync += [
-                place.eq(Mux(final, 0, place + 1) if c.half else place + 1),
+                place.eq(after),
                 poison.eq(Mux(final, 0, poison | refused)),
             ]
         with m.If(self.flush):
@@ -374,7 +383,7 @@ class Operands(wiring.Component):
             m.d.comb += compress.beside.eq(use)
             leaves, leaves_for, held = sending | ~compress.empty, compress.along, compress.o
         for each, way in ways.items():
-            chosen = leaves_for == each.value
+            chosen = (leaves_for & each.value).any()
             m.d.comb += [way.valid.eq(held.valid & chosen), way.payload.eq(held.payload)]
             with m.If(chosen):
                 m.d.comb += held.ready.eq(way.ready)
@@ -382,7 +391,7 @@ class Operands(wiring.Component):
         m.d.comb += [
             header.offload.eq(1),
             use.eq(Mux(sending, kept, about.use)),
-            header.kind.eq(Mux(use == Use.PUSH, Kind.PUSH, Kind.RESPONSE)),
+            header.kind.eq(Mux(about.use == Use.PUSH, Kind.PUSH, Kind.RESPONSE)),
             header.op.eq(
                 Mux(about.contract, ReduceOp.MAX_F32.value, Value.cast(self._job.op))
             ),
@@ -390,7 +399,7 @@ class Operands(wiring.Component):
             header.address.eq(address_of(c, self.member.epoch, about.number)),
             header.tag.eq(about.tag),
             header.source.eq(self.member.node.endpoint),
-            header.destination.eq(Mux(use == Use.PUSH, 0, about.requester)),
+            header.destination.eq(Mux(about.use == Use.PUSH, 0, about.requester)),
             header.count.eq(1),
             header.epoch.eq(self.member.epoch),
             header.poison.eq(about.poison),
@@ -398,8 +407,8 @@ class Operands(wiring.Component):
             shown.p.last.eq(final),
             shown.p.data.eq(Mux(sending, payload.o.payload, header.as_value())),
             shown.valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self.flush)),
-            headers.o.ready.eq(moves & ~sending),
-            payload.o.ready.eq(moves & sending),
+            headers.o.ready.eq(shown.ready & ~sending & ~self.flush),
+            payload.o.ready.eq(shown.ready & sending),
         ]
         with m.If(moves):
             data_flits = self._scaled(c.payload_flits, words=about.contract)

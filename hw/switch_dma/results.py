@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -12,6 +12,7 @@ from hw.common.count import stepped, stepped_to
 from hw.common.engine import ELEMENT_BYTES
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
+from hw.common.select import marked
 from hw.common.skid import SkidBuffer
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Format
@@ -36,6 +37,9 @@ SOURCES = 2
 """Where results come from: the link, and the home store here."""
 
 _WRITES = 64
+
+_COMPARED = 16
+"""Bits that are compared in one cycle; the next one looks at the answers."""
 
 
 class Results(wiring.Component):
@@ -141,10 +145,10 @@ class Results(wiring.Component):
                 self._job.eq(self.begun.payload),
                 self.outcome.as_value().eq(0),
             ]
-        source, block, under_way = self._look_up(m, *self._merge(m))
+        place = Signal(range(c.payload_flits))
+        source, block, under_way = self._look_up(m, *self._merge(m), place)
         flit = source.p
         header: Any = Signal(HEADER)
-        place = Signal(range(c.payload_flits))
         within = Signal()
         writes, compares, tail = Signal(), Signal(), Signal()
         needed = Signal()  # memory gets the next flit of data
@@ -177,7 +181,6 @@ class Results(wiring.Component):
         with m.If(moves):
             m.d.sync += [
                 within.eq(~flit.last),
-                place.eq(Mux(flit.first, 0, place + 1)),
                 # A vector's last block has data for memory, too.
                 needed.eq(
                     Mux(flit.first, wanted & kept,
@@ -195,8 +198,6 @@ class Results(wiring.Component):
                 m.d.sync += self.outcome.read.eq(1)
         with m.If(self.flush):
             m.d.sync += [writes.eq(0), compares.eq(0), needed.eq(0)]
-        agreed = Array([*contract_flits(self._job, self.member.node.members, self.window),
-                        *[0] * (c.payload_flits - 2)])[place]
         compared = body & source.ready & compares
         differs = Signal()
         with m.If(begins):
@@ -208,7 +209,7 @@ class Results(wiring.Component):
         with m.Elif(compared & flit.last):
             m.d.sync += self.agreed.eq(~differs & ~self.disagreed)
         m.d.comb += [
-            self.disagreed.eq(compared & (flit.data != agreed)),
+            self.disagreed.eq(compared & ~block.agrees.all()),
             self.holds.eq(under_way),
             self.writing.eq(within | writes_to.busy | under_way),
         ]
@@ -254,16 +255,20 @@ class Results(wiring.Component):
         connect(m, held.o, expand.i)
         return expand.o, held.o.valid | ~expand.empty
 
-    def _look_up(self, m: Module, flits: Any, under_way: Value) -> tuple[Any, Any, Value]:
-        """Hold flits once more, headers with what is known of their block when they come here.
-        Returns them, that, and whether any are *under_way* or here.
+    def _look_up(
+        self, m: Module, flits: Any, under_way: Value, place: Signal
+    ) -> tuple[Any, Any, Value]:
+        """Hold flits once more, headers with what is known of their block when they come here, data
+        with its *place* and what of it is as in the contract. Returns them, that, and whether any
+        are *under_way* or here.
 
         What is known holds while a header waits: nothing else is done with its block, and a change
         of epoch is a flush.
         """
         c = self._config
         about = dict.fromkeys(("ours", "current", "known", "whole", "first", "tail"), 1)
-        block: Any = Signal(data.StructLayout({**about, "position": 32}))
+        words = FLIT_BITS // _COMPARED
+        block: Any = Signal(data.StructLayout({**about, "position": 32, "agrees": words}))
         held: Any = stream.Signature(FLIT).create(path=("judged",))
         header: Any = Signal(HEADER)
         node, waited = self.member.node, self.waited
@@ -274,8 +279,19 @@ class Results(wiring.Component):
         ]
         # Results of other regions are not waited for, whatever epoch they are of.
         ours: Any = header.region == node.region if c.regions > 1 else C(1, 1)
+        spot = Signal.like(place)
+        with m.If(flits.valid & flits.ready):
+            m.d.sync += spot.eq(Mux(flits.p.first, 0, spot + 1))
+        contract = contract_flits(self._job, node.members, self.window)
+        agreed = Signal(FLIT_BITS)
+        m.d.comb += agreed.eq(marked(Cat(spot == 0, spot == 1), contract))
         with m.If(flits.ready):
             m.d.sync += [
+                place.eq(spot),
+                block.agrees.eq(Cat(
+                    flits.p.data.word_select(k, _COMPARED) == agreed.word_select(k, _COMPARED)
+                    for k in range(words)
+                )),
                 held.valid.eq(flits.valid), held.payload.eq(flits.payload),
                 block.ours.eq(ours), block.current.eq(header.epoch == self.member.epoch),
                 block.whole.eq(header.count == node.members),

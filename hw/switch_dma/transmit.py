@@ -192,9 +192,9 @@ class Transmit(wiring.Component):
             store.targets.eq(1),
             store.row.eq(self.row),
             store.lasting.eq(lasts),
-            buffer.kill.eq(self.kill),
             buffer.closed.eq(0),
         ]
+        m.d.sync += buffer.kill.eq(self.kill)  # a cycle later, which nobody waits for
         held = Signal()
         m.d.comb += held.eq(within | (stored & ~lasts))
         self._moves = stored

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wave control: which blocks may be under way."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Array, C, Module, Mux, Signal, Value
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -101,45 +102,61 @@ class WaveControl(wiring.Component):
             same_row = part.row == self.row
         clear = self.clear.bit_select(row, 1)
         m.d.comb += begin.number.eq(pick(numbers, row))
-        for k, number in enumerate(numbers):
+        # The wave of each region's next block, one-hot, and whether the block is its first one.
+        places = [Signal(c.waves, name=f"place_{k}", init=1) for k in range(c.regions)]
+        firsts = [Signal(name=f"first_{k}", init=1) for k in range(c.regions)]
+        for k, (number, place, first) in enumerate(zip(numbers, places, firsts)):
+            takes, after = begin.take & (row == k), (number + 1)[: len(number)]
             with m.If(self.clear[k]):
-                m.d.sync += number.eq(0)
-            with m.Elif(begin.take & (row == k)):
-                m.d.sync += number.eq(number + 1)
-        self._count(m, clear)
+                m.d.sync += [number.eq(0), place.eq(1), first.eq(1)]
+            with m.Else():
+                with m.If(takes):
+                    m.d.sync += number.eq(after)
+                m.d.sync += [
+                    place.eq(Mux(takes, self._wave_of(after), self._wave_of(number))),
+                    first.eq(Mux(takes, self._is_first(after), self._is_first(number))),
+                ]
+        self._count(m, pick(places, row), pick(firsts, row), clear)
         self._know(m, next_part, same_row, clear)
         return m
 
-    def _count(self, m: Module, clear: Value) -> None:
+    def _of_size(self, values: Iterable[Any]) -> Value:
+        """The one of *values* that is of the size of waves, from the smallest on."""
+        each = [Value.cast(value) for value in values]
+        return Array(each)[self.window.size_log2[: (len(each) - 1).bit_length()]]
+
+    def _wave_of(self, number: Value) -> Value:
+        """The counter of the wave that the block falls to, one-hot."""
+        c = self._config
+        bits = exact_log2(c.waves)
+        sizes = range(exact_log2(c.wave_blocks) + 1)
+        return (1 << self._of_size(number[k : k + bits] for k in sizes))[: c.waves]
+
+    def _is_first(self, number: Value) -> Value:
+        """High if no block of its wave has a lower number."""
+        sizes = range(exact_log2(self._config.wave_blocks) + 1)
+        return self._of_size((number[:k] == 0) if k else 1 for k in sizes)
+
+    def _count(self, m: Module, next_wave: Value, boundary: Value, clear: Value) -> None:
         """Count blocks of each wave, and waves."""
         c = self._config
         begin, waited = self.begin, self.waited
-        sizes = range(exact_log2(c.wave_blocks) + 1)
-        wave_bits = exact_log2(c.waves)
-        size_log2 = self.window.size_log2[: (len(sizes) - 1).bit_length()]
         outstanding = self.window.outstanding[: c.waves.bit_length()]
-
-        def wave_of(number: Signal, name: str) -> Signal:
-            wave = Signal(range(max(2, c.waves)), name=name)
-            if wave_bits:
-                m.d.comb += wave.eq(Array(number[k : k + wave_bits] for k in sizes)[size_log2])
-            return wave
-
-        next_wave = wave_of(begin.number, "next_wave")
-        done_wave = wave_of(waited.over, "done_wave")
+        done_wave = Signal(c.waves)
+        m.d.comb += done_wave.eq(self._wave_of(waited.over))
         counts = [Signal(range(c.wave_blocks + 1), name=f"count_{k}") for k in range(c.waves)]
         busy = Signal(c.waves)  # counts that are not 0
         under_way = Signal(range(c.waves + 1))  # waves
         some, few = Signal(), Signal(init=1)  # of them; fewer than may be
-        boundary = Array((begin.number[:k] == 0) if k else 1 for k in sizes)[size_log2]
+        free = ~(busy & next_wave).any()
         m.d.comb += [
-            begin.ready.eq(~(begin.first | boundary) | (~busy.bit_select(next_wave, 1) & few)),
+            begin.ready.eq(~(begin.first | boundary) | (free & few)),
             self.idle.eq(~some),
         ]
         # The first block of a wave that is not under way, the last of one that is.
-        rises = begin.take & ~busy.bit_select(next_wave, 1)
-        same = begin.take & (next_wave == done_wave)
-        falls = waited.done & (Array(counts)[done_wave] == 1) & ~same
+        rises = begin.take & free
+        same = begin.take & (next_wave & done_wave).any()
+        falls = waited.done & (Cat(count == 1 for count in counts) & done_wave).any() & ~same
         m.d.sync += [
             under_way.eq(Mux(clear, 0, stepped(under_way, up=rises, down=falls))),
             some.eq(~clear & ~stepped_to(under_way, 0, up=rises, down=falls)),
@@ -150,8 +167,7 @@ class WaveControl(wiring.Component):
             ),
         ]
         for k, count in enumerate(counts):
-            up = begin.take & (next_wave == k)
-            down = waited.done & (done_wave == k)
+            up, down = begin.take & next_wave[k], waited.done & done_wave[k]
             m.d.sync += [
                 count.eq(Mux(clear, 0, stepped(count, up=up, down=down))),
                 busy[k].eq(~clear & ~stepped_to(count, 0, up=up, down=down)),

@@ -282,8 +282,8 @@ PLANTED = {
     "commands are given up without a word": (" | (changes & state.outstanding)", ""),
     "an epoch of all ends without a word": (
         "((follows | starts) & state.ready) | (changes", "(changes"),
-    "a flush does not wait": ("with m.Elif(~busy):", "with m.Else():"),
-    "a flush is short": ("wait.eq(FLUSH_CYCLES)", "wait.eq(0)"),
+    "a flush does not wait": ("(wait == 0) & ~busy", "(wait == 0)"),
+    "a flush is short": ("wait.eq(FLUSH_CYCLES - 1)", "wait.eq(0)"),
     "it gives up for itself what another began": (
         "_Turns(follows, starts,", "_Turns(starts, follows,"),
     "it works while memory is to answer": (" & ~unanswered", ""),
