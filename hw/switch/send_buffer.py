@@ -13,7 +13,7 @@ from amaranth.utils import exact_log2
 
 from hw.common.arbiter import in_turn
 from hw.common.params import require_int
-from hw.common.select import any_below, index_of, lowest
+from hw.common.select import any_below, index_of, lowest, marked
 from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
 from hw.switch.formats import length_shape, rest_of
@@ -462,17 +462,19 @@ class SendBuffer(wiring.Component):
             freed.eq(self.freed.any() << gone),
             self.empty.eq(~used.any()),
         ]
+        first_row, next_row = Signal(range(rows.depth)), Signal(range(rows.depth))
+        starts = [Const(self._row(number), range(rows.depth)) for number in range(slots)]
+        m.d.comb += first_row.eq(marked(free, starts))
         # Written a cycle later, which is early enough.
-        written_slot, written_place = Signal.like(slot), Signal.like(place)
         m.d.sync += [
             used.eq((used | Mux(commit, writes, 0)) & ~freed),
             rows.w_en.eq(store.valid), rows.w_data.eq(store.data),
-            written_slot.eq(slot), written_place.eq(place),
+            rows.w_addr.eq(Mux(store.first, first_row, next_row)),
         ]
-        m.d.comb += rows.w_addr.eq(self._row(written_slot) + written_place)
         with m.If(store.valid):
             m.d.sync += [
                 index.eq(Mux(store.first, 1, index + 1)), begun.eq(slot), last_begun.eq(writes),
+                next_row.eq(Mux(store.first, first_row, next_row) + 1),
             ]
         entry = self._entry("new")
         length: Value = store.first
@@ -505,7 +507,7 @@ class SendBuffer(wiring.Component):
             ]
         return entry, comes
 
-    def _row(self, slot: Value) -> Value:
+    def _row(self, slot: Any) -> Any:
         """First row of a slot."""
         return slot * self._flits
 
