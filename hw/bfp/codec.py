@@ -92,7 +92,7 @@ class Decompressor(wiring.Component):
     bus_bits : int
         Width of the bus, a multiple of 8.
     stages : int
-        Pipeline registers of the decoder, 0 to 3.
+        Pipeline registers of the decoder, 0 to 4.
     counted : bool
         Bus beats come with their number of units of `unit` bits, as `Unpacker` has it.
 

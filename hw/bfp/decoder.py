@@ -15,7 +15,13 @@ from hw.common.params import require_int, require_type
 
 __all__ = ["BlockDecoder"]
 
-_CUTS = ((), ("expand",), ("count", "expand"), ("part", "count", "expand"))
+_CUTS = (
+    (),
+    ("expand",),
+    ("count", "expand"),
+    ("part", "count", "expand"),
+    ("block", "part", "count", "expand"),
+)
 
 
 class BlockDecoder(wiring.Component):
@@ -36,7 +42,7 @@ class BlockDecoder(wiring.Component):
     lanes : int
         Words per beat: a power of two up to 128.
     stages : int
-        Pipeline registers, 0 to 3.
+        Pipeline registers, 0 to 4; the fourth one holds a block whose parts are chosen.
 
     Members
     -------
@@ -71,27 +77,33 @@ class BlockDecoder(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         fmt = self.fmt
-        # A block stays at `i` until the last of its parts has been taken.
+        cuts = _CUTS[self.latency]
+        entry = Pipeline(
+            m, cuts=[cut for cut in cuts if cut == "block"],
+            valid=self.i.valid, ready=self.i.ready,
+        )
+        block_bits, block_last = entry.register("block", self.i.p.data, self.i.p.last)
+        # A block stays there until the last of its parts has been taken.
         part = Signal(range(self._parts))
         final = part == self._parts - 1
-        taken = Signal()
-        with m.If(self.i.valid & taken):
+        there, taken = Signal(), Signal()
+        with m.If(there & taken):
             m.d.sync += part.eq(Mux(final, 0, part + 1))
-        m.d.comb += self.i.ready.eq(taken & final)
-        pipe = Pipeline(m, cuts=_CUTS[self.latency], valid=self.i.valid, ready=taken)
+        entry.end(valid=there, ready=taken & final)
+        pipe = Pipeline(m, cuts=cuts, valid=there, ready=taken)
 
         blocks = blocks_per_beat(fmt, self.lanes)
         codes: Any = Signal(data.ArrayLayout(fmt.mantissa_bits, self.lanes))
         exponents: Any = Signal(data.ArrayLayout(fmt.exponent_bits, blocks))
-        for block, bits in enumerate(self.i.p.data):
+        for block, bits in enumerate(block_bits):
             m.d.comb += exponents[block].eq(bits[: fmt.exponent_bits])
         for lane in range(self.lanes):
-            mantissas = self.i.p.data[lane // fmt.elements][fmt.exponent_bits :]
+            mantissas = block_bits[lane // fmt.elements][fmt.exponent_bits :]
             for n in range(self._parts):
                 element = (n * self.lanes + lane) % fmt.elements
                 with m.If(part == n):
                     m.d.comb += codes[lane].eq(mantissas.word_select(element, fmt.mantissa_bits))
-        codes, exponents, last = pipe.register("part", codes, exponents, self.i.p.last & final)
+        codes, exponents, last = pipe.register("part", codes, exponents, block_last & final)
 
         counted: Any = Signal(data.ArrayLayout(counted_layout(fmt), self.lanes))
         scales: Any = Signal(data.ArrayLayout(scale_layout(), blocks))

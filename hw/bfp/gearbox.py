@@ -80,7 +80,8 @@ class Gearbox(wiring.Component):
         held, level = Signal(o_units * unit), Signal(range(o_units))
         ending = Signal()  # what is held is the end of a vector and leaves next
         advance, closing = Signal(), Signal()
-        # What is held, if it does not leave, and what arrives above it.
+        # What is held, if it does not leave, and what arrives above it. How much that is, is kept:
+        # it moves every bit that arrives.
         window, total = Signal((i_units + o_units - 1) * unit), Signal(range(i_units + o_units))
         stays = Signal.like(level)
         arriving = Mux(i.valid, i.p.data, 0)
@@ -88,7 +89,6 @@ class Gearbox(wiring.Component):
             advance.eq(~o.valid | o.ready),
             i.ready.eq(advance),
             closing.eq(i.valid & i.p.last),
-            stays.eq(Mux(ending, 0, level)),
             window.eq(_moved_up(m, arriving, stays, unit) | Mux(ending, 0, held)),
             total.eq(stays + Mux(i.valid, i.p.units, 0)),
         ]
@@ -105,6 +105,7 @@ class Gearbox(wiring.Component):
                 o.p.units.eq(Mux(ending, level, Mux(full, o_units, total))),
                 o.p.last.eq(ending | (closing & ~later)),
                 ending.eq(later),
+                stays.eq(Mux(closing, 0, rest)),
                 level.eq(Mux(closing & ~later, 0, rest)),
                 held.eq(
                     Mux(

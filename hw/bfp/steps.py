@@ -146,12 +146,20 @@ class Split(wiring.Component):
 
 
 def largest(m: Module, keys: list[Value], *, until: int = 1) -> list[Value]:
-    """Compare in pairs until no more than *until* keys are left; every one covers a run of keys."""
+    """Compare in pairs until no more than *until* keys are left; every one covers a run of keys.
+
+    Exponents do not wait for what is below them, which is known later.
+    """
     while len(keys) > until:
         winners: list[Value] = []
         for a, b in zip(keys[::2], keys[1::2], strict=True):
             winner = Signal(len(a), name="largest")
-            m.d.comb += winner.eq(Mux(a < b, b, a))
+            carries = len(a) - _EXPONENT
+            (low_a, high_a), (low_b, high_b) = ((k[:carries], k[carries:]) for k in (a, b))
+            below = Signal(name="below")
+            m.d.comb += below.eq(high_a < high_b)
+            low = Mux(high_a == high_b, low_a | low_b, Mux(below, low_b, low_a))
+            m.d.comb += winner.eq(Cat(low, Mux(below, high_b, high_a)))
             winners.append(winner)
         keys = winners
     return keys

@@ -9,7 +9,6 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.axi import AXI4Signature, BurstMaster, BurstSplitter, constants
 from hw.common.fifo import StreamFIFO
-from hw.common.skid import SkidBuffer
 
 __all__ = ["AXI4Reader"]
 
@@ -67,7 +66,8 @@ class AXI4Reader(BurstMaster):
         m.submodules.splitter = bursts = BurstSplitter(**self._cutting)
         # One entry per burst under way: whether it is the last one of its command.
         m.submodules.under_way = under_way = StreamFIFO(1, self._outstanding, memory=False)
-        m.submodules.beats = beats = SkidBuffer(self._beat)
+        # Data in rows: whoever takes a beat late moves an address, not a register of its width.
+        m.submodules.beats = beats = StreamFIFO(self._beat, 2, memory=False, kept=("data",))
         connect(m, flipped(self.cmd), bursts.cmd)
         connect(m, beats.o, flipped(self.data))
 

@@ -124,7 +124,6 @@ class ReducePath(wiring.Component):
             self.ring_wait.eq(work.o.valid & self.local.valid & ~item.first & ~decoder.o.valid),
         ]
         m.d.sync += [
-            places.eq(places - issue + given_back),
             has_place.eq(places != issue),
             alu.i_valid.eq(issue),
             # Adding the integer zero passes the local block through, bit for bit.
@@ -132,6 +131,8 @@ class ReducePath(wiring.Component):
             alu.a.eq(self.local.p.data),
             alu.b.eq(Mux(item.first, 0, decoder.o.payload)),
         ]
+        with m.If(issue != given_back):
+            m.d.sync += places.eq(Mux(issue, places - 1, places + 1))
         with m.If(given_back):
             m.d.sync += has_place.eq(1)
         with m.If(issue):

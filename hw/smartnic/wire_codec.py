@@ -6,25 +6,55 @@ from typing import Any
 
 from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.bfp.codec import Compressor, Decompressor
 from hw.bfp.gearbox import run_layout
-from hw.bfp.layouts import beat_layout, lanes_layout
+from hw.bfp.layouts import beat_layout, blocks_per_beat, lanes_layout
 from hw.common.fifo import StreamFIFO
-from hw.common.skid import SkidBuffer
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import send_layout, wire_layout
 
 __all__ = [
-    "DECODER_STAGES", "ENCODER_STAGES", "WireDecoder", "WireEncoder", "shape_layout", "sum_layout",
+    "DECODER_STAGES", "ENCODER_STAGES", "ROWS_AHEAD", "WireDecoder", "WireEncoder", "decoded_rows",
+    "packed_rows", "shape_layout", "sum_layout",
 ]
 
 BLOCKS_INSIDE = 4
 EXIT_ROWS = 3
-"""Beats at each exit: no fewer are kept in rows."""
-ENCODER_STAGES, DECODER_STAGES = 5, 3
+"""Beats at an exit of blocks that are not compressed: no fewer are kept in rows."""
+ROWS_AHEAD = 7
+"""Beats behind a codec before it takes no more: there is room for them and for all inside of it.
+
+So a codec never stalls, and no enable of its registers waits for what is behind them. A decoder
+takes a beat again in time for its words to follow those that wait.
+"""
+ENCODER_STAGES, DECODER_STAGES = 5, 4
+
+
+def packed_rows(c: SmartNicConfig) -> int:
+    """Beats that the queue behind the encoder's codec has room for."""
+    blocks, wire, parts = _widths(c)
+    # What is in the stages or enters them; a beat in the gearbox's register, the rest of another.
+    inside = -(-(ENCODER_STAGES + 1) // parts) * -(-blocks // wire) + 2
+    return ROWS_AHEAD - 1 + inside
+
+
+def decoded_rows(c: SmartNicConfig) -> int:
+    """Beats that the queue behind a decoder's codec has room for."""
+    blocks, wire, parts = _widths(c)
+    # A beat in each stage; a block that leaves the gearbox, and those that are there once a beat
+    # has entered it.
+    inside = DECODER_STAGES + (1 + (wire + blocks - 1) // blocks) * parts
+    return ROWS_AHEAD - 1 + inside
+
+
+def _widths(c: SmartNicConfig) -> tuple[int, int, int]:
+    """Bits of the blocks of a codec's beat and of a beat on the wire; beats of words per block."""
+    fmt: Any = c.codec_format
+    blocks = blocks_per_beat(fmt, c.lanes) * fmt.block_bits
+    return blocks, 8 * c.bus_bytes, max(1, fmt.elements // c.lanes)
 
 
 def shape_layout(c: SmartNicConfig) -> data.StructLayout:
@@ -105,7 +135,12 @@ class WireEncoder(wiring.Component):
                 c.codec_format, lanes=c.lanes, bus_bits=8 * c.bus_bytes, stages=ENCODER_STAGES
             )
             m.submodules.compressor = compressor
-            paths_ready.append(compressor.i.ready)
+            queue = StreamFIFO(
+                beat_layout(8 * c.bus_bytes), packed_rows(c), memory=False, kept=True
+            )
+            m.submodules.packed = queue
+            room = _room(m, queue)
+            paths_ready.append(compressor.i.ready & room)
         compress = Signal()
         if c.codec_format is not None:
             m.d.comb += compress.eq(self.i.p.compress)
@@ -130,14 +165,14 @@ class WireEncoder(wiring.Component):
         valid, last, beat = plain.o.valid, plain.o.p.last, plain.o.p.data
         taken = Signal()
         if c.codec_format is not None:
-            queue = StreamFIFO(beat_layout(8 * c.bus_bytes), EXIT_ROWS, memory=False, kept=True)
-            m.submodules.packed = queue
-            connect(m, compressor.o, queue.i)
             packed = queue.o
             m.d.comb += [
+                queue.i.valid.eq(compressor.o.valid),
+                queue.i.payload.eq(compressor.o.payload),
+                compressor.o.ready.eq(1),
                 compressor.i.p.data.eq(self.i.p.data),
                 compressor.i.p.last.eq(self.i.p.last),
-                compressor.i.valid.eq(self.i.valid & admitted & self.i.p.compress),
+                compressor.i.valid.eq(self.i.valid & admitted & self.i.p.compress & room),
                 packed.ready.eq(taken & order.o.p.compress),
             ]
             valid = Mux(order.o.p.compress, packed.valid, valid)
@@ -241,11 +276,18 @@ class WireDecoder(wiring.Component):
         )
         m.submodules.decompressor = decompressor
         unit = decompressor.unit
-        m.submodules.decoded = decoded = StreamFIFO(words, EXIT_ROWS, memory=False, kept=True)
-        connect(m, decompressor.o, decoded.i)
-        m.submodules.packed = packed = SkidBuffer(run_layout(8 * c.bus_bytes, unit))
-        connect(m, packed.o, decompressor.i)
+        decoded = StreamFIFO(words, decoded_rows(c), memory=False, kept=True)
+        m.submodules.decoded = decoded
+        packed = StreamFIFO(run_layout(8 * c.bus_bytes, unit), 2, memory=False, kept=("data",))
+        m.submodules.packed = packed
+        room = _room(m, decoded)
         m.d.comb += [
+            decompressor.i.payload.eq(packed.o.payload),
+            decompressor.i.valid.eq(packed.o.valid & room),
+            packed.o.ready.eq(decompressor.i.ready & room),
+            decoded.i.valid.eq(decompressor.o.valid),
+            decoded.i.payload.eq(decompressor.o.payload),
+            decompressor.o.ready.eq(1),
             packed.i.valid.eq(self.i.valid & coming.o.valid & compress),
             packed.i.p.data.eq(self.i.p.data),
             packed.i.p.last.eq(self.i.p.last),
@@ -266,6 +308,15 @@ class WireDecoder(wiring.Component):
                 exit_beat.eq(decoded.o.p),
             ]
         return m
+
+
+def _room(m: Module, queue: StreamFIFO) -> Signal:
+    """Fewer than `ROWS_AHEAD` beats are in *queue*: known when the cycle begins."""
+    room = Signal(init=1)
+    pop = queue.o.valid & queue.o.ready
+    beats = queue.level + queue.i.valid
+    m.d.sync += room.eq(Mux(pop, beats <= ROWS_AHEAD, beats < ROWS_AHEAD))
+    return room
 
 
 def _units_of_last_beat(c: SmartNicConfig, beats: Signal, unit: int) -> Value:

@@ -21,8 +21,8 @@ from sim.cycles.records import arrays
 from sim.native.mark import compiled
 
 __all__ = [
-    "NEVER", "fifo", "front", "lay_out", "pop", "push", "push_at", "queue_fields", "room", "shown",
-    "there",
+    "NEVER", "fifo", "front", "held", "lay_out", "pop", "push", "push_at", "queue_fields", "room",
+    "shown", "there",
 ]
 
 NEVER = 1 << 40
@@ -86,10 +86,16 @@ def pop(e, x, q, now):
 @compiled
 def room(e, x, q, now):
     """True if a beat may be pushed. Ask before pushing."""
-    held = e.tail[q] - e.head[q]
+    return held(e, q, now) < e.depth[q]
+
+
+@compiled
+def held(e, q, now):
+    """Beats held as the cycle began. Ask before pushing."""
+    beats = e.tail[q] - e.head[q]
     if e.popped[q] == now:
-        held += 1
-    return held < e.depth[q]
+        beats += 1
+    return beats
 
 
 @compiled

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compression at the edge of the datapath: `wire_codec.py`, and the pipelines of ``hw/bfp``."""
 
-from sim.cycles.queues import front, pop, push, room, there
+from hw.smartnic.wire_codec import ROWS_AHEAD
+from sim.cycles.queues import front, held, pop, push, room, there
 from sim.cycles.smartnic.state import (
     COMING,
     FRAMES,
@@ -142,36 +143,35 @@ def _compress(c, e, x, now, offered, last):
     """Simulate a cycle of encoder and packer; True if they take a beat."""
     if c.pack_in == 0:
         return False
-    held = e.encoding
-    stages = held.shape[0]
-    block = held[stages - 1]
+    free = held(e, PACKED, now) < ROWS_AHEAD
+    row = e.encoding
+    stages = row.shape[0]
+    block = row[stages - 1]
     units = c.pack_in if block else 0
-    o_ready = room(e, x, PACKED, now)
-    if o_ready and _gear_valid(e.gear, c.pack_in, c.pack_out, False):
+    if _gear_valid(e.gear, c.pack_in, c.pack_out, False):
         ends = _gear_last(e.gear, c.pack_in, c.pack_out, False)
         push(e, x, PACKED, now, LAST if ends else 0)
-    free = _gear_ready(e.gear, c.pack_in, c.pack_out, False, o_ready)
-    if _gear_step(e.gear, c.pack_in, c.pack_out, False, units, (block & LAST) != 0, o_ready):
+    moves = block == 0 or _gear_ready(e.gear, c.pack_in, c.pack_out, False, True)
+    if _gear_step(e.gear, c.pack_in, c.pack_out, False, units, (block & LAST) != 0, True):
         e.moved = now
-    moves = held[stages - 1] == 0 or free
     if moves:
-        _shift(e, held, now)
-        if offered:
+        _shift(e, row, now)
+        if offered and free:
             final = e.part == c.parts - 1
             e.part = 0 if final else e.part + 1
             if final:
-                held[0] = 2 | last
-    return moves
+                row[0] = 2 | last
+    return moves and free
 
 
 @compiled
-def _shift(e, held, now):
-    """All stages move. A stage holds 2, and LAST in a block's last beat."""
-    for stage in range(held.shape[0] - 1, 0, -1):
-        held[stage] = held[stage - 1]
-        if held[stage]:
+def _shift(e, row, now):
+    """All stages of a *row* move. A stage holds 2, and LAST in a block's last beat."""
+    for stage in range(row.shape[0] - 1, 0, -1):
+        row[stage] = row[stage - 1]
+        if row[stage]:
             e.moved = now
-    held[0] = 0
+    row[0] = 0
 
 
 @compiled
@@ -202,12 +202,7 @@ def decode(c, e, x, flow, now, o_ready, offered, last):
     """Simulate a cycle of a decoder; True if it takes the beat that may be *offered*."""
     if o_ready and decoded(e, x, flow, now) and pop(e, x, _exit(e, x, flow), now) & LAST:
         pop(e, x, LEAVING + flow, now)
-    free = room(e, x, WORDS + flow, now)
-    held = e.decoder[flow].held
-    word = held[held.shape[0] - 1]
-    if word and free:
-        push(e, x, WORDS + flow, now, word & LAST)
-    _decompress(c, e, x, flow, now, free)
+    _decompress(c, e, x, flow, now)
     if not offered or not there(e, x, COMING + flow, now):
         return False
     shape = front(e, x, COMING + flow)
@@ -236,29 +231,34 @@ def _units(c, beats):
 
 
 @compiled
-def _decompress(c, e, x, flow, now, o_ready):
+def _decompress(c, e, x, flow, now):
     """Simulate a cycle of unpacker and decoder."""
     if c.unpack_in == 0:
         return
+    free = held(e, WORDS + flow, now) < ROWS_AHEAD
     d = e.decoder[flow]
-    held = d.held
-    moves = held[held.shape[0] - 1] == 0 or o_ready
-    block = _gear_valid(d.gear, c.unpack_in, c.unpack_out, True)
-    final = d.part == c.parts - 1
-    if moves:
-        _shift(e, held, now)
-        if block:
-            e.moved = now
-            ends = final and _gear_last(d.gear, c.unpack_in, c.unpack_out, True)
-            held[0] = 2 | (LAST if ends else 0)
-            d.part = 0 if final else d.part + 1
-    taken = moves and final
-    ready = _gear_ready(d.gear, c.unpack_in, c.unpack_out, True, taken)
+    row = d.held
+    word = row[row.shape[0] - 1]
+    if word:
+        push(e, x, WORDS + flow, now, word & LAST)
+    _shift(e, row, now)
+    if d.block:
+        e.moved = now
+        final = d.part == c.parts - 1
+        row[0] = 2 | (d.block & LAST if final else 0)
+        d.part = 0 if final else d.part + 1
+        if final:
+            d.block = 0
+    # A block takes the place of one whose last part leaves.
+    empty = d.block == 0
+    if empty and _gear_valid(d.gear, c.unpack_in, c.unpack_out, True):
+        d.block = 2 | (LAST if _gear_last(d.gear, c.unpack_in, c.unpack_out, True) else 0)
+    ready = _gear_ready(d.gear, c.unpack_in, c.unpack_out, True, empty)
     units, last = 0, False
-    if there(e, x, UNPACK + flow, now):
+    if free and there(e, x, UNPACK + flow, now):
         beat = front(e, x, UNPACK + flow)
         units, last = beat >> 1, beat & 1 != 0
         if ready:
             pop(e, x, UNPACK + flow, now)
-    if _gear_step(d.gear, c.unpack_in, c.unpack_out, True, units, last, taken):
+    if _gear_step(d.gear, c.unpack_in, c.unpack_out, True, units, last, empty):
         e.moved = now

@@ -10,7 +10,14 @@ from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.engine import JOBS_AHEAD
 from hw.smartnic.fetch import BLOCKS_AHEAD
 from hw.smartnic.store import BLOCKS_OPEN
-from hw.smartnic.wire_codec import BLOCKS_INSIDE, DECODER_STAGES, ENCODER_STAGES, EXIT_ROWS
+from hw.smartnic.wire_codec import (
+    BLOCKS_INSIDE,
+    DECODER_STAGES,
+    ENCODER_STAGES,
+    EXIT_ROWS,
+    decoded_rows,
+    packed_rows,
+)
 from sim.cycles.host import OPERATION
 from sim.cycles.port import CHANNELS, PORT, PORT_QUEUES, port_queues
 from sim.cycles.queues import NEVER, fifo, lay_out, queue_fields
@@ -76,7 +83,9 @@ _SEQUENCER = np.dtype(
 
 _GEAR = np.dtype(integers("level", "ending", "valid", "last"))
 
-_DECODER = np.dtype([*integers("part"), ("held", np.int64, (DECODER_STAGES,)), ("gear", _GEAR)])
+_DECODER = np.dtype(
+    [*integers("part", "block"), ("held", np.int64, (DECODER_STAGES - 1,)), ("gear", _GEAR)]
+)
 
 _ENGINE = np.dtype(
     integers(
@@ -122,6 +131,9 @@ class NicState(NamedTuple):
 def _queues(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
     """Depth and latency of each queue."""
     skid, rows, inside = (2, 1), (EXIT_ROWS, 1), (BLOCKS_INSIDE, 1)
+    coded = c.codec_format is not None
+    decoded = (decoded_rows(c) if coded else 1), 1
+    packed = (packed_rows(c) if coded else 1), 1
     # Beats on the wire, and those that the switch then holds; it is never full.
     wire = 2 * latency + 4 * c.receive_beats + 2 * c.frame_beats, latency + 2
     return [
@@ -132,7 +144,7 @@ def _queues(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
         (16, 1), (4, 1),
         (4, 1), (4, 1),
         inside, inside, inside, inside,
-        rows, rows,
+        decoded, decoded,
         (BLOCKS_AHEAD, 1), fifo(c.input_beats),
         (c.alu_stages + 4, c.alu_stages + 2), inside, rows, fifo(c.block_beats),
         fifo(2 * c.frame_beats), fifo(2 * c.frame_beats),
@@ -141,7 +153,7 @@ def _queues(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
         wire, wire,
         (c.receive_beats, 1), (c.receive_beats, 1),
         fifo(c.output_beats), (4, 1), (BLOCKS_OPEN, 1), (BLOCKS_OPEN, 1),
-        skid, skid, rows,
+        skid, skid, packed,
         rows, rows,
     ]
 

@@ -27,7 +27,7 @@ WAVES = BlockFormat(elements=4, rounding="stochastic")
 
 # Format, lanes, bus bits, stages of the encoder, stages of the decoder.
 CODECS = {
-    "8 lanes, 256 bit": (preset("bfp16"), 8, 256, 5, 3),
+    "8 lanes, 256 bit": (preset("bfp16"), 8, 256, 5, 4),
     "16 lanes, 256 bit": (preset("bfp16"), 16, 256, 4, 2),
     "16 lanes, 512 bit": (preset("bfp16"), 16, 512, 3, 1),
     "64 lanes on a bus too narrow": (preset("bfp16"), 64, 512, 2, 0),
@@ -182,7 +182,7 @@ def test_a_block_is_shown_while_nobody_is_ready(lanes: int, stages: int) -> None
     assert {data for valid, data in seen if valid} == {int.from_bytes(packed, "little")}
 
 
-@pytest.mark.parametrize("stages", range(4))
+@pytest.mark.parametrize("stages", range(5))
 @pytest.mark.parametrize("lanes", [4, 16, 32])
 def test_decoder_has_the_stated_latency_and_gives_a_beat_per_cycle(lanes: int, stages: int) -> None:
     fmt = preset("bfp16")

@@ -2,6 +2,7 @@
 """Blocks to the wire and back, compressed and not in one stream, each with its verdict."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,11 @@ PACES = pytest.mark.parametrize(
     ("gaps", "stalls"), [(0.0, 0.0), (0.0, 0.6), (0.4, 0.4), (0.6, 0.0)]
 )
 CODECS = pytest.mark.parametrize("codec", ["none", "bfp16"])
+# Formats whose beats of blocks are narrow, as wide as the bus, and wider, and blocks that fill up
+# beats of the bus by twos and threes.
+LONG_STALLS = pytest.mark.parametrize(
+    "codec", ["bfp16", "1e2m2", "1e8m24", "2e2m2", "8e8m20", "32e8m14", "64e8m24"]
+)
 
 
 class Block:
@@ -50,11 +56,28 @@ class Block:
         return [int.from_bytes(part, "little") for part in parts]
 
 
+def long_stalls(seed: int, chance: float = 0.5) -> Iterator[bool]:
+    """Runs of cycles that are longer than it takes to fill what is inside."""
+    rng = random.Random(seed)
+    while True:
+        stalled = rng.random() < chance
+        yield from [stalled] * rng.randrange(1, 90)
+
+
 @CODECS
 @PACES
 def test_each_block_leaves_by_its_exit_with_its_own_verdict(codec, gaps, stalls):
-    config = replace(CONFIG, codec=codec)
-    rng = random.Random(f"{codec}{gaps}{stalls}")
+    encode(replace(CONFIG, codec=codec), f"{codec}{gaps}{stalls}", gaps, random_stalls, stalls)
+
+
+@LONG_STALLS
+def test_encoder_loses_nothing_in_long_stalls(codec):
+    encode(replace(CONFIG, codec=codec), codec, 0.0, long_stalls, 0.5)
+
+
+def encode(config, seeds, gaps, pattern, stalls):
+    """Send blocks drawn at random; *pattern* with *stalls* says when the exits stall."""
+    rng = random.Random(seeds)
     dut = WireEncoder(config)
     given, partial, complete = [], [], []
     for block in (Block(rng, config) for _ in range(BLOCKS)):
@@ -82,7 +105,7 @@ def test_each_block_leaves_by_its_exit_with_its_own_verdict(codec, gaps, stalls)
         source(dut.i, given, random_stalls(seed(), gaps)),
         *(
             sink(port, [port.payload.shape().const(each) for each in beats],
-                 random_stalls(seed(), stalls))
+                 pattern(seed(), stalls))
             for port, beats in ((dut.partial, partial), (dut.complete, complete))
         ),
         checks=[check_stream(dut.partial, "partial"), check_stream(dut.complete, "complete")],
@@ -92,8 +115,17 @@ def test_each_block_leaves_by_its_exit_with_its_own_verdict(codec, gaps, stalls)
 @CODECS
 @PACES
 def test_each_block_becomes_its_words_again(codec, gaps, stalls):
-    config = replace(CONFIG, codec=codec)
-    rng = random.Random(f"{codec}{stalls}{gaps}")
+    decode(replace(CONFIG, codec=codec), f"{codec}{stalls}{gaps}", gaps, random_stalls(3, stalls))
+
+
+@LONG_STALLS
+def test_decoder_loses_nothing_in_long_stalls(codec):
+    decode(replace(CONFIG, codec=codec), codec, 0.0, long_stalls(3))
+
+
+def decode(config, seeds, gaps, stalls):
+    """Receive blocks drawn at random, with *stalls* of what takes their words."""
+    rng = random.Random(seeds)
     dut = WireDecoder(config)
     shapes, given, expected = [], [], []
     for block in (Block(rng, config) for _ in range(BLOCKS)):
@@ -108,6 +140,6 @@ def test_each_block_becomes_its_words_again(codec, gaps, stalls):
         dut,
         source(dut.shape, shapes, random_stalls(1, gaps)),
         source(dut.i, given, random_stalls(2, gaps)),
-        sink(dut.o, expected, random_stalls(3, stalls)),
+        sink(dut.o, expected, stalls),
         checks=[check_stream(dut.o)],
     )
