@@ -142,7 +142,7 @@ class BankedSRAM(wiring.Component):
                 m.submodules[f"arbiter_{index}"] = arbiter
                 m.d.comb += [arbiter.requests.eq(Cat(reads, writes)), arbiter.advance.eq(1)]
                 read_grant = arbiter.grant[: len(self.read)]
-                write_grant = arbiter.grant[len(self.read) :]
+                write_grant: Value = arbiter.grant[len(self.read) :]
             else:
                 read_arbiter = RoundRobinArbiter(len(self.read))
                 write_arbiter = RoundRobinArbiter(len(self.write))
