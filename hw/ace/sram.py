@@ -142,7 +142,7 @@ class BankedSRAM(wiring.Component):
                 m.submodules[f"arbiter_{index}"] = arbiter
                 m.d.comb += [arbiter.requests.eq(Cat(reads, writes)), arbiter.advance.eq(1)]
                 read_grant = arbiter.grant[: len(self.read)]
-                write_grant: Value = arbiter.grant[len(self.read) :]
+                write_grant = arbiter.grant[len(self.read) :]
             else:
                 read_arbiter = RoundRobinArbiter(len(self.read))
                 write_arbiter = RoundRobinArbiter(len(self.write))
@@ -166,9 +166,9 @@ class BankedSRAM(wiring.Component):
             rows = [(port.row, port.data) for port in self.write]
             if not shared:
                 # Who writes is known late, and then selects among wide rows.
-                writes = Signal.like(write_grant, name=f"writes_{index}")
-                m.d.sync += writes.eq(write_grant)
-                write_grant, rows = writes, held
+                writer = Signal.like(write_grant, name=f"writer_{index}")
+                m.d.sync += writer.eq(write_grant)
+                write_grant, rows = writer, held
             m.d.comb += bank.w_en.eq(write_grant.any())
             for n, (row, value) in enumerate(rows):
                 with m.If(write_grant[n]):
