@@ -188,6 +188,7 @@ def add_aligned(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
             {
                 **_CARRIED,
                 "exponent": fmt.exponent,
+                "near": 1,  # a shift may reach the least exponent
                 "total": fmt.precision + 3,
                 "sticky": 1,
             }
@@ -205,6 +206,8 @@ def add_aligned(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     higher = Signal(len(high))
     _hand_on(m, i, o, "exponent")
     m.d.comb += [
+        # Of a word that nothing is added to, no shift has to end there.
+        o.near.eq(~i.verbatim & ~i.exponent[_shift_width(fmt) :].any()),
         o.sticky.eq(sticky),
         low.eq((Cat(1, augend[:half]) + Cat(carry, addend[:half]))[1:]),
         high.eq(augend[half:] + addend[half:]),
@@ -216,7 +219,7 @@ def add_aligned(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
 
 def mark(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     """Mark the ones that the sum must not move further left than: its own, and one where the
-    exponent would reach its least value; a word that nothing was added to has its own alone."""
+    exponent would reach its least value."""
     o: Any = Signal(
         data.StructLayout(
             {
@@ -231,7 +234,7 @@ def mark(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     )
     top = fmt.precision + 2
     floor = Signal(fmt.precision + 3)
-    m.d.comb += floor.eq(Mux(i.verbatim, 0, (1 << top) >> i.exponent))
+    m.d.comb += floor.eq(Mux(i.near, (1 << top) >> i.exponent[: _shift_width(fmt)], 0))
     _hand_on(m, i, o, "exponent", "total", "sticky")
     m.d.comb += o.marked.eq(i.total | floor)
     return o
