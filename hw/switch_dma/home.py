@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -273,19 +273,21 @@ class HomeStore(wiring.Component):
                 "held", "answers", "misleads", "is_stale", "ahead", "near", "asked_for", "judges"
             )
         )
-        members = Signal.like(node.members)
+        # Contributions that are missing before the packet, but for its own; less than none if it
+        # brings too many.
+        missing = Signal(signed(HEADER["count"].width + 1))
         m.d.sync += judges.eq(begins)
         with m.If(begins):
             m.d.sync += [
                 given.eq(header), held.eq(self._valid.bit_select(slot, 1)), answers.eq(answer),
-                misleads.eq(misled), members.eq(node.members),
+                misleads.eq(misled), missing.eq(node.members - header.count),
                 stale.eq((header.epoch != pick(self._epochs, row))
                          | self.forget.bit_select(row, 1)),
                 ahead.eq(part.ahead), near.eq(part.near), asked_for.eq(part.asked_for),
             ]
-        total = Signal(HEADER["count"].width + 1)
+        counted = Signal(HEADER["count"].width)
         number = number_of(c, given.address)
-        finishes = total == members
+        finishes = counted == missing
         too_early = finishes & ahead if c.regions > 1 else C(0, 1)
         good = Signal()
         of_row = self._row_of(self._slot)
@@ -297,7 +299,7 @@ class HomeStore(wiring.Component):
             m.d.comb += self.unknown.eq(judges)
         with m.Elif(held & (meta.number != number)):
             m.d.comb += self.overflow.bit_select(of_row, 1).eq(judges)
-        with m.Elif((given.count == 0) | (total > members) | too_early):
+        with m.Elif((given.count == 0) | (counted > missing) | too_early):
             m.d.comb += self.excess.eq(judges)
         with m.Elif(~near):  # farther ahead than anyone may be, but nothing is in its place
             m.d.comb += self.unknown.eq(judges)
@@ -312,10 +314,10 @@ class HomeStore(wiring.Component):
             ]
         kept = judged.meta
         m.d.comb += [
-            total.eq(given.count + Mux(held, meta.count, 0)),
+            counted.eq(Mux(held, meta.count, 0)),
             kept.number.eq(number),
             kept.op.eq(Value.cast(given.op)[: len(Value.cast(kept.op))]),
-            kept.count.eq(total),
+            kept.count.eq(given.count + counted),
             kept.poison.eq(given.poison | (held & meta.poison)),
             *((kept.loaded.eq(answers),) if c.multicast_partials else ()),
             self.added.eq(judged.settles),
