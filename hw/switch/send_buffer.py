@@ -463,8 +463,7 @@ class SendBuffer(wiring.Component):
             self.empty.eq(~used.any()),
         ]
         first_row, next_row = Signal(range(rows.depth)), Signal(range(rows.depth))
-        starts = [Const(self._row(number), range(rows.depth)) for number in range(slots)]
-        m.d.comb += first_row.eq(marked(free, starts))
+        m.d.comb += first_row.eq(marked(free, [self._row(number) for number in range(slots)]))
         # Written a cycle later, which is early enough.
         m.d.sync += [
             used.eq((used | Mux(commit, writes, 0)) & ~freed),
