@@ -177,8 +177,11 @@ class StreamFIFO(wiring.Component):
 
     def _parts(self, bits: list[int]) -> tuple[Value, Value]:
         """These *bits* of the beats that come and of the one that is shown."""
+        starts = [bit for bit in bits if bit - 1 not in bits]
+        ends = [bit + 1 for bit in bits if bit + 1 not in bits]
         coming, shown = (
-            Cat(Value.cast(port.payload)[bit] for bit in bits) for port in (self.i, self.o)
+            Cat(Value.cast(port.payload)[start:end] for start, end in zip(starts, ends))
+            for port in (self.i, self.o)
         )
         return coming, shown
 

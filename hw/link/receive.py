@@ -356,7 +356,8 @@ class ReceiveBuffer(wiring.Component):
             with m.If(Cat(free == (k - n) % count for n in range(flits)).any()):
                 m.d.sync += place.eq(turned[k % flits])
         for k in range(flits):  # the first flit in each column
-            m.d.comb += first[k].eq(select((row + (column > k))[:2], held[k::flits]))
+            of_row = (row + (column > k))[: len(row)] if k < flits - 1 else row
+            m.d.comb += first[k].eq(select(of_row, held[k::flits]))
         with m.Switch(free % flits):
             for n in range(flits):
                 with m.Case(n):
