@@ -169,9 +169,9 @@ COMMAND_BUGS = {
     "a port waits for a cycle between two commands": (
         "with m.If(~self.o.valid | self.o.ready):", "with m.If(~self.o.valid):"),
     "a command is for another port, too": (
-        "its.valid.eq(each.valid & (each.p.port == p))", "its.valid.eq(each.valid)"),
+        "with m.If(each.valid & (each.p.port == self.number)):", "with m.If(each.valid):"),
     "there is room though a command has come": (
-        "self.room[f].eq(0)]", "self.room[f].eq(~self.o.valid)]"),
+        "self.room[f].eq(0)", "self.room[f].eq(~self.o.valid)"),
     "room is that of another port": (
         "self.room[f][p].eq(of_port.room[f])", "self.room[f][1 - p].eq(of_port.room[f])"),
     "all that ask have left": (
