@@ -24,7 +24,7 @@ from gen.table import Column, Table
 
 __all__ = ["MHZ_7_LEVELS", "Levels", "Path", "levels", "levels_of"]
 
-MHZ_7_LEVELS = 60
+MHZ_7_LEVELS = 80
 """Clock of an engine with seven levels on an ECP5 of speed grade 6, when placed and routed."""
 
 TENTHS = 10

@@ -145,7 +145,7 @@ def test_a_carry_chain_is_a_level_and_a_tenth_for_each_step():
 def test_tables_show_the_design_and_its_blocks():
     whole, blocks = levels(netlist_of(Nested(), name="nested"))
     assert whole["levels"][0] == 7 and whole["end"][0] == "inner.long_last"
-    assert "Seven are about 60 MHz" in whole.note
+    assert "Seven are about 80 MHz" in whole.note
     assert blocks["block"][0] == "nested_inner"
 
 
