@@ -66,6 +66,7 @@ LIBRARY: dict[str, Make] = {
     "StreamFIFO, 1 beat": lambda: fifo.StreamFIFO(5, 1),
     "StreamFIFO, 2 beats": lambda: fifo.StreamFIFO(5, 2),
     "StreamFIFO, kept": lambda: fifo.StreamFIFO(5, 3, kept=True),
+    "StreamFIFO, partly kept": lambda: fifo.StreamFIFO(_PACKET, 3, kept=("last",)),
     "StreamFIFO, block memory": lambda: fifo.StreamFIFO(5, 4, memory=True),
     "Selector": lambda: select.Selector(4, 3),
     "RoundRobinArbiter": lambda: arbiter.RoundRobinArbiter(3),

@@ -73,6 +73,7 @@ PARTS = {
     "TxDMA": lambda: dma.TxDMA(_ACE),
     "RxDMA": lambda: dma.RxDMA(_ACE),
     "ReceiveUnit": lambda: receive_unit.ReceiveUnit(_ACE),
+    "PacketStart": receive_unit.PacketStart,
     "Dispatcher": lambda: dispatcher.Dispatcher(_ACE),
     "PhaseFSM": lambda: phase_fsm.PhaseFSM(_ACE),
     "Port": lambda: port.Port(_ACE),
