@@ -9,7 +9,7 @@ from sim.endpoint.ace import AceEndpoint
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
 
-CONFIG = preset("duo")
+CONFIG = preset("test")  # of which latencies are measured
 LINK_CYCLES = 50
 BLOCK = CONFIG.packet_bytes // 4  # elements: one packet
 
