@@ -28,7 +28,7 @@ module {name} (
   input wire [{last_part}:0] w_en,
   input wire [{last_bit}:0] w_data
 );
-  (* no_rw_check *)  // nobody uses a word that was read while it was written
+  (* no_rw_check *)  // a word read while it is written is not used
   reg [{last_bit}:0] words [0:{last_row}];
 {declaration}\
   always @(posedge clk) begin

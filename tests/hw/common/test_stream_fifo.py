@@ -13,21 +13,21 @@ from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
 
-BEAT = data.StructLayout({"value": 12, "last": 1})
+BEAT = data.StructLayout({"value": 12, "last": 1, "more": 3})
 SIZES = [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True), (5, False), (8, True)]
 PACES = [(0.0, 0.0), (0.6, 0.0), (0.0, 0.6), (0.4, 0.4)]
 KEPT = {"memory": False, "kept": True}
-PART = {"memory": False, "kept": ("value",)}
+PARTS = [{"memory": False, "kept": fields} for fields in (("value", "more"), ("last",))]
 KINDS = [
     *((depth, {"memory": memory}) for depth, memory in SIZES),
-    (3, KEPT), (5, KEPT), (1, PART), (2, PART), (3, PART), (5, PART),
+    (3, KEPT), (5, KEPT), *((depth, part) for part in PARTS for depth in (1, 2, 3, 5)),
 ]
 
 
 def beats(count, seed=1):
     rng = random.Random(seed)
     return [
-        BEAT.const({"value": rng.randrange(1 << 12), "last": rng.randrange(2)})
+        BEAT.const({name: rng.randrange(1 << field.width) for name, field in BEAT})
         for _ in range(count)
     ]
 

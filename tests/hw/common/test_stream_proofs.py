@@ -3,7 +3,7 @@
 """Unbounded proofs that the stream blocks lose, double and reorder nothing, and never hang."""
 
 import pytest
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Module, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -46,7 +46,7 @@ class QueueHarness(wiring.Component):
         pop = block.o.valid & block.o.ready
         m.d.comb += [
             block.i.valid.eq(self.valid),
-            block.i.payload.eq(self.data),
+            Value.cast(block.i.payload).eq(self.data),
             block.o.ready.eq(self.ready),
         ]
         after_pop = Signal.like(held)
@@ -61,7 +61,7 @@ class QueueHarness(wiring.Component):
 
         problems = [
             block.o.valid & (held == 0),
-            block.o.valid & (block.o.payload != queue[0]),
+            block.o.valid & (Value.cast(block.o.payload) != queue[0]),
             push & (held == self.capacity),
             ~block.i.ready & (held < self.capacity),
             silent >= self.latency,
@@ -113,6 +113,7 @@ def fifo_harness(fifo):
     return QueueHarness(fifo, capacity=fifo.depth, latency=fifo.latency, level=fifo.level)
 
 
+LATE_AND_EARLY = data.StructLayout({"late": 1, "early": 1})
 FIFOS = [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True), (4, True), (5, False)]
 
 
@@ -126,10 +127,18 @@ def test_so_is_a_fifo_whose_beats_are_kept_at_once(depth, tmp_path):
     assert holds(fifo_harness(StreamFIFO(2, depth, memory=False, kept=True)), tmp_path)
 
 
+@pytest.mark.parametrize("kept", ["late", "early"])
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_so_is_one_that_keeps_a_field(depth, kept, tmp_path):
+    fifo = StreamFIFO(LATE_AND_EARLY, depth, memory=False, kept=(kept,))
+    assert holds(fifo_harness(fifo), tmp_path)
+
+
 @pytest.mark.parametrize(
     "fifo",
     [UnwrappedFIFO(2, 3), UnwrappedFIFO(2, 3, kept=True), OverrunFIFO(2, 4),
-     OverrunFIFO(2, 4, memory=True), OverrunFIFO(2, 4, kept=True)],
+     OverrunFIFO(2, 4, memory=True), OverrunFIFO(2, 4, kept=True),
+     OverrunFIFO(LATE_AND_EARLY, 4, kept=("late",))],
 )
 def test_fifo_with_a_planted_bug_is_refuted(fifo, tmp_path):
     assert not holds(fifo_harness(fifo), tmp_path)

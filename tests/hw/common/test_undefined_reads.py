@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No engine uses a word of SRAM that was read while it was written, which silicon leaves open."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from amaranth.hdl import Module, Signal
+
+import foldwire as fw
+from hw.common.sram import SRAMBank
+from hw.common.testing import simulate
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def inverting(bank):
+    """The memory of *bank*, but a word that is written while it is read comes out inverted."""
+    m = Module()
+    inner = SRAMBank(
+        depth=bank.depth, width=bank.width, ports=bank._ports, granularity=bank._granularity
+    )
+    m.submodules.inner = PLAIN(inner)
+    for name in inner.signature.members:
+        if name != "r_data":
+            m.d.comb += getattr(inner, name).eq(getattr(bank, name))
+    clashes = Signal()
+    if bank._ports == "1r1w":
+        with m.If(bank.r_en):
+            m.d.sync += clashes.eq(bank.w_en.any() & (bank.r_addr == bank.w_addr))
+    m.d.comb += bank.r_data.eq(inner.r_data ^ clashes.replicate(bank.width))
+    return m
+
+
+PLAIN = SRAMBank._memory
+
+
+@pytest.fixture(autouse=True)
+def inverted(monkeypatch, tmp_path):
+    """All banks are such; models of engines are compiled anew, and kept apart."""
+    monkeypatch.setattr(SRAMBank, "_memory", inverting)
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+
+
+def test_who_uses_such_a_word_is_found_out():
+    bank = SRAMBank(depth=4, width=8)
+
+    async def bench(ctx):
+        for value, expected in ((5, ~0 & 0xFF), (6, ~5 & 0xFF)):
+            ctx.set(bank.r_en, 1)
+            ctx.set(bank.w_en, 1)
+            ctx.set(bank.w_data, value)
+            await ctx.tick()
+            assert ctx.get(bank.r_data) == expected
+        ctx.set(bank.w_en, 0)
+        await ctx.tick()
+        assert ctx.get(bank.r_data) == 6
+
+    simulate(bank, bench)
+
+
+@pytest.mark.parametrize("engine", ["ace", "smartnic", "in_switch"])
+def test_sums_are_right(engine):
+    rng = np.random.default_rng(1)
+    vectors = [rng.standard_normal(3000, np.float32) for _ in range(4)]
+    assert fw.all_reduce(vectors, engine=engine, preset="test").exact
+
+
+PULLED = {
+    "topology": {"kind": "switch", "shape": [4], "latency_s": 20e-9},
+    "endpoint": {"kind": "in_switch"},
+    "switch": {"preset": "test", "mode": "pull", "level": "rtl"},
+    "workload": {"collective": "all_reduce", "size_bytes": 16384},
+}
+
+
+@pytest.mark.parametrize(
+    "job", [pytest.param(EXAMPLES / "torus_rtl.toml", marks=pytest.mark.full), PULLED],
+    ids=["torus", "pulled"],
+)
+def test_jobs_are_right(job):
+    assert fw.run(job).metrics["wrong"] == 0
