@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.params import require, require_int, require_type
+from hw.common.params import require, require_int
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank, block_memory, buffer_rows
 
@@ -213,11 +213,12 @@ class StreamFIFO(wiring.Component):
 
 def _bits(shape: Any, kept: bool | tuple[str, ...]) -> frozenset[int]:
     """Bits of *shape* that are *kept* in rows."""
-    if not isinstance(kept, tuple):
-        whole = require_type("StreamFIFO kept", kept, bool)
-        return frozenset(range(Shape.cast(shape).width if whole else 0))
+    if isinstance(kept, bool):
+        return frozenset(range(Shape.cast(shape).width if kept else 0))
     require(
-        isinstance(shape, data.StructLayout) and set(kept) <= set(shape.members),
+        isinstance(kept, tuple)
+        and isinstance(shape, data.StructLayout)
+        and set(kept) <= set(shape.members),
         "StreamFIFO kept", f"True, False or names of fields of {shape!r}", kept,
     )
     fields = [shape[name] for name in kept]
