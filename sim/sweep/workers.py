@@ -130,7 +130,9 @@ def own_processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     error: stopping does not wait for what is in flight."""
     # Fresh processes: a fork would copy whatever threads hold at that moment.
     spawned = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawned, initializer=_end_with_parent) as pool:
+    with _uninterrupted(), _quiet_tracker():
+        made = ProcessPoolExecutor(workers, spawned, initializer=_end_with_parent)
+    with made as pool:
         try:
             yield pool
         except BaseException:
@@ -162,6 +164,22 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _quiet_tracker() -> Iterator[None]:
+    """Start Python's tracker of semaphores, which the first pool does, such that it cleans up
+    without a word after a command that ended at once: half-done work is no fault to be told."""
+    before = os.environ.get("PYTHONWARNINGS")
+    quiet = "ignore:resource_tracker"
+    os.environ["PYTHONWARNINGS"] = f"{before},{quiet}" if before else quiet
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def _check_that_processes_start(pool: ProcessPoolExecutor) -> None:

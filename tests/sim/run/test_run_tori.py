@@ -262,7 +262,12 @@ def test_a_placement_moves_results_and_nothing_else(style):
     algorithm = {"style": style}
     plain = run(described("rtl", algorithm=algorithm))
     moved = run(described("rtl", topology={"placement": order}, algorithm=algorithm))
-    assert moved.data.exact and moved.time_s == pytest.approx(plain.time_s, rel=0.03)
+    # Nodes that begin a ring elsewhere are granted memory in another order: up to 4.2 % over six
+    # placements, at both levels alike.
+    assert moved.data.exact and moved.time_s == pytest.approx(plain.time_s, rel=0.05)
+    assert moved.time_s == run(
+        described("cycles", topology={"placement": order}, algorithm=algorithm)
+    ).time_s
     assert sorted(moved.record.link_bytes) == pytest.approx(sorted(plain.record.link_bytes), rel=.1)
 
 
