@@ -5,8 +5,9 @@ Out of context: there are no pads, so paths from and to ports are not counted. E
 the content of the netlist.
 
 Small designs take nextpnr's defaults. Large ones take its electrostatic placer, which needs a
-fifth less wire for them; `router1`, the default, then reaches 15 to 40 % more than `router2`, whose
-detours miss what the placer has found, and takes three to eight minutes.
+fifth less wire for them; `router1`, the default, then reaches 16 to 18 % more than `router2`, whose
+detours miss what the placer has found. Routing late signals again (`--tmg-ripup`) takes three times
+as long for 3 % at most.
 """
 
 from __future__ import annotations

@@ -368,21 +368,50 @@ def _registers(c: Context) -> list[Stmt]:
         return made
     parts: list[Sequence[Stmt]] = [[stmt] for stmt in after]
     registers: dict[ir.Var, None] = {}
+    condition: Part | None = None
     for stmt in c.sync:
         registers.update(dict.fromkeys(stmt.writes))
         written = c.statements.stmts(stmt, 4, clocked=True)
+        condition, inner = _resets(stmt, written[-1])
+        if condition:
+            written[-1] = enclosed(Code("if (", condition, ")"), inner, 4)
         if isinstance(stmt, ir.CaseSwitch):
             written = _with_note(written, source.where(stmt.loc))
         parts.append(written)
-    body = c.statements.sequence(parts, 4)
     resettable = [
         (var, c.register(var))
         for var in registers if not var.reset_less and c.module.rst is not None
     ]
-    if reset := c.starts(resettable, "<="):
-        both = c.statements.sequence([[line] for line in reset], 6)
-        body = (*body, enclosed(Code(f"if ({RESET})"), both, 4))
+    reset = Code(f"if ({RESET})")
+    if condition and resettable and c.sync[-1].writes.keys() == dict(resettable).keys():
+        parts.pop()  # one list for both
+        whole = condition if isinstance(condition, Ref) else Code("(", condition, ")")
+        reset = Code(f"if ({RESET} | ", whole, ")")
+    body = c.statements.sequence(parts, 4)
+    if starts := c.starts(resettable, "<="):
+        both = c.statements.sequence([[line] for line in starts], 6)
+        body = (*body, enclosed(reset, both, 4))
     return [*made, Nested(((Line(Code(f"always @(posedge {CLOCK}) begin")), body),))]
+
+
+def _resets(stmt: ir.Stmt, written: Stmt) -> tuple[Part | None, tuple[Stmt, ...]]:
+    """The condition on which *stmt* puts registers, and does nothing else, back to their initial
+    values, and the assignments; None if it does not, or is *written* in another way than with if.
+    """
+    if not isinstance(stmt, ir.CaseSwitch) or not isinstance(written, Nested):
+        return None, ()
+    bodies = [case.body for case in stmt.cases]
+    (head, inner), *others = written.sections
+    test = head.code.parts[1] if len(head.code.parts) > 1 else ""
+    if len(bodies) != 1 or others or not isinstance(test, Code) or test.parts[0] != "if":
+        return None, ()
+    if not all(
+        isinstance(each, ir.Assign) and isinstance(each.lhs, ir.Var)
+        and isinstance(each.rhs, ir.Const) and each.rhs.value == each.lhs.init
+        for each in bodies[0]
+    ):
+        return None, ()
+    return test.parts[2], inner
 
 
 def _with_note(stmts: list[Stmt], note: str) -> list[Stmt]:

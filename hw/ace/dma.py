@@ -21,6 +21,7 @@ from hw.common.arbiter import StreamArbiter
 from hw.common.axi import BurstMaster
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
+from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 
 __all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
@@ -314,19 +315,24 @@ class RxDMA(_BlockDMA):
         depth = READ_LATENCY + 4
         m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, depth)
         promised = Signal(range(depth + 1))
+        more = Signal(init=1)  # there is room for another one
         beat = Signal(range(c.slot_beats + 1))
+        within = Signal()  # beat is not 0, and its row:
+        next_row = Signal(range(c.sram_beats))
         segment = segments.o.p
         issue = Signal()
         last = Signal()
         m.d.comb += [
             last.eq(beat + 1 == segment.beats),
-            self.read.enable.eq(segments.o.valid & (promised != depth)),
-            self.read.row.eq(segment.row + beat),
+            self.read.enable.eq(segments.o.valid & more),
+            self.read.row.eq(Mux(within, next_row, segment.row)),
             issue.eq(self.read.enable & self.read.grant),
             segments.o.ready.eq(issue & last),
         ]
         with m.If(issue):
-            m.d.sync += beat.eq(Mux(last, 0, beat + 1))
+            m.d.sync += [
+                beat.eq(Mux(last, 0, beat + 1)), within.eq(~last), next_row.eq(self.read.row + 1),
+            ]
         arrives = issue
         for n in range(READ_LATENCY):
             after = Signal(name=f"arrives_{n + 1}")
@@ -334,7 +340,11 @@ class RxDMA(_BlockDMA):
             arrives = after
         wiring.connect(m, beats.o, writer.data)
         m.d.comb += [beats.i.valid.eq(arrives), beats.i.payload.eq(self.read.data)]
-        m.d.sync += promised.eq(promised + issue - (beats.o.valid & beats.o.ready))
+        moves = {"up": issue, "down": beats.o.valid & beats.o.ready}
+        m.d.sync += [
+            promised.eq(stepped(promised, **moves)),
+            more.eq(~stepped_to(promised, depth, **moves)),
+        ]
 
         # Acknowledgements come in the order of the segments.
         oldest = unacknowledged.o.p

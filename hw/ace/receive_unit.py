@@ -299,11 +299,14 @@ class ReceiveUnit(wiring.Component):
             path.payload.eq(self.payload.data),
             path.operand.eq(self.operand.data),
         ]
-        # Behind the last beat nothing of a packet is used, whether another one starts or not.
+        # Behind the last beat nothing of a packet is used, whether another one starts or not: so
+        # registers need not wait for what starts.
         first = ~active | final
-        with m.If(start | ending):
-            m.d.sync += [active.eq(start), reduce.eq(begins.claim)]
-        with m.If(start | issue):
+        m.d.sync += [
+            active.eq(start | (active & ~ending)),
+            reduce.eq(begins.claim | (reduce & ~ending)),
+        ]
+        with m.If(~active | issue):
             m.d.sync += [
                 operand_row.eq(Mux(first, resolved.row, operand_row + 1)),
                 beat.eq(Mux(first, 0, beat + 1)),

@@ -67,6 +67,7 @@ class SendUnit(wiring.Component):
 
         active = Signal()
         command = Signal(send_command_layout(c))
+        row = Signal(range(c.sram_beats))
         beat = Signal(index)
         empty = Signal()
         last = Signal(index)
@@ -79,7 +80,7 @@ class SendUnit(wiring.Component):
         accept = Signal()
         m.d.comb += [
             self.read.enable.eq(active & ~empty & (events.i.ready | ~final)),
-            self.read.row.eq(command.row + beat),
+            self.read.row.eq(row),
             step.eq(active & Mux(empty, events.i.ready, self.read.grant)),
             ending.eq(step & final),
             accept.eq((~active | ending) & self.queue.room),
@@ -95,17 +96,17 @@ class SendUnit(wiring.Component):
         none = length == 0
         past = Signal(index)  # the last beat of what comes
         m.d.comb += past.eq(Mux(none, 0, (length - 1) >> (c.bus_bytes.bit_length() - 1)))
-        with m.If(accept):
-            m.d.sync += active.eq(self.command.valid)
-        with m.Elif(ending):
-            m.d.sync += active.eq(0)
-        with m.If((accept & self.command.valid) | step):
-            # Behind the last beat nothing of a command is used, whether another one comes or not.
+        m.d.sync += active.eq((accept & self.command.valid) | (active & ~ending))
+        with m.If(~active | step):
+            # Behind the last beat nothing of a command is used, whether another one comes or not:
+            # so registers need not wait for room.
+            first = ~active | final
             m.d.sync += [
-                beat.eq(Mux(~active | final, 0, beat + 1)),
-                final.eq(Mux(~active | final, past == 0, beat + 1 == last)),
+                row.eq(Mux(first, self.command.p.row, row + 1)),
+                beat.eq(Mux(first, 0, beat + 1)),
+                final.eq(Mux(first, past == 0, beat + 1 == last)),
             ]
-            with m.If(~active | final):
+            with m.If(first):
                 m.d.sync += [command.eq(self.command.p), empty.eq(none), last.eq(past)]
 
         # Data follows a granted read by READ_LATENCY cycles; the header goes in with the last beat.

@@ -74,9 +74,8 @@ class ReducePath(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.alu = alu = ReduceALU(c.lanes, stages=c.alu_stages)
-        m.submodules.sums = sums = StreamFIFO(
-            sum_layout(c), c.alu_stages + 4, memory=False, kept=True
-        )
+        # Its front is in registers: the encoder compares exponents in its first cycle.
+        m.submodules.sums = sums = StreamFIFO(sum_layout(c), c.alu_stages + 4, memory=False)
         m.submodules.decoder = decoder = WireDecoder(c)
         m.submodules.encoder = encoder = WireEncoder(c)
         # Of the blocks in the decoder: whether they were bad when they came.

@@ -168,7 +168,7 @@ class StoreSignature(ParametricSignature):
                 "channel": Out(range(max(2, channels))),
                 "targets": Out(range(outputs) if unicast else outputs),
                 "room": In(channels),
-                **({"row": Out(range(max(2, rows))), "lasting": Out(1)} if rows else {}),
+                **({"row": Out(range(rows)), "lasting": Out(1)} if rows else {}),
             },
             channels=channels,
             outputs=outputs,

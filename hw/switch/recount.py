@@ -161,7 +161,8 @@ def give_credits(
     Parameters
     ----------
     refunds:
-        By class, what becomes of packets that come.
+        By class, what becomes of packets that come. Counted a cycle later, as a verdict on a packet
+        comes late in its cycle; so is `regrant`, for the order to stay.
     freed:
         Bit by class: a packet that was stored has left.
     credit:
@@ -176,22 +177,29 @@ def give_credits(
     Value
         High if credits are due, or none may be given.
     """
-    waiting = []
+    waiting = [mute]
+    anew = Signal(name="regrants")
+    m.d.sync += anew.eq(regrant)
     for number, of in enumerate(refunds):
         owed = Signal(range(most + 1), name=f"owed_{number}")
         occupied = Signal(range(most + 1), name=f"occupied_{number}")
-        gives = (owed != 0) & ~mute
+        begun, dropped = (
+            Signal(name=f"{name}_{number}") for name in ("packet_begun", "packet_dropped")
+        )
+        cut_off = Signal(len(of.cut_off), name=f"packets_cut_off_{number}")
+        m.d.sync += [begun.eq(of.begun), dropped.eq(of.dropped), cut_off.eq(of.cut_off)]
+        gives = (owed != 0) & ~(mute | anew)
         stays = Signal(range(most + 1), name=f"stays_{number}")
         due = Signal(range(most + 6), name=f"due_{number}")
         m.d.comb += [
-            stays.eq(occupied + of.begun - freed[number] - of.cut_off),
-            due.eq(owed + freed[number] + of.dropped + of.cut_off - gives),
+            stays.eq(occupied + begun - freed[number] - cut_off),
+            due.eq(owed + freed[number] + dropped + cut_off - gives),
         ]
         m.d.sync += [
             occupied.eq(stays),
             # A sender that pays for nothing cannot earn more than there is.
-            owed.eq(Mux(regrant, most - stays, Mux(due > most, most, due))),
+            owed.eq(Mux(anew, most - stays, Mux(due > most, most, due))),
             credit[number].eq(gives),
         ]
-        waiting.append(owed != 0)
-    return Cat(waiting).any() | mute
+        waiting += [owed != 0, dropped, cut_off != 0]
+    return Cat(*waiting, anew).any()

@@ -32,27 +32,33 @@ def parts_of(outputs: int) -> int:
 
 
 class _Entry:
-    """A packet of a channel: whether there is one; the outputs that it has still to reach, or the
-    number of the only one; the code of its length; its slot; its age, if the buffer has ages; its
-    row and whether it lasts, if packets are killed. Entries of a channel are in the order of
-    arrival."""
+    """A packet of a channel: the outputs that it has still to reach, or the number of the only one;
+    the code of its length; its slot; its age, if the buffer has ages; its row and whether it lasts,
+    if packets are killed."""
 
     def __init__(
         self, outputs: ShapeLike, lengths: range, slots: int, ages: int, rows: int, name: str
     ) -> None:
-        self.there = Signal(name=f"there_{name}")
         self.rest = Signal(outputs, name=f"rest_{name}")
         self.length = Signal(lengths, name=f"packet_length_{name}")
         self.slot = Signal(range(max(2, slots)), name=f"packet_slot_{name}")
         self.age = [Signal(ages, name=f"age_{name}")] if ages else []
-        self.row = Signal(range(max(2, rows)), name=f"packet_row_{name}")
+        self.row = Signal(range(max(1, rows)), name=f"packet_row_{name}")
         self.lasting = Signal(name=f"lasting_{name}")
         self._kills = [self.row, self.lasting] if rows else []
 
     @property
     def data(self) -> Value:
-        """All but whether there is a packet, and the outputs."""
+        """All but the outputs."""
         return Cat(self.length, self.slot, *self.age, *self._kills)
+
+
+class _Line:
+    """Packets of a channel in the order of arrival, and a bit for each place that has one."""
+
+    def __init__(self, entries: list[_Entry], name: str) -> None:
+        self.there = Signal(len(entries), name=f"there_{name}")
+        self.entries = entries
 
 
 class _Choice:
@@ -62,11 +68,15 @@ class _Choice:
         self.valid = Signal(name=f"{name}_valid")
         self.outputs = Signal.like(buffer.request, name=f"{name}_outputs")
         self.channel = Signal(buffer.channels, name=f"{name}_channel")
-        self.place = Signal(buffer.packets, name=f"{name}_place")
+        self.place = Signal(buffer.places, name=f"{name}_place")
 
     def of(self, values: Sequence[Sequence[Value]]) -> Value:
         """The value of the packet, of those of all lines."""
-        return _one_of(self.channel, [_one_of(self.place, line) for line in values])
+        places = len(self.place)
+        return marked(
+            self.channel,
+            [marked(self.place, line[:places]) if places > 1 else line[0] for line in values],
+        )
 
 
 class Reachable(wiring.Component):
@@ -225,6 +235,7 @@ class SendBuffer(wiring.Component):
             require_int("SendBuffer short", each, minimum=2, maximum=flits) for each in short
         )
         self._passing = frozenset(passing)
+        self.places = self.packets if self._passing else 1  # of a line, which may ask
         self._most_passed = require_int("SendBuffer most_passed", most_passed)
         self._ages = require_int("SendBuffer ages", ages, minimum=0)
         rows = require_int("SendBuffer rows", rows)
@@ -275,7 +286,8 @@ class SendBuffer(wiring.Component):
         gone = Signal(range(max(2, slots)))  # the slot that becomes free
         entry, comes = self._write(m, rows, gone)
         lines = [
-            [self._entry(f"{k}_{i}") for i in range(self.packets)] for k in range(self.channels)
+            _Line([self._entry(f"{k}_{i}") for i in range(self.packets)], str(k))
+            for k in range(self.channels)
         ]
         reading = Signal()
         dead = self._judge(m, lines)
@@ -293,16 +305,16 @@ class SendBuffer(wiring.Component):
         for k, line in enumerate(lines):
             passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
             late = Signal(name=f"late_{k}")  # so often as it may be
-            asking = line[:1]
+            asking = line.entries[:1]
             waits: Value = Const(0)
             if k in self._passing:
-                asking = line
+                asking = line.entries
                 # Of the cycle before: another packet is the oldest only after it was served, and
                 # then none has been passed, or when one is discarded.
                 moves = Signal(name=f"moves_{k}")
-                m.d.sync += moves.eq(~self._none_but(line[0], self.stopped[k]))
+                m.d.sync += moves.eq(~self._none_but(asking[0], self.stopped[k]))
                 waits = late & moves
-            choice, offer = self._offer(m, asking, waits, self.available[k], str(k))
+            choice, offer = self._offer(m, line, asking, waits, self.available[k], str(k))
             offers.append(offer)
             choices.append(choice)
             asks.append(choice.any() if self._unicast else self._reached(m, k, asking, waits))
@@ -317,24 +329,31 @@ class SendBuffer(wiring.Component):
                     ]
             left: Value = Const(0)
             if not self._unicast:
-                left = _one_of(chosen, [each.rest for each in asking]) & ~served
+                left = marked(chosen, [each.rest for each in asking]) & ~served
             m.d.comb += done.eq(served.any() & ~left.any())
             leaves, goes = chosen, done
             if self._rows:
-                leaves = Signal(len(line), name=f"leaves_{k}")
+                leaves = Signal(self.packets, name=f"leaves_{k}")
                 goes = Signal(name=f"goes_{k}")
                 m.d.comb += [
                     leaves.eq(Mux(taken.valid, chosen, dead[k])),
                     goes.eq(done | (dead[k].any() & clears)),
                 ]
-            slot.append(_one_of(leaves, [each.slot for each in line[: len(leaves)]]))
             if self._rows:
-                which = [Mux(each.lasting, 0, 1 << each.row)[: self._rows] for each in line]
-                row.append(_one_of(leaves, which))
+                slot.append(Signal.like(gone, name=f"leaving_slot_{k}"))
+                row.append(Signal(self._rows, name=f"leaving_row_{k}"))
+                marks = (
+                    Mux(each.lasting, 0, 1 << each.row)[: self._rows] if self._rows > 1
+                    else ~each.lasting for each in line.entries
+                )
+                m.d.comb += [
+                    slot[k].eq(marked(leaves, [each.slot for each in line.entries])),
+                    row[k].eq(marked(leaves, marks)),
+                ]
             finishing.append(goes)
             self._advance(m, line, chosen, served, leaves, goes, entry, comes[k], str(k))
             if self._ages and k == 0:
-                m.d.comb += self.age.eq(line[0].age[0])
+                m.d.comb += self.age.eq(line.entries[0].age[0])
         # Lines in which a packet may be leaving: of what is being granted now, if that is a header
         # alone, as nothing else is read behind packets with data; of what was granted before.
         changing = Mux(self.length == 1, asked.channel, 0) | Mux(taken.valid, taken.channel, 0)
@@ -349,22 +368,18 @@ class SendBuffer(wiring.Component):
         with m.If(taken.valid):
             m.d.sync += preferred.eq(any_below(taken.channel))
         self._ask(m, asked, taken, turn, offers, choices, lines, discards)
-        whose: Value = taken.channel
-        row_of: Value = Const(0)
+        slot_of, row_of = Signal.like(gone), Signal(self._rows)
         if self._rows:
             whose = Mux(taken.valid, taken.channel, Cat(each.any() for each in dead))
             m.d.sync += self.discarded.eq(clears)
-            row_of = Signal(self._rows)
-            m.d.comb += row_of.eq(_one_of(whose, row))
-        slot_of = Signal.like(gone)
-        m.d.comb += slot_of.eq(_one_of(whose, slot))
+            m.d.comb += [row_of.eq(marked(whose, row)), slot_of.eq(marked(whose, slot))]
         self._taken, self._comes = taken.valid, (entry, comes.any())
         self._send(m, rows, reading, finishing, slot_of, row_of, gone)
         return m
 
     def _ask(
         self, m: Module, asked: "_Choice", taken: "_Choice", turn: Value, offers: list[Signal],
-        choices: list[Signal], lines: list[list[_Entry]], discards: Value,
+        choices: list[Signal], lines: list[_Line], discards: Value,
     ) -> None:
         """Ask a cycle later, as *asked*, for what the channel whose turn it is offers; *taken*,
         another cycle later, is what was granted of it."""
@@ -376,9 +391,9 @@ class SendBuffer(wiring.Component):
         m.d.comb += [taken.valid.eq(granted.any()), self.granted.eq(taken.valid)]
         m.d.comb += [own.eq(asked.channel.any()), data.eq(own & (self.length != 1))]
         m.d.sync += [
-            asked.outputs.eq(Mux(stops, 0, _one_of(turn, offers))),
+            asked.outputs.eq(Mux(stops, 0, marked(turn, offers))),
             asked.channel.eq(Mux(stops, 0, turn)),
-            asked.place.eq(_one_of(turn, choices)),
+            asked.place.eq(marked(turn, choices)),
             *(
                 parts[k].eq(self.grant[k :: len(parts)].any() & wants)
                 for parts, wants in ((self.took, data), (granted, own))
@@ -388,30 +403,30 @@ class SendBuffer(wiring.Component):
             taken.channel.eq(asked.channel),
             taken.place.eq(asked.place),
             self._length.eq(self.length),
-            self._taken_slot.eq(asked.of([[each.slot for each in line] for line in lines])),
+            self._taken_slot.eq(asked.of([[each.slot for each in line.entries] for line in lines])),
         ]
         m.d.comb += [
             self.request.eq(Mux(self.took.any(), 0, asked.outputs)),
             self.channel.eq(index_of(asked.channel)),
             self.wanted.eq(asked.outputs),
             self.asking.eq(asked.channel),
-            self.length.eq(asked.of([[each.length for each in line] for line in lines])),
+            self.length.eq(asked.of([[each.length for each in line.entries] for line in lines])),
         ]
 
-    def _judge(self, m: Module, lines: list[list[_Entry]]) -> list[Value]:
+    def _judge(self, m: Module, lines: list[_Line]) -> list[Value]:
         """The packet that is discarded, by channel: the first of those that are to be."""
         if not self._rows:
             return [Const(0, self.packets) for _ in lines]
         found: Value = Const(0)
         first: list[Value] = []
         for k, line in enumerate(lines):
-            dead = Signal(len(line), name=f"dead_{k}")
-            killed = Cat(self.kill.bit_select(each.row, 1) & ~each.lasting for each in line)
-            looked = line[:1] if self._unicast else line
+            dead = Signal(self.packets, name=f"dead_{k}")
+            killed = Cat(self.kill.bit_select(each.row, 1) & ~each.lasting for each in line.entries)
+            looked = line.entries[:1] if self._unicast else line.entries
             closed = Cat(self._none_but(each, self.closed) for each in looked)
-            doomed = Signal(len(line), name=f"doomed_{k}")
+            doomed = Signal(self.packets, name=f"doomed_{k}")
             m.d.comb += [
-                dead.eq(Cat(each.there for each in line) & (killed | closed)),
+                dead.eq(line.there & (killed | closed)),
                 doomed.eq(Mux(found, 0, dead & -dead)),
             ]
             first.append(doomed)
@@ -462,18 +477,19 @@ class SendBuffer(wiring.Component):
             freed.eq(self.freed.any() << gone),
             self.empty.eq(~used.any()),
         ]
-        first_row, next_row = Signal(range(rows.depth)), Signal(range(rows.depth))
+        first_row = Signal(range(rows.depth))
         m.d.comb += first_row.eq(marked(free, [self._row(number) for number in range(slots)]))
         # Written a cycle later, which is early enough.
         m.d.sync += [
             used.eq((used | Mux(commit, writes, 0)) & ~freed),
             rows.w_en.eq(store.valid), rows.w_data.eq(store.data),
-            rows.w_addr.eq(Mux(store.first, first_row, next_row)),
+            # The row behind the one that was written last, without waiting for `valid`.
+            rows.w_addr.eq(Mux(store.valid & store.first, first_row, rows.w_addr + rows.w_en)),
         ]
         with m.If(store.valid):
             m.d.sync += [
-                index.eq(Mux(store.first, 1, index + 1)), begun.eq(slot), last_begun.eq(writes),
-                next_row.eq(Mux(store.first, first_row, next_row) + 1),
+                index.eq(Mux(store.first, 1, index + 1)), begun.eq(slot),
+                last_begun.eq(writes),
             ]
         entry = self._entry("new")
         length: Value = store.first
@@ -482,7 +498,6 @@ class SendBuffer(wiring.Component):
         comes = Signal(self.channels)
         m.d.sync += [
             comes.eq(commit << store.channel),
-            entry.there.eq(1),
             entry.rest.eq(store.targets),
             entry.length.eq(length),
             entry.slot.eq(slot),
@@ -522,65 +537,74 @@ class SendBuffer(wiring.Component):
         return reached.o
 
     def _offer(
-        self, m: Module, line: list[_Entry], waits: Value, available: Value, name: str
+        self, m: Module, line: _Line, asking: list[_Entry], waits: Value, available: Value,
+        name: str,
     ) -> tuple[Signal, Signal]:
-        """Which of some packets of a channel asks, if it is the channel's turn, and for what, if
-        any does; if all wait for the oldest, this one."""
-        chosen = Signal(len(line), name=f"chosen_{name}")
-        asks = Signal(len(line), name=f"asks_{name}")
+        """Which of the packets *asking*, the first ones of a line, asks if it is the channel's
+        turn, and for what, if any does; if all wait for the oldest, this one."""
+        chosen = asks = Signal(len(asking), name=f"asks_{name}")
         offer = Signal(self._outputs, name=f"offer_{name}")
-        m.d.comb += chosen.eq(asks & -asks)  # the oldest
+        if len(asking) > 1:
+            chosen = Signal.like(asks, name=f"chosen_{name}")
+            m.d.comb += chosen.eq(asks & -asks)  # the oldest
         if self._unicast:
-            for i, each in enumerate(line):
-                before = Cat(other.rest == each.rest for other in line[:i]).any()
+            for i, each in enumerate(asking):
+                before = Cat(other.rest == each.rest for other in asking[:i]).any()
                 blocked = (before | waits) if i else Const(0)
-                m.d.comb += asks[i].eq(each.there & Array(available)[each.rest] & ~blocked)
-            m.d.comb += offer.eq(1 << _one_of(chosen, [each.rest for each in line]))
+                m.d.comb += asks[i].eq(line.there[i] & Array(available)[each.rest] & ~blocked)
+            m.d.comb += offer.eq(1 << marked(chosen, [each.rest for each in asking]))
             return chosen, offer
         older: Value = Const(0, self._outputs)  # outputs for which there are older packets
         wanted: list[Value] = []
-        for i, each in enumerate(line):
+        for i, each in enumerate(asking):
             wanted.append(Signal(self._outputs, name=f"possible_{name}_{i}"))
             m.d.comb += wanted[i].eq(each.rest & available & ~older)
-            if i + 1 < len(line):
+            if i + 1 < len(asking):
                 behind = Signal(self._outputs, name=f"older_{name}_{i + 1}")
                 m.d.comb += behind.eq(older | each.rest | waits.replicate(self._outputs))
                 older = behind
         m.d.comb += [
-            asks.eq(Cat(each.any() for each in wanted)), offer.eq(_one_of(chosen, wanted)),
+            asks.eq(Cat(each.any() for each in wanted)), offer.eq(marked(chosen, wanted)),
         ]
         return chosen, offer
 
     def _advance(
-        self, m: Module, line: list[_Entry], chosen: Value, served: Value, leaves: Value,
-        goes: Value, entry: _Entry, comes: Value, name: str,
+        self, m: Module, line: _Line, chosen: Value, served: Value, leaves: Value, goes: Value,
+        entry: _Entry, comes: Value, name: str,
     ) -> None:
         """Clear outputs that were served, close the gap of a packet that left, append a new one."""
-        comes_in = Signal(len(line), name=f"comes_in_{name}")
-        moves_up = Signal(len(line), name=f"moves_up_{name}")
-        ahead: Value = Const(1, 1)  # all places before this one stay taken
-        for i, each in enumerate(line):
-            last = i == len(line) - 1
-            behind = Const(0, 1) if last else line[i + 1].there
-            stays = Mux(goes, behind, each.there)
-            comes_here, moves = comes_in[i], moves_up[i]
-            m.d.comb += [
-                comes_here.eq(comes & ahead & ~stays), moves.eq(goes & leaves[: i + 1].any()),
-            ]
-            kept: Value = each.rest
-            changes = comes_here | moves
+        there, places = line.there, self.packets
+        stays, comes_in, moves_up = (
+            Signal(places, name=f"{what}_{name}") for what in ("stays", "comes_in", "moves_up")
+        )
+        behind = there >> 1
+        # Only the first one leaves, or any.
+        whole = len(leaves) == places
+        from_here = leaves | any_below(leaves) if whole else leaves.replicate(places)
+        m.d.comb += [
+            stays.eq(Mux(goes, behind, there)),
+            comes_in.eq(Mux(comes, Cat(Const(1, 1), stays[:-1]) & ~stays, 0)),
+            moves_up.eq(Mux(goes, from_here, 0)),
+        ]
+        m.d.sync += there.eq(comes_in | (moves_up & behind) | (~moves_up & there))
+        *others, last = line.entries
+        for i, each in enumerate(others):
+            with m.If(comes_in[i] | moves_up[i]):
+                m.d.sync += each.data.eq(
+                    Mux(comes_in[i], entry.data, line.entries[i + 1].data)
+                )
+        with m.If(comes_in[-1]):
+            m.d.sync += last.data.eq(entry.data)
+        for i, each in enumerate(line.entries):
+            # Where no packet is, there are no outputs.
+            after: Value = Const(0, len(each.rest)) if each is last else line.entries[i + 1].rest
+            changes = comes_in[i] | moves_up[i]
             if i < len(chosen) and not self._unicast:
                 # The packet that is served is in the enable: so a bit's next state is one LUT.
-                kept, changes = each.rest & ~served, changes | chosen[i]
-            # Where no packet is, there are no outputs.
-            after = Const(0, len(each.rest)) if last else line[i + 1].rest
-            m.d.sync += each.there.eq(comes_here | Mux(moves, behind, each.there))
+                after = Mux(moves_up[i], after, each.rest & ~served)
+                changes = changes | chosen[i]
             with m.If(changes):
-                m.d.sync += each.rest.eq(Mux(comes_here, entry.rest, Mux(moves, after, kept)))
-            next_data = entry.data if last else Mux(comes_here, entry.data, line[i + 1].data)
-            with m.If(comes_here if last else comes_here | moves):
-                m.d.sync += each.data.eq(next_data)
-            ahead = stays
+                m.d.sync += each.rest.eq(Mux(comes_in[i], entry.rest, after))
 
     def _send(
         self, m: Module, rows: SRAMBank, reading: Signal, finishing: Sequence[Value], slot: Value,
@@ -630,8 +654,3 @@ class SendBuffer(wiring.Component):
             self.freed.eq(freed),
             gone.eq(leaves),
         ]
-
-
-def _one_of(which: Value, values: Sequence[Any]) -> Value:
-    """The value selected by the one-hot *which*; 0 if no bit is set."""
-    return reduce(or_, (Mux(which[k], value, 0) for k, value in enumerate(values)))

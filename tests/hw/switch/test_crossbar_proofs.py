@@ -158,9 +158,9 @@ class Leaky(SendBuffer):
 class Overtaking(SendBuffer):
     """Planted bug: of an output's packets the newest asks."""
 
-    def _offer(self, m, line, waits, available, name):
-        chosen = Signal(len(line))
-        wanted = [each.rest & available for each in line]
+    def _offer(self, m, line, asking, waits, available, name):
+        chosen = Signal(len(asking))
+        wanted = [each.rest & available for each in asking]
         for i, each in enumerate(wanted):
             with m.If(each.any()):
                 m.d.comb += chosen.eq(1 << i)
@@ -178,7 +178,7 @@ class Gapped(SendBuffer):
     """Planted bug: whatever leaves, it is the oldest packet that is closed up to."""
 
     def _advance(self, m, line, chosen, served, leaves, *goes):
-        super()._advance(m, line, chosen, served, Const(1, len(line)), *goes)
+        super()._advance(m, line, chosen, served, Const(1, len(line.entries)), *goes)
 
 
 class Hasty(SendBuffer):
@@ -186,7 +186,7 @@ class Hasty(SendBuffer):
 
     def _judge(self, m, lines):
         for line in lines:
-            for each in line:
+            for each in line.entries:
                 each.lasting = Const(0)
         return super()._judge(m, lines)
 
