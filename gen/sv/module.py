@@ -11,6 +11,7 @@ from dataclasses import replace
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import Block, arrange
+from gen.sv.constants import known
 from gen.sv.context import Call, Context, Written
 from gen.sv.elements import loosened, named_in_loop, sliced, without_copies
 from gen.sv.fold import fold, share
@@ -372,7 +373,7 @@ def _registers(c: Context) -> list[Stmt]:
     for stmt in c.sync:
         registers.update(dict.fromkeys(stmt.writes))
         written = c.statements.stmts(stmt, 4, clocked=True)
-        condition, inner = _resets(stmt, written[-1])
+        condition, inner = _resets(stmt, written)
         if condition:
             written[-1] = enclosed(Code("if (", condition, ")"), inner, 4)
         if isinstance(stmt, ir.CaseSwitch):
@@ -394,20 +395,23 @@ def _registers(c: Context) -> list[Stmt]:
     return [*made, Nested(((Line(Code(f"always @(posedge {CLOCK}) begin")), body),))]
 
 
-def _resets(stmt: ir.Stmt, written: Stmt) -> tuple[Part | None, tuple[Stmt, ...]]:
+def _resets(
+    stmt: ir.Stmt, written: Sequence[Stmt]
+) -> tuple[Part | None, tuple[Stmt, ...]]:
     """The condition on which *stmt* puts registers, and does nothing else, back to their initial
     values, and the assignments; None if it does not, or is *written* in another way than with if.
     """
-    if not isinstance(stmt, ir.CaseSwitch) or not isinstance(written, Nested):
+    last = written[-1] if written else None
+    if not isinstance(stmt, ir.CaseSwitch) or not isinstance(last, Nested):
         return None, ()
     bodies = [case.body for case in stmt.cases]
-    (head, inner), *others = written.sections
+    (head, inner), *others = last.sections
     test = head.code.parts[1] if len(head.code.parts) > 1 else ""
     if len(bodies) != 1 or others or not isinstance(test, Code) or test.parts[0] != "if":
         return None, ()
     if not all(
         isinstance(each, ir.Assign) and isinstance(each.lhs, ir.Var)
-        and isinstance(each.rhs, ir.Const) and each.rhs.value == each.lhs.init
+        and known(each.rhs, {}) == each.lhs.init & ((1 << each.lhs.width) - 1)
         for each in bodies[0]
     ):
         return None, ()

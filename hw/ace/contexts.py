@@ -435,10 +435,11 @@ class ContextTable(wiring.Component):
         c, state = self._config, self.state
         jobs: Memory = Memory(shape=store_job_layout(c), depth=max(2, c.contexts), init=[])
         m.submodules.jobs = jobs
-        write, read = jobs.write_port(), jobs.read_port()
+        write, read = jobs.write_port(), jobs.read_port(domain="comb")
         m.submodules.completion_arbiter = arbiter = RoundRobinArbiter(c.contexts)
         completed = Signal(range(max(2, c.contexts)))
-        poisoned = Signal()  # the job at ``store`` is
+        storing = Signal.like(completed)  # whose job is at ``store``
+        poisoned = Signal()  # that job is
         for n in range(c.contexts):
             with m.If(arbiter.grant[n]):
                 m.d.comb += completed.eq(n)
@@ -448,14 +449,15 @@ class ContextTable(wiring.Component):
             write.en.eq(self.admit.valid),
             arbiter.requests.eq(finished),
             arbiter.advance.eq(~self.store.valid | self.store.ready),
-            read.addr.eq(completed),
-            read.en.eq(arbiter.advance),
+            # Which one is known late. Its job stays where it is until it has been stored.
+            read.addr.eq(storing),
             self.store.p.eq(read.data),
             self.store.p.poisoned.eq(poisoned),
         ]
         with m.If(arbiter.advance):
             m.d.sync += [
                 self.store.valid.eq(finished.any()),
+                storing.eq(completed),
                 poisoned.eq(tainted.bit_select(completed, 1)),
             ]
             with m.If(finished.any()):

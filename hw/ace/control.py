@@ -314,8 +314,9 @@ class EngineControl(wiring.Component):
             with m.If(port.halted & ~abort):
                 m.d.sync += heard.eq(port.because)
         now = Signal()
+        # A register, as much is given up by it in the same cycle.
+        m.d.sync += found.eq(Mux(abort, 0, Mux(heard.any(), heard, Cat(disagrees, lost))))
         m.d.comb += [
-            found.eq(Mux(heard.any(), heard, Cat(disagrees, lost))),
             now.eq(found.any() & ~halted & ~abort),
             self.stop.eq(abort | now),
             completions.give_up.eq(self.stop),

@@ -317,7 +317,8 @@ class SendBuffer(wiring.Component):
             choice, offer = self._offer(m, line, asking, waits, self.available[k], str(k))
             offers.append(offer)
             choices.append(choice)
-            asks.append(choice.any() if self._unicast else self._reached(m, k, asking, waits))
+            single = self._unicast or self._outputs == 1
+            asks.append(choice.any() if single else self._reached(m, k, asking, waits))
             chosen, served = taken.place[: len(asking)], Signal(self._outputs, name=f"served_{k}")
             m.d.comb += served.eq(Mux(taken.channel[k], taken.outputs, 0))
             done = Signal(name=f"finishing_{k}")

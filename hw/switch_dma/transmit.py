@@ -167,11 +167,11 @@ class Transmit(wiring.Component):
         moved: Any = Signal(FLIT)
         channel = Signal.like(store.channel)
         for k, (each, way) in enumerate(zip(self.i, merge.i)):
-            drops = self._discarded(m, k, within & owner[k])
+            drops, rest = self._discarded(m, k, within & owner[k])
             m.d.comb += [
                 way.valid.eq(each.valid & ~drops),
                 way.payload.eq(each.payload),
-                each.ready.eq(way.ready | drops),
+                each.ready.eq(way.ready | rest),
             ]
         shown = Cat(way.valid for way in merge.i) & owner
         room = [self._room(m, buffer, number, shown, within) for number in range(CLASSES)]
@@ -214,14 +214,14 @@ class Transmit(wiring.Component):
         ]
         return room
 
-    def _discarded(self, m: Module, number: int, stored: Value) -> Value:
-        """High while the packet that a source shows is dropped; never within a packet that is
-        being *stored*."""
+    def _discarded(self, m: Module, number: int, stored: Value) -> tuple[Value, Value]:
+        """High while the packet that a source shows is dropped, never within a packet that is being
+        *stored*; and the same a cycle later, when its header may be taken."""
         if number not in self._dropped:
-            return Const(0)
+            return Const(0), Const(0)
         source = self.i[number]
-        rest = Signal(name=f"rest_{number}")  # its header was forgotten
+        rest = Signal(name=f"rest_{number}")
         drops = rest | (self._discards & source.p.first & ~stored)
         with m.If(source.valid & drops):
-            m.d.sync += rest.eq(~source.p.last)
-        return drops
+            m.d.sync += rest.eq(~(source.ready & source.p.last))
+        return drops, rest

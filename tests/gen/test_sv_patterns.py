@@ -247,6 +247,48 @@ def test_states_and_codes_are_enumerations_and_proved():
     assert planted != made.text and check(made, planted, readers=["yosys"]).wrong
 
 
+class Flushed(wiring.Component):
+    """Two counters that a flush puts back, to *value*; a third one, with *more*, stays."""
+
+    flush: In(2)
+    value: Out(4)
+    other: Out(4)
+    third: Out(4)
+
+    def __init__(self, value=0, more=False):
+        super().__init__()
+        self._value, self._more = value, more
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += [self.value.eq(self.value + 1), self.other.eq(self.other ^ self.value)]
+        if self._more:
+            m.d.sync += self.third.eq(self.third + 1)
+        else:
+            m.d.comb += self.third.eq(self.other)
+        with m.If(self.flush[0] & ~self.flush[1]):
+            m.d.sync += [self.value.eq(self._value), self.other.eq(0)]
+        return m
+
+
+@pytest.mark.parametrize(
+    "how, line",
+    [
+        ({}, "    if (rst | (flush[0] & ~flush[1])) begin value <= 4'd0; other <= 4'd0; end\n"),
+        ({"more": True}, "    if (flush[0] & ~flush[1]) begin value <= 4'd0; other <= 4'd0; end"),
+        ({"value": 2}, "    if (flush[0] & ~flush[1]) begin  // test_sv_patterns.py:"),
+    ],
+    ids=["all", "some", "another value"],
+)
+def test_what_does_as_a_reset_does_stands_beside_it_and_is_proved(how, line):
+    made = design(lambda: Flushed(**how))
+    proof = check(made)
+    assert proof.proved, proof.why
+    assert line in made.text
+    planted = made.text.replace("flush[0] & ~flush[1]", "flush[0]", 1)
+    assert planted != made.text and check(made, planted, readers=["yosys"]).wrong
+
+
 def test_names_that_are_not_declared_are_refused_in_the_text_alone(tmp_path):
     text = emit(Settings(), name="top").text
     assert text.count("`default_nettype none\n") == 1
