@@ -182,7 +182,7 @@ def test_what_a_neighbour_gave_up_is_given_up_here(because, cause):
         assert status["halted"] == status[cause] == 0
 
     on_control(steps)
-    assert told == [[0, 0], [0, 1], [0, 0], [0, 0]]
+    assert told == [[0, 0], [0, 0], [0, 1], [0, 0]]
 
 
 def test_halt_without_a_command_is_told_as_well():
