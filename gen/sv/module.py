@@ -448,7 +448,8 @@ def _unused(c: Context) -> list[Stmt]:
         ]
     for expr, wire in c.printer.shared.items():
         words += [
-            wire.then(bits(lo, width)) for lo, width in unused_bits(expr, seen.get(expr, 0))
+            wire.then(bits(lo, width)) if expr.width > 1 else wire
+            for lo, width in unused_bits(expr, seen.get(expr, 0))
         ]
     own = [name for name in c.clocked if not _clock_used(c, name)]
     if not words and not own:

@@ -445,7 +445,9 @@ class SendBuffer(wiring.Component):
         before, if one *comes*; *gone*: rows of which one has left."""
         for number in range(self._rows):
             held = Signal(range(self.channels * self.packets + 1), name=f"held_{number}")
-            enters = comes & ~entry.lasting & (entry.row == number)
+            enters = comes & ~entry.lasting
+            if self._rows > 1:
+                enters &= entry.row == number
             m.d.sync += held.eq(held + enters - gone[number])
             m.d.comb += self.holds[number].eq(enters | (held != 0))
 
