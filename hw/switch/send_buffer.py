@@ -340,7 +340,6 @@ class SendBuffer(wiring.Component):
                     leaves.eq(Mux(taken.valid, chosen, dead[k])),
                     goes.eq(done | (dead[k].any() & clears)),
                 ]
-            if self._rows:
                 slot.append(Signal.like(gone, name=f"leaving_slot_{k}"))
                 row.append(Signal(self._rows, name=f"leaving_row_{k}"))
                 marks = (
@@ -491,8 +490,7 @@ class SendBuffer(wiring.Component):
         ]
         with m.If(store.valid):
             m.d.sync += [
-                index.eq(Mux(store.first, 1, index + 1)), begun.eq(slot),
-                last_begun.eq(writes),
+                index.eq(Mux(store.first, 1, index + 1)), begun.eq(slot), last_begun.eq(writes),
             ]
         entry = self._entry("new")
         length: Value = store.first

@@ -708,6 +708,12 @@ class ContextHarness(wiring.Component):
             table.event.p.sent.eq(self.sent & left[1]),
         ]
         jobs = table.store.valid & table.store.ready
+        # A job that waits stays the same, though it is read where admissions write.
+        waits, job = Signal(), Signal.like(table.store.payload.as_value())
+        m.d.sync += [
+            waits.eq(table.store.valid & ~table.store.ready), job.eq(table.store.payload),
+        ]
+        bad.append(waits & (~table.store.valid | (table.store.payload.as_value() != job)))
         for n in range(2):
             with m.If(jobs & (table.store.p.slot == n)):
                 m.d.sync += handed[n].eq(1)
@@ -771,6 +777,8 @@ CONTEXT_BUGS = {
         "with m.If(self.stored.valid):\n            m.d.sync += occupied.bit_select(self.stored.p",
         ("with m.If(self.store.valid & self.store.ready):\n"
          "            m.d.sync += occupied.bit_select(self.store.p")),
+    "a job that waits gives way to the next one": (
+        "read.addr.eq(storing)", "read.addr.eq(completed)"),
     "a slot is free when its chunk is finished": (
         "state.live.bit_select(completed, 1).eq(0),",
         "state.live.bit_select(completed, 1).eq(0), occupied.bit_select(completed, 1).eq(0),"),
