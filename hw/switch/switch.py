@@ -310,13 +310,13 @@ class Switch(wiring.Component):
         older = self._compare(m, buffers) if self._config.age_bits else []
         shared: list[Value] = []  # columns that are not free for units
         for p, (link, way) in enumerate(zip(links, ways)):
-            asks = list(self._request(m, f"link_{p}", [each.parts for each in senders], p, link))
+            asks: Value = self._request(m, f"link_{p}", [each.parts for each in senders], p, link)
             inputs = [each.parts for each in senders[:n]]
             to_unit = self._request(m, f"way_{p}", inputs, n + p, way, of=buffers)
             if older:
                 asks = self._oldest_first(m, p, buffers, older, asks, link)
             m.d.comb += [
-                *(link.request[k].eq(ask) for k, ask in enumerate(asks)),
+                link.request.eq(asks),
                 way.request.eq(to_unit),
             ]
             reads, comes = self._from_column(m, p, link)
@@ -347,7 +347,7 @@ class Switch(wiring.Component):
             granted[kept].append(notice.grant)
             self._lead(m, notice, kept, units[p].notice, units[p].notice_valid)
         for part, grants in granted.items():
-            m.d.comb += part.grant.eq(Cat(grants))
+            m.d.comb += [part.grant[k].eq(each) for k, each in enumerate(grants)]
         self._offer(m, buffers, results, units, links, ways, loads, notices, shared)
 
     @staticmethod
@@ -459,9 +459,9 @@ class Switch(wiring.Component):
 
     @staticmethod
     def _oldest_first(
-        m: Module, port: int, buffers: list[SendBuffer], older: list[Signal], asks: list[Value],
+        m: Module, port: int, buffers: list[SendBuffer], older: list[Signal], asks: Value,
         link: OutputPort,
-    ) -> list[Value]:
+    ) -> Value:
         """Inputs that ask for a link; of those with operands only the one that goes first."""
         m.submodules[f"oldest_{port}"] = first = OldestFirst(len(buffers))
         operands = [
@@ -472,10 +472,8 @@ class Switch(wiring.Component):
             *(first.older[k].eq(others) for k, others in enumerate(older)),
             first.granted.eq((link.grant[: len(buffers)] & first.chosen & first.asks).any()),
         ]
-        return [
-            each & ~(first.asks[k] & ~first.chosen[k]) if k < len(buffers) else each
-            for k, each in enumerate(asks)
-        ]
+        n = len(buffers)
+        return Cat(asks[:n] & (first.chosen | ~first.asks), asks[n:])
 
     def _share_input(self, m: Module, number: int, parts: "list[_Part]") -> "_Sender":
         """An input of the crossbar of one buffer, or of several that share it."""
@@ -520,25 +518,21 @@ class Switch(wiring.Component):
             way_ends.append(way_end)
 
         n = len(pairs)
-        to_units, units_stopped, taken = Signal(n), Signal(n), Signal(n)
+        units_stopped = Cat(end.stopped for end in way_ends)
+        taken = Cat(way.occupied for way in ways)  # columns, by units
+        to_units = Signal(n)
         stopped = {number: Signal(n, name=f"stopped_{number}") for number in classes}
         m.d.comb += [
             to_units.eq(Cat(
                 way.ready[0] & ~way.occupied & ~busy for way, busy in zip(ways, shared)
             )),
-            units_stopped.eq(Cat(end.stopped for end in way_ends)),
-            taken.eq(Cat(way.occupied for way in ways)),  # columns, by units
+            *(stopped[number][p].eq(end.stopped[place] | closed[p])
+              for place, number in enumerate(classes) for p, end in enumerate(ends)),
         ]
         for number in range(CLASSES):
             free = Signal(n, name=f"free_{number}")
-            for p, (link, end) in enumerate(zip(links, ends)):
-                allowed = link.ready[number] & ~link.occupied
-                if number in classes:
-                    place = classes.index(number)
-                    m.d.comb += stopped[number][p].eq(end.stopped[place] | closed[p])
-                if self._config.speedup == 1:
-                    allowed = allowed & ~taken[p]
-                m.d.comb += free[p].eq(allowed)
+            allowed = Cat(link.ready[number] & ~link.occupied for link in links)
+            m.d.comb += free.eq(allowed & ~taken if self._config.speedup == 1 else allowed)
             for unit in units:
                 if number in classes:
                     m.d.comb += unit.stopped[number].eq(stopped[number])
