@@ -8,7 +8,6 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.common.select import index_of, select_in_parts
 from hw.link.packet import FLIT_BITS
@@ -31,6 +30,7 @@ from hw.switch.packet import (
     notice_of,
 )
 from hw.switch.packet_queue import PacketQueue
+from hw.switch.packet_turns import packet_turns
 from hw.switch.recode import CompressPackets, ExpandPackets, cut
 from hw.switch.reduction_unit import EVENTS, ReductionUnit
 from hw.switch.send_buffer import SendBuffer, parts_of
@@ -364,7 +364,6 @@ class ReductionPort(wiring.Component):
         c = self._config
         # Loads, partials, results and notices, with their classes.
         classes = [*range(CLASSES), Traffic.RESULT.value]
-        m.submodules.turns = turns = RoundRobinArbiter(len(classes))
         load = loads.payload
         request: Any = Signal(FLIT)
         cleaned: Any = Signal(LOAD_HEADER)
@@ -382,9 +381,7 @@ class ReductionPort(wiring.Component):
         shown = (request, partial.payload, result.payload, told)
         offers = [loads.valid, partial.valid, result.valid, notice.valid]
         readies = [loads.ready, partial.ready, result.ready, notice.leaves]
-        within = Signal()
-        owner, chosen = Signal(len(classes)), Signal(len(classes))
-        valid = Signal(name="choosing")
+        chosen = Signal(len(classes))  # if it is offered
         # What is discarded needs no room.
         # Headers that waited in the cycle before and are of a region that is purged; notices are of
         # none.
@@ -405,34 +402,27 @@ class ReductionPort(wiring.Component):
             ).any())
             for number in range(CLASSES)
         ]
-        m.d.comb += [
-            turns.requests.eq(
-                Cat(offer & (room | waste) for offer, room, waste in zip(offers, free, gone))
-            ),
-            turns.advance.eq(~within),
-            chosen.eq(Mux(within, owner, turns.grant)),
-            *(each.eq(chosen[k]) for k, each in enumerate(readies)),
-            # Without a request nobody has a turn.
-            valid.eq(Mux(within, (owner & Cat(offers)).any(), turns.requests.any())),
-        ]
         chosen_flit: Any = Signal(FLIT)
-        number = Signal(range(len(classes)))
+        turns = packet_turns(
+            m, Cat(offers), Cat(free) | gone, ready=Const(1), last=chosen_flit.last
+        )
+        number = Signal(range(len(classes)))  # of the one whose turn it is
+        with m.If(turns.changes):
+            m.d.sync += number.eq(index_of(turns.grant))
         m.d.comb += [
-            number.eq(Mux(within, index_of(owner), index_of(turns.grant))),
+            chosen.eq(turns.passes),
+            *(each.eq(chosen[k] & offers[k]) for k, each in enumerate(readies)),
             Value.cast(chosen_flit).eq(
                 select_in_parts(m, "chosen", number, [Value.cast(each) for each in shown])
             ),
         ]
         m.d.sync += [
-            moved.valid.eq(valid),
+            moved.valid.eq(turns.shown),
             Value.cast(moved.flit).eq(chosen_flit),
-            moved.chosen.eq(chosen),
+            moved.chosen.eq(turns.owner),
             moved.wasted.eq((gone & chosen).any()),
-            moved.back.eq(Mux(chosen[CLASSES], notice.back, load.back)),
+            moved.back.eq(Mux(turns.owner[CLASSES], notice.back, load.back)),
         ]
-        with m.If(valid):
-            ending = Cat(chosen[k] & each.last for k, each in enumerate(shown)).any()
-            m.d.sync += [within.eq(~ending), owner.eq(chosen)]
         return self._store(m, moved, classes, buffer)
 
     def _store(

@@ -277,9 +277,16 @@ class ReductionUnit(wiring.Component):
         self, m: Module, b: LookedUp, verdict: Verdict, go: Signal, partials: PacketQueue,
         results: PacketQueue,
     ) -> None:
-        """The stages in front of the adders wait for room in the queue that a packet goes to."""
+        """The stages in front of the adders wait for room in the queue that a packet goes to.
+
+        Many registers hear of it. So a header goes on at once if both have room; if not, the next
+        cycle knows which of them it needs, which nobody else fills meanwhile."""
         to_partial, to_result = verdict.to_partial, verdict.to_result
-        moves = ~(to_result & ~results.room) & ~(to_partial & ~partials.room)
+        fits = Signal()
+        m.d.sync += fits.eq(
+            ~go & ~(to_result & ~results.room) & ~(to_partial & ~partials.room)
+        )
+        moves = ~verdict.heads | (results.room & partials.room) | fits
         if self._beats < self._stages:
             moves = moves & rows_are_written(
                 m, heads=verdict.heads, last=b.valid & b.beat.flit.last & go, beats=self._beats,

@@ -52,10 +52,11 @@ class HomeStore(wiring.Component):
     has room for all of them, and the sum stays in its slot until the output takes it. Partials and
     results take turns, packet by packet. The sum so far is the left operand.
 
-    A flit per cycle. A packet is judged in the cycle after its header, and its sum and the list
-    follow a cycle later. The row that a flit is added to is read 1 cycle before the adders and
-    written after their `alu_stages`, one later if packets are long enough for a register between.
-    A row of a result is read 2 cycles before it is put out, from the cycle in which that is begun.
+    A flit per cycle. A packet is judged in the cycle after its header; its sum, the list and what
+    is reported follow a cycle later. The row that a flit is added to is read 1 cycle before the
+    adders and written after their `alu_stages`, one later if packets are long enough for a register
+    between. A row of a result is read 2 cycles before it is put out, from the cycle in which that
+    is begun.
 
     Parameters
     ----------
@@ -218,7 +219,7 @@ class HomeStore(wiring.Component):
         # Known a cycle early: whether an idle store would take a packet that comes.
         takes_next = Mux(idle | (moved & (left == 1)), ~(gives_next & turn), takes)
         m.d.sync += ready.eq(Mux(begin_give, 0, begin_take | takes_next))
-        judged = self._judge(m, header, row, slot, meta, begin_take)
+        judged = self._judge(m, header, row, slot, look.data, meta, begin_take)
         m.d.comb += [
             complete.i.valid.eq(judged.settles & judged.finishes),
             complete.i.payload.eq(self._slot),
@@ -254,10 +255,11 @@ class HomeStore(wiring.Component):
         return place[exact_log2(self._config.sums) :] if self._config.regions > 1 else C(0, 1)
 
     def _judge(
-        self, m: Module, header: Any, row: Value, slot: Value, meta: Any, begins: Signal
+        self, m: Module, header: Any, row: Value, slot: Value, looked: Any, meta: Any,
+        begins: Signal,
     ) -> "_Judged":
-        """Judge a packet whose *header* is taken when it *begins*; *meta*: what was kept in its
-        slot, in the cycle after."""
+        """Judge a packet whose *header* is taken when it *begins*; *looked*: what was kept in its
+        slot, as *meta* in the cycle after."""
         c = self._config
         judged = _Judged(self._meta)
         node: Any = Signal(NODE)
@@ -276,35 +278,39 @@ class HomeStore(wiring.Component):
         # Contributions that are missing before the packet, but for its own; less than none if it
         # brings too many.
         missing = Signal(signed(HEADER["count"].width + 1))
+        counted = Signal(HEADER["count"].width)  # operands of the sum before it
+        full = self._valid.bit_select(slot, 1)
         m.d.sync += judges.eq(begins)
         with m.If(begins):
             m.d.sync += [
-                given.eq(header), held.eq(self._valid.bit_select(slot, 1)), answers.eq(answer),
+                given.eq(header), held.eq(full), answers.eq(answer),
+                counted.eq(Mux(full, looked.count, 0)),
                 misleads.eq(misled), missing.eq(node.members - header.count),
                 stale.eq((header.epoch != pick(self._epochs, row))
                          | self.forget.bit_select(row, 1)),
                 ahead.eq(part.ahead), near.eq(part.near), asked_for.eq(part.asked_for),
             ]
-        counted = Signal(HEADER["count"].width)
         number = number_of(c, given.address)
         finishes = counted == missing
         too_early = finishes & ahead if c.regions > 1 else C(0, 1)
         good = Signal()
         of_row = self._row_of(self._slot)
+        reports = ("stale", "misled", "unknown", "excess", "mismatch", "overflow")
+        m.d.sync += [getattr(self, name).eq(0) for name in reports]
         with m.If(stale):
-            m.d.comb += self.stale.eq(judges)
+            m.d.sync += self.stale.eq(judges)
         with m.Elif(misleads):
-            m.d.comb += self.misled.eq(judges)
+            m.d.sync += self.misled.eq(judges)
         with m.Elif(Mux(ahead, answers, ~near | (answers != asked_for))):
-            m.d.comb += self.unknown.eq(judges)
+            m.d.sync += self.unknown.eq(judges)
         with m.Elif(held & (meta.number != number)):
-            m.d.comb += self.overflow.bit_select(of_row, 1).eq(judges)
+            m.d.sync += self.overflow.bit_select(of_row, 1).eq(judges)
         with m.Elif((given.count == 0) | (counted > missing) | too_early):
-            m.d.comb += self.excess.eq(judges)
+            m.d.sync += self.excess.eq(judges)
         with m.Elif(~near):  # farther ahead than anyone may be, but nothing is in its place
-            m.d.comb += self.unknown.eq(judges)
+            m.d.sync += self.unknown.eq(judges)
         with m.Elif(held & (Value.cast(meta.op) != given.op)):
-            m.d.comb += self.mismatch.bit_select(of_row, 1).eq(judges)
+            m.d.sync += self.mismatch.bit_select(of_row, 1).eq(judges)
         with m.Else():
             m.d.comb += good.eq(1)
         m.d.sync += judged.settles.eq(judges & good)
@@ -314,7 +320,6 @@ class HomeStore(wiring.Component):
             ]
         kept = judged.meta
         m.d.comb += [
-            counted.eq(Mux(held, meta.count, 0)),
             kept.number.eq(number),
             kept.op.eq(Value.cast(given.op)[: len(Value.cast(kept.op))]),
             kept.count.eq(given.count + counted),

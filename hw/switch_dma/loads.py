@@ -138,20 +138,23 @@ class Loads(wiring.Component):
 
     def _ask(self, m: Module, own: stream.Interface, heard: stream.Interface) -> None:
         """Ask for operands in turn, in every other cycle at most: each takes longer to be read.
-        Neither waits for whether it is there itself."""
+        Neither waits for whether it is there itself, nor the own one for what came in this
+        cycle."""
         free = ~self.ask.valid
-        heard_first = Signal()
+        heard_first, heard_waits = Signal(), Signal()
+        m.d.sync += heard_waits.eq(heard.valid & heard_first)
         m.d.comb += [
-            own.ready.eq(free & ~(heard.valid & heard_first)),
-            heard.ready.eq(free & (heard_first | ~own.valid)),
+            own.ready.eq(free & ~heard_waits),
+            heard.ready.eq(free & (heard_waits | ~own.valid)),
         ]
-        takes_own = own.valid & ~(heard.valid & heard_first)
+        takes_own = own.valid & ~heard_waits
+        takes = takes_own | heard.valid
         with m.If(free):
             m.d.sync += [
-                self.ask.valid.eq(own.valid | heard.valid),
+                self.ask.valid.eq(takes),
                 self.ask.payload.eq(Mux(takes_own, own.payload, heard.payload)),
             ]
-            with m.If(own.valid | heard.valid):
+            with m.If(takes):
                 m.d.sync += heard_first.eq(takes_own)
         with m.Elif(self.ask.ready):
             m.d.sync += self.ask.valid.eq(0)
