@@ -50,6 +50,14 @@ class ReceiveBuffer(wiring.Component):
     Latency from commit to `o` is 3 cycles; throughput is 1 beat per cycle. Block RAM answers late,
     so beats pass a short queue between it and `o`; their rows are free when they leave there.
 
+    Parameters
+    ----------
+    shape : shape-like
+        Of a beat.
+    depth : int
+    kept : bool or tuple of str
+        What of a beat the queue keeps in rows alone, see `StreamFIFO`.
+
     Members
     -------
     beat : ``In(shape)``, write : ``In(1)``
@@ -69,8 +77,11 @@ class ReceiveBuffer(wiring.Component):
     full: Signal
     o: stream.Interface
 
-    def __init__(self, shape: Any, depth: int) -> None:
+    def __init__(
+        self, shape: Any, depth: int, *, kept: bool | tuple[str, ...] = True
+    ) -> None:
         self._depth = depth
+        self._kept = kept
         self._shape = shape
         super().__init__(
             {
@@ -86,9 +97,10 @@ class ReceiveBuffer(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         depth = self._depth
-        used = Signal(range(depth + 1))  # rows that are not free
-        good = Signal(range(depth + 1))  # rows of committed frames
-        pending = Signal(range(depth + 1))  # rows of the present frame
+        held = Signal(range(depth + 1))  # rows with beats that have not passed to the queue
+        good = Signal.like(held)  # of them those of committed frames
+        pending = Signal()  # some are of the present frame
+        is_full = Signal()
         free = Signal(range(depth))
         start = Signal(range(depth))  # of the present frame
         first = Signal(range(depth))
@@ -96,30 +108,40 @@ class ReceiveBuffer(wiring.Component):
         wrote = Signal()
         shown = Signal()  # the row that was read last is the next beat
         pop = Signal()
-        m.submodules.front = front = StreamFIFO(self._shape, 3, memory=False, kept=True)
-        connect(m, front.o, flipped(self.o))
+        m.submodules.queue = queue = StreamFIFO(
+            self._shape, 3, memory=False, kept=self._kept
+        )
+        connect(m, queue.o, flipped(self.o))
         after_free = Signal(range(depth))
         m.d.comb += [
-            self.full.eq(used == depth),
-            wrote.eq(self.write & ~self.full),
-            pop.eq(shown & front.i.ready),
+            self.full.eq(is_full),
+            wrote.eq(self.write & ~is_full),
+            pop.eq(shown & queue.i.ready),
             after_free.eq(Mux(free == depth - 1, 0, free + 1)),
-            front.i.valid.eq(shown),
+            queue.i.valid.eq(shown),
         ]
-        m.d.comb += Value.cast(front.i.payload).eq(
+        m.d.comb += Value.cast(queue.i.payload).eq(
             buffer_rows(
                 m, depth, Value.cast(self.beat), write=wrote, free=free,
                 row=Mux(pop, after_first, first), read=pop | ~shown,
             )
         )
-        # Before the beat that leaves, which is known late.
-        counted, held = Signal.like(good), Signal.like(used)
-        m.d.comb += [counted.eq(good), held.eq(used + wrote)]
+        # Sums of what is known early, chosen by what is known late: a verdict, a beat that leaves.
+        left, grown = Signal.like(held), Signal.like(held)
+        dropped, leaves, fills = Signal(), Signal(), Signal()
+        m.d.comb += [
+            left.eq(Mux(pop, good - 1, good)),
+            grown.eq(Mux(wrote == pop, held, Mux(wrote, held + 1, held - 1))),
+            dropped.eq(self.drop & ~self.commit),
+            leaves.eq(self.o.valid & self.o.ready),
+            fills.eq((held + queue.level == depth - 1) & wrote),
+        ]
         m.d.sync += [
             shown.eq(good != pop),
-            good.eq(counted - pop),
-            used.eq(held - (self.o.valid & self.o.ready)),
-            pending.eq(pending + wrote),
+            good.eq(Mux(self.commit, grown, left)),
+            held.eq(Mux(dropped, left, grown)),
+            pending.eq((pending | wrote) & ~self.commit & ~self.drop),
+            is_full.eq(Mux(dropped, is_full & ~pending, is_full | fills) & ~leaves),
         ]
         with m.If(pop):
             m.d.sync += [
@@ -129,11 +151,9 @@ class ReceiveBuffer(wiring.Component):
         with m.If(wrote):
             m.d.sync += free.eq(after_free)
         with m.If(self.commit):
-            m.d.comb += counted.eq(good + pending + wrote)
-            m.d.sync += [pending.eq(0), start.eq(Mux(wrote, after_free, free))]
+            m.d.sync += start.eq(Mux(wrote, after_free, free))
         with m.Elif(self.drop):
-            m.d.comb += held.eq(used - pending)
-            m.d.sync += [pending.eq(0), free.eq(start)]
+            m.d.sync += free.eq(start)
         return m
 
 
@@ -186,7 +206,7 @@ class Receive(NetworkSide):
         c = self._config
         buffers = []
         for flow, port in enumerate((self.reduce, self.gather)):
-            buffer = ReceiveBuffer(wire_layout(c), c.receive_beats)
+            buffer = ReceiveBuffer(wire_layout(c), c.receive_beats, kept=("data",))
             m.submodules[f"buffer_{flow}"] = ResetInserter(self.flush)(buffer)
             connect(m, buffer.o, flipped(port))
             buffers.append(buffer)
@@ -240,18 +260,27 @@ class Receive(NetworkSide):
         ]
         with m.If(frame.valid):
             m.d.sync += [odd.eq(frame.odd), cut.eq(frame.cut)]
+            # Compared a beat ahead, so that no verdict waits for it.
+            length_bits = exact_log2(self._config.bus_bytes)
             with m.If(frame.start):
-                m.d.sync += frame.place.eq(1)
+                m.d.sync += [
+                    frame.place.eq(1),
+                    frame.fits.eq(frame.now.payload_bytes == 1 << length_bits),
+                ]
             with m.Elif(frame.place != self._config.frame_beats + 2):
-                m.d.sync += frame.place.eq(frame.place + 1)
+                after = frame.place + 1
+                m.d.sync += [
+                    frame.place.eq(after),
+                    frame.fits.eq(frame.kept.payload_bytes == after << length_bits),
+                ]
 
     def _judge(self, m: Module, frame: "_Frame", buffers: list[ReceiveBuffer]) -> list[Signal]:
-        """Judge the frame with its last beat, addresses apart; the verdict is there in the next
-        cycle. Return the sequence numbers expected next."""
+        """Judge the frame with its last beat: whatever it is compared with side by side, what
+        excludes what a cycle later. Return the sequence numbers expected next."""
         c = self._config
         now, kept, kind = frame.now, frame.kept, frame.header.kind.as_value()
-        judged: Any = Signal(Verdict)
-        judging, sound, credited = Signal(), Signal(), Signal()
+        found: Any = Signal(Verdict)  # for a sound frame of this epoch
+        judging, sound, stale, credited = Signal(), Signal(), Signal(), Signal()
         sequence = [Signal(SEQUENCE_BITS, name=f"sequence_{f}") for f in range(2)]
         expected, ahead = Signal(SEQUENCE_BITS), Signal(SEQUENCE_BITS)
         overflow = Signal()
@@ -266,54 +295,51 @@ class Receive(NetworkSide):
         with m.If(frame.valid):
             m.d.sync += overflow.eq(spilled & ~frame.beat.last)
         whole = frame.valid & frame.beat.last
+        judges = whole & ~self.flush
+        of_flow = judges & ~frame.start & frame.mine.any()
+        differs = kept.sequence != expected
         is_data = (kind == FrameKind.REDUCE.value) | (kind == FrameKind.GATHER.value)
-        length_bytes = frame.place << exact_log2(c.bus_bytes)
         wrong_length = (
             frame.odd
-            | Mux(frame.start, now.payload_bytes != 0, kept.payload_bytes != length_bytes)
+            | Mux(frame.start, now.payload_bytes != 0, ~frame.fits)
             | (is_data & (frame.start | (frame.place > c.frame_beats)))
         )
-        stale = Mux(frame.start, now.epoch != self.epoch, kept.epoch != self.epoch)
+        other_epoch = Mux(frame.start, now.epoch != self.epoch, kept.epoch != self.epoch)
         m.d.sync += [
             frame.ended.eq(whole),
-            judging.eq(whole & ~self.flush),
+            judging.eq(judges),
             sound.eq(whole & ~wrong_length),
-            judged.eq(0),
-            credited.eq(0),
+            stale.eq(other_epoch | (frame.cut & is_data)),
+            credited.eq(judges & (kind == FrameKind.CREDIT.value)),
+            found.repeated.eq(of_flow & ahead[-1]),
+            found.gap.eq(of_flow & ~ahead[-1] & differs),
+            found.overflow.eq(of_flow & ~differs & spilled),
+            found.accepted.eq(of_flow & ~differs & ~spilled),
         ]
-        with m.If(whole & ~self.flush):
-            with m.If(wrong_length):
-                m.d.sync += judged.length.eq(1)
-            with m.Elif(_tells(kind)):
-                m.d.sync += judged.control.eq(1)
-            with m.Elif(stale | (frame.cut & is_data)):
-                m.d.sync += judged.stale.eq(1)
-            with m.Elif(kind == FrameKind.CREDIT.value):
-                m.d.sync += [judged.control.eq(1), credited.eq(1)]
-            with m.Elif(ahead[-1]):
-                m.d.sync += judged.repeated.eq(1)
-            with m.Elif(kept.sequence != expected):
-                m.d.sync += judged.gap.eq(1)
-            with m.Elif(spilled):
-                m.d.sync += judged.overflow.eq(1)
-            with m.Else():
-                m.d.sync += judged.accepted.eq(1)
 
-        # ---- A cycle later it is known whether the addresses are ours.
+        # ---- A cycle later it is also known whether the addresses are ours.
         verdict, ours = self.verdict, ~frame.foreign
+        tells = _tells(kept.kind.as_value())
+        fresh = sound & ~stale & ours
         m.d.comb += [
-            *(verdict[name].eq(judged[name] & ours) for name, _ in Verdict.as_shape()),
+            *(
+                verdict[name].eq(found[name] & fresh)
+                for name in ("repeated", "gap", "overflow", "accepted")
+            ),
+            verdict.control.eq((judging & sound & ours & tells) | (credited & fresh)),
+            verdict.stale.eq(judging & sound & stale & ours & ~tells),
+            verdict.length.eq(judging & ~sound & ours),
             verdict.foreign.eq(judging & frame.foreign),
             self.heard.valid.eq(sound & ours),
             self.heard.back.eq(_back(kept.kind.as_value())),
-            self.heard.abort.eq(_tells(kept.kind.as_value())),
+            self.heard.abort.eq(tells),
             self.heard.wanted.eq(kept.wanted),
             self.heard.fresh.eq(kept.start),
             self.heard.epoch.eq(kept.epoch),
             Value.cast(self.heard.cause).eq(kept.detail),
             self.heard.rank.eq(kept.rank),
         ]
-        with m.If(credited & ours):
+        with m.If(credited & fresh):
             m.d.sync += [
                 self.peer_freed[0].eq(kept.detail[:COUNT_BITS]),
                 self.peer_freed[1].eq(kept.detail[COUNT_BITS:]),
@@ -375,5 +401,6 @@ class _Frame:
         self.foreign = Signal()  # the frame of `kept` is
         self.ended = Signal()  # the last beat of a frame was examined in the cycle before
         self.place = Signal(range(c.frame_beats + 3))  # in the payload from 1 on, of a later beat
+        self.fits = Signal()  # its header has the length up to a beat at `place`
         self.odd = Signal()  # a beat of the frame, up to this one, was incomplete or damaged
         self.cut = Signal()  # an abort here has taken a beat of the frame

@@ -65,7 +65,11 @@ class Peer:
         elif verdict == "control":
             kind = rng.choice([FrameKind.CREDIT, FrameKind.ABORT, FrameKind.RECALL])
             sender = PREVIOUS if kind is FrameKind.ABORT else NEXT
-            fields |= {"kind": kind, "source": sender, "sequence": 77}
+            sequence = rng.choice([77, self.sequence[flow]])
+            fields |= {"kind": kind, "source": sender, "sequence": sequence}
+            if rng.randrange(2):  # header alone
+                payload.clear()
+                fields["payload_bytes"] = 0
         elif verdict == "foreign":
             fields |= rng.choice(
                 [
@@ -78,6 +82,9 @@ class Peer:
             header = rng.choice([None, None, rng.getrandbits(256)])
         elif verdict == "stale":
             fields["epoch"] = EPOCH + rng.choice([-1, 1, 100])
+            if rng.randrange(2):
+                payload.clear()
+                fields |= {"kind": FrameKind.CREDIT, "source": NEXT, "payload_bytes": 0}
         elif verdict == "length":
             fault = rng.randrange(4)
             if fault == 0:
