@@ -205,6 +205,11 @@ class Transmit(NetworkSide):
         turn = Signal()  # the flow that went last
         free = Signal()
         flow = Signal()
+        # Frames leave their queues without regard for the choice of headers, which is wider.
+        others = abort_due.any() | credit_due | again
+        for f, builder in enumerate(builders):
+            first = fits[f] & (~fits[1 - f] | (turn != f))
+            m.d.comb += builder.frame.ready.eq(free & ~others & first)
         m.d.comb += [
             free.eq(~chosen_valid | taken),
             flow.eq(Mux(fits.all(), ~turn, fits[1])),
@@ -268,8 +273,7 @@ class Transmit(NetworkSide):
                     header.sequence.eq(Mux(flow, sequence[1], sequence[0])),
                 ]
                 for f, builder in enumerate(builders):
-                    with m.If(flow == f):
-                        m.d.comb += builder.frame.ready.eq(1)
+                    with m.If(builder.frame.ready):
                         m.d.sync += [
                             sent[f].eq(sent[f] + beats),
                             sequence[f].eq(sequence[f] + 1),
@@ -289,10 +293,12 @@ class Transmit(NetworkSide):
         """Bit by flow, as it was a cycle ago: a frame has room at the next node; one has none."""
         fits, waits = Signal(2), Signal(2)
         for f, builder in enumerate(builders):
-            after = Signal(COUNT_BITS, name=f"after_{f}")  # beats there if this frame is sent
-            room = after <= self._config.receive_beats
+            # Rows that will be free there if this frame is sent: its sign tells, no comparison.
+            spare = Signal(COUNT_BITS, name=f"spare_{f}")
+            held = sent[f] + builder.frame.p.beats
+            room = ~spare[-1]
             stays = builder.frame.valid & ~builder.frame.ready & ~self.flush
-            m.d.comb += after.eq(sent[f] + builder.frame.p.beats - self.peer_freed[f])
+            m.d.comb += spare.eq(self._config.receive_beats + self.peer_freed[f] - held)
             m.d.sync += [fits[f].eq(stays & room), waits[f].eq(stays & ~room)]
         return fits, waits
 
@@ -335,7 +341,8 @@ class Transmit(NetworkSide):
         c = self._config
         m.submodules.out = out = SkidBuffer(net_layout(c))
         connect(m, out.o, flipped(self.net))
-        left = Signal(range(c.frame_beats + 1))  # payload beats to send; 0 between frames
+        left = Signal(range(c.frame_beats + 1))  # payload beats to send
+        between = Signal(init=1)  # there are none: the next beat is a header
         payload: Any = Signal(data.StructLayout({"flow": 1, "data": 1}))
         there = Signal()
         beats = Array(builder.o.payload for builder in builders)
@@ -343,19 +350,20 @@ class Transmit(NetworkSide):
         m.d.comb += [
             out.i.p.keep.eq(-1),
             there.eq(~payload.data | Array(builder.o.valid for builder in builders)[payload.flow]),
-            self.busy.eq(left != 0),
+            self.busy.eq(~between),
+            taken.eq(between & chosen_valid & ready & ~self.flush),
             self.sent_beat.eq(out.i.valid & ready),
         ]
-        with m.If(left == 0):
+        with m.If(between):
             m.d.comb += [
                 out.i.valid.eq(chosen_valid & ~self.flush),
                 out.i.p.data.eq(chosen.header.as_value()),
                 out.i.p.last.eq(chosen.beats == 0),
-                taken.eq(out.i.valid & ready),
             ]
             with m.If(taken):
                 m.d.sync += [
                     left.eq(chosen.beats),
+                    between.eq(chosen.beats == 0),
                     payload.flow.eq(chosen.flow),
                     payload.data.eq(chosen.data),
                 ]
@@ -368,11 +376,11 @@ class Transmit(NetworkSide):
             for flow, builder in enumerate(builders):
                 m.d.comb += builder.o.ready.eq(ready & payload.data & (payload.flow == flow))
             with m.If(there & ready):
-                m.d.sync += left.eq(left - 1)
+                m.d.sync += [left.eq(left - 1), between.eq(left == 1)]
         with m.If(self.flush):
             # The queues are empty from now on, and of what is left of a frame nobody may make use:
             # its length will not be that of its header.
             after = left - (there & ready)
             m.d.sync += payload.data.eq(0)
-            with m.If(payload.data & (left != 0) & (after != 0)):
+            with m.If(payload.data & ~between & (after != 0)):
                 m.d.sync += left.eq(Mux(after == 1, 2, 1))
