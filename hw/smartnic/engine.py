@@ -178,7 +178,7 @@ class RingEngine(wiring.Component):
         m.submodules.receive = receive = Receive(c)
         # A complete block has a place here, so that reducing never waits for gathering in the
         # middle of one.
-        results = StreamFIFO(wire_layout(c), c.block_beats, kept=True)
+        results = StreamFIFO(wire_layout(c), c.block_beats, kept=("data",))
         m.submodules.results = clear(results)
         self._fork(m, reduce_items.o, "reduce", fetch.item, reducer.item, clear, depth=16)
         self._fork(m, gather_items.o, "gather", store.item, gatherer.item, clear, depth=4)

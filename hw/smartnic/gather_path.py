@@ -37,7 +37,7 @@ class GatherPath(wiring.Component):
     kept : ``Out(stream.Signature(8 * bus_bytes))``
         What was compressed is so no more.
     verdict : ``Out(stream.Signature(1, always_ready=True))``
-        With the last beat of every block that has beats in memory: whether it is bad.
+        A cycle after the last beat of every block that has beats in memory: whether it is bad.
     """
 
     item: stream.Interface
@@ -102,6 +102,9 @@ class GatherPath(wiring.Component):
             self.result.ready.eq(own_there & decoder.i.ready & sendable),
             self.received.ready.eq(other_there & decoder.i.ready & sendable),
             work.o.ready.eq(moved & decoder.i.p.last),
+        ]
+        # The store looks at it once the memory has answered: it may come a cycle late.
+        m.d.sync += [
             self.verdict.payload.eq(beat.bad),
             self.verdict.valid.eq(moved & beat.last & work.o.p.stored),
         ]

@@ -120,8 +120,10 @@ class WireEncoder(wiring.Component):
         m = Module()
         c = self._config
         # Like those of the decoder, beats wait in rows and not in registers: what takes them comes
-        # late, and would have to reach an enable of every bit.
-        m.submodules.plain = plain = StreamFIFO(wire_layout(c), EXIT_ROWS, memory=False, kept=True)
+        # late, and would have to reach an enable of every bit. Only what ends a block is looked at.
+        m.submodules.plain = plain = StreamFIFO(
+            wire_layout(c), EXIT_ROWS, memory=False, kept=("data",)
+        )
         kind = data.StructLayout({"compress": 1, "complete": 1, "start": 1})
         m.submodules.order = order = StreamFIFO(kind, BLOCKS_INSIDE, memory=False)
         # Known with the last beat that enters, needed with the last one that leaves.
@@ -136,7 +138,7 @@ class WireEncoder(wiring.Component):
             )
             m.submodules.compressor = compressor
             queue = StreamFIFO(
-                beat_layout(8 * c.bus_bytes), packed_rows(c), memory=False, kept=True
+                beat_layout(8 * c.bus_bytes), packed_rows(c), memory=False, kept=("data", "keep")
             )
             m.submodules.packed = queue
             room = _room(m, queue)
