@@ -230,26 +230,28 @@ class Place(wiring.Component):
         i: Any = self.i
         o: Any = self.o
         width = len(i.value)
-        special, infinite, above = Signal(), Signal(), Signal()
+        special, infinite, above, marked = Signal(), Signal(), Signal(), Signal()
         distance = Signal(signed(_EXPONENT + 1))
         value, amount = Signal(width), Signal(_EXPONENT)
         m.d.comb += [
             special.eq(self.code.all()),
             distance.eq(self.code + fmt.offset - i.exponent),
-            amount.eq(Mux(special | above, 0, distance)),
+            amount.eq(Mux(above, 0, distance)),
             # Only a block with a short exponent has elements above its own.
             above.eq(distance[-1] if fmt.offset else 0),
-            value.eq((i.value | above.replicate(width)) & ~special.replicate(width)),
+            value.eq(i.value | above.replicate(width)),
             o.sign.eq(i.sign & (~special | infinite)),
         ]
         if fmt.sign == "magnitude":
             # The highest bit marks a NaN, or what shares a block with one; an infinity has none.
             m.d.comb += infinite.eq(i.exponent.all() & ~i.sticky & ~i.value[:-1].any())
-            with m.If(special):
-                m.d.comb += value[-1].eq(~infinite)
+            m.d.comb += marked.eq(~infinite)
         # One bit more on top, so that the longest shift clears the word.
         shifted, lost = shift_right_sticky(m, Cat(value, Const(0, 1)), amount)
-        m.d.comb += [o.value.eq(shifted), o.sticky.eq(lost | i.sticky)]
+        # The shift does not wait for the code to be known as special: what it gives is not taken,
+        # and nothing below half a unit rounds a zero.
+        instead = Cat(Const(0, width - 1), marked)
+        m.d.comb += [o.value.eq(Mux(special, instead, shifted)), o.sticky.eq(lost | i.sticky)]
         return m
 
 
