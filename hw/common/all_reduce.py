@@ -363,7 +363,8 @@ class AllReduceQueue(wiring.Component):
         early = {name: fault for name, fault in early.items() if name not in late}
         any_found = Signal()
         m.d.sync += [
-            any_found.eq(Cat(early.values()).any()),
+            # The longest comparison joins the others only in the next cycle.
+            any_found.eq(Cat(each for name, each in early.items() if name != "ADDRESS").any()),
             *(found[name].eq(fault) for name, fault in early.items()),
         ]
         faults = {**found, **late}
@@ -372,7 +373,7 @@ class AllReduceQueue(wiring.Component):
         for error in sorted(errors, key=lambda each: (each.name == "ABORTING", -each.value)):
             with m.If(faults[error.name]):
                 m.d.comb += self.error.eq(error)
-        return given, judged, any_found | Cat(late.values()).any()
+        return given, judged, any_found | faults["ADDRESS"] | Cat(late.values()).any()
 
 
 OUTCOMES = ("completed", "completed_tag", "failed", "refused", "judged_tag", "error")
