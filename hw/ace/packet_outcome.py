@@ -9,11 +9,18 @@ from hw.ace.config import AceConfig
 from hw.ace.layouts import event_layout
 from hw.ace.reduce_path import result_layout
 from hw.ace.sram import SRAMWriteSignature
+from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 from hw.common.signature import ParametricSignature
-from hw.link.transmit import PacketQueueSignature
+from hw.link.transmit import PacketQueueSignature, queued_header, queued_header_layout
 
 __all__ = ["ForwardDataSignature", "PacketOutcome", "outcome_layout"]
+
+_PACKETS = 8
+"""Most packets that wait for their beats."""
+
+_MADE_READY = ("header", "onward")
+"""Of a packet: what its header for the forward queue is made of."""
 
 
 class ForwardDataSignature(ParametricSignature):
@@ -67,7 +74,7 @@ class PacketOutcome(wiring.Component):
     node : ``In(config.format.node)``
         This node's rank, the source of forwarded packets.
     packet : ``In(stream.Signature(outcome_layout(config)))``
-        Up to 8 wait for their beats.
+        Up to 8 wait for their beats, which come 2 cycles later or more.
     result : ``In(stream.Signature(result_layout(config)))``
         Their beats.
     store : ``Out(SRAMWriteSignature)``
@@ -105,18 +112,15 @@ class PacketOutcome(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.packets = packets = StreamFIFO(
-            outcome_layout(c), 8, kept=("header", "onward")
-        )
         m.submodules.events = events = StreamFIFO(event_layout(c), 4)
-        wiring.connect(m, wiring.flipped(self.packet), packets.i)
         wiring.connect(m, events.o, wiring.flipped(self.event))
 
+        packets, none = self._packets(m)
         packet = packets.o.p
         beat = Signal(range(max(2, c.packet_beats)))
         ending = Signal()
         collect = Signal()
-        # A packet is here long before its first beat. The last one also reports the event.
+        # The last beat also reports the event.
         offered = self.result.valid & (~ending | events.i.ready)
         m.d.comb += [
             ending.eq(self.result.p.last),
@@ -130,9 +134,6 @@ class PacketOutcome(wiring.Component):
         with m.If(collect):
             m.d.sync += beat.eq(Mux(ending, 0, beat + 1))
 
-        header = Signal(c.format.layout)
-        m.d.comb += [header.eq(packet.header), header.source.eq(self.node)]
-        m.d.comb += [header[name].eq(packet.onward[name]) for name in packet.onward.shape().members]
         for n, port in enumerate(self.forward):
             mine = Signal(name=f"forward_{n}")
             m.d.comb += [
@@ -140,18 +141,66 @@ class PacketOutcome(wiring.Component):
                 port.data.valid.eq(mine & ~packet.empty),
                 port.data.payload.eq(self.result.p.beat),
                 port.header.valid.eq(mine & ending),
-                port.header.p.eq(header),
+                port.header.p.eq(packet.onward),
             ]
         m.d.comb += [events.i.valid.eq(collect & ending), events.i.p.received.eq(1)]
         m.d.comb += [
-            events.i.p[name].eq(packet.header[name])
-            for name in ("fsm", "context", "step", "offset")
+            events.i.p[name].eq(packet.onward.header[name]) for name in ("fsm", "offset")
         ]
         m.d.comb += [
+            events.i.p.context.eq(packet.context),
+            events.i.p.step.eq(packet.step),
             events.i.p.sent.eq(packet.forward),
             events.i.p.parked.eq(packet.parked),
             events.i.p.odd.eq(packet.odd),
-            events.i.p.poisoned.eq(packet.header.poison),
-            self.idle.eq((packets.level == 0) & (events.level == 0)),
+            events.i.p.poisoned.eq(packet.poisoned),
+            self.idle.eq(none & (events.level == 0)),
         ]
         return m
+
+    def _packets(self, m):
+        """The packets that wait for their beats, and whether there is none.
+
+        A packet is here long before its first beat, so it is a register before its header is made
+        ready for the forward queue: neither its checksum nor what makes it start late is in the
+        way of what follows.
+        """
+        c = self._config
+        before = outcome_layout(c)
+        waiting = {
+            name: shape for name, shape in before.members.items() if name not in _MADE_READY
+        }
+        made = {
+            "onward": queued_header_layout(c.format),
+            "context": c.format.context,
+            "step": c.format.step,
+            "poisoned": 1,
+        }
+        m.submodules.packets = packets = StreamFIFO(
+            data.StructLayout({**waiting, **made}), _PACKETS, kept=tuple(made)
+        )
+        packet, comes = Signal(before), Signal()
+        m.d.sync += [packet.eq(self.packet.p), comes.eq(self.packet.valid & self.packet.ready)]
+        held = Signal(range(_PACKETS + 1))
+        room = Signal(init=1)
+        moves = {
+            "up": self.packet.valid & self.packet.ready,
+            "down": packets.o.valid & packets.o.ready,
+        }
+        m.d.sync += [
+            held.eq(stepped(held, **moves)), room.eq(~stepped_to(held, _PACKETS, **moves)),
+        ]
+        header = Signal(c.format.layout)
+        m.d.comb += [header.eq(packet.header), header.source.eq(self.node)]
+        m.d.comb += [header[name].eq(packet.onward[name]) for name in packet.onward.shape().members]
+        entry = packets.i.p
+        m.d.comb += [
+            self.packet.ready.eq(room),
+            packets.i.valid.eq(comes),
+            *(entry[name].eq(packet[name]) for name in waiting),
+            *queued_header(entry.onward, header, c.format, flits=c.flits),
+            entry.context.eq(packet.header.context),
+            entry.step.eq(packet.header.step),
+            entry.poisoned.eq(packet.header.poison),
+        ]
+        return packets, held == 0

@@ -10,7 +10,7 @@ from hw.ace.layouts import event_layout, send_command_layout
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature
 from hw.common.fifo import StreamFIFO
 from hw.link.packet import PacketKind
-from hw.link.transmit import PacketQueueSignature
+from hw.link.transmit import PacketQueueSignature, queued_header, queued_header_layout
 
 __all__ = ["SendUnit"]
 
@@ -132,9 +132,15 @@ class SendUnit(wiring.Component):
         headers = header
         for n in range(READ_LATENCY):
             after = Signal(stage, name=f"after_{n + 1}")
-            header_after = Signal(c.format.layout, name=f"header_after_{n + 1}")
-            m.d.sync += [after.eq(delayed), header_after.eq(headers)]
-            delayed, headers = after, header_after
+            m.d.sync += after.eq(delayed)
+            delayed = after
+            if n == 1:  # made ready for the queue behind a register
+                header_after = Signal(queued_header_layout(c.format), name="header_after_2")
+                m.d.sync += queued_header(header_after, headers, c.format, flits=c.flits)
+            else:
+                header_after = Signal.like(headers, name=f"header_after_{n + 1}")
+                m.d.sync += header_after.eq(headers)
+            headers = header_after
         m.d.comb += [
             self.queue.data.valid.eq(delayed.data),
             self.queue.data.payload.eq(self.read.data),

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transmit side of a link: packet queues, credits and the packer."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,7 +23,7 @@ from hw.link.packet import (
     link_flits,
 )
 
-__all__ = ["PacketQueueSignature", "TransmitPort", "queued_header_layout"]
+__all__ = ["PacketQueueSignature", "TransmitPort", "queued_header", "queued_header_layout"]
 
 
 def queued_header_layout(format: PacketFormat) -> data.StructLayout:
@@ -39,6 +41,30 @@ def queued_header_layout(format: PacketFormat) -> data.StructLayout:
     )
 
 
+def queued_header(entry: data.View, header: Value, format: PacketFormat, *, flits: int) -> Any:
+    """Make *entry*, of `queued_header_layout`, of a *header*: statements for any domain.
+
+    The checksum is that of a header without number and epoch, which `TransmitPort` fills in. It is
+    up to writers to have a register behind this, since they know a header long before its last
+    beat.
+    """
+    known = ((1 << format.layout.size) - 1) & ~sum(
+        ((1 << format.layout[name].width) - 1) << format.layout[name].offset
+        for name in ("sequence", "epoch", "checksum")
+    )
+    bare = Value.cast(header) & known
+    length = data.View(format.layout, bare).length
+    count = ((length + (FLIT_BYTES - 1)) >> 4)[: len(entry.flits)]
+    return [
+        entry.header.eq(bare),
+        entry.header.checksum.eq(checksum_of(bare)),
+        entry.flits.eq(count),
+        entry.single.eq(count <= flits),
+        entry.full.eq(count >= flits),
+        entry.none.eq(count == 0),
+    ]
+
+
 class PacketQueueSignature(ParametricSignature):
     """Where a writer puts packets for a link, seen from the writer.
 
@@ -53,8 +79,9 @@ class PacketQueueSignature(ParametricSignature):
         Reserves that room, with ``room``, before the first beat of the packet is written.
     data : ``Out(stream.Signature(8 * bus_bytes, always_ready=True))``
         Payload beats; they never stall.
-    header : ``Out(stream.Signature(format.layout, always_ready=True))``
-        The header, with or after the last payload beat; it never stalls.
+    header : ``Out(stream.Signature(queued_header_layout(format), always_ready=True))``
+        The header as `queued_header` makes it, with or after the last payload beat; it never
+        stalls.
     """
 
     def __init__(self, format: PacketFormat, *, bus_bytes: int) -> None:
@@ -64,7 +91,7 @@ class PacketQueueSignature(ParametricSignature):
                 "spare": In(1),
                 "reserve": Out(1),
                 "data": Out(stream.Signature(8 * bus_bytes, always_ready=True)),
-                "header": Out(stream.Signature(format.layout, always_ready=True)),
+                "header": Out(stream.Signature(queued_header_layout(format), always_ready=True)),
             },
             format=format,
             bus_bytes=bus_bytes,
@@ -76,8 +103,8 @@ class TransmitPort(wiring.Component):
 
     Two queues of whole packets are drained into the packer, the first one (``queue[0]``, packets
     forwarded by a receive unit) before the second: forwarding keeps the receive side streaming, and
-    what it forwards is what other nodes wait for. Sequence number and header checksum are filled in
-    here.
+    what it forwards is what other nodes wait for. Sequence number and epoch are filled in here, and
+    their part of the checksum.
 
     A packet is on the wire 2 cycles after its header was written, if that fills a beat; one of a
     single beat 3 cycles if the payload queue is in block memory (64 beats or more). Packets follow
@@ -176,7 +203,6 @@ class TransmitPort(wiring.Component):
         m.submodules.packer = packer = LinkPacker(flits)
         wiring.connect(m, packer.o, wiring.flipped(self.tx))
 
-        # The checksum of a header that waits is that of one without number and epoch.
         queued = queued_header_layout(self._format)
         flit_count = range(self._format.payload_flits + 1)
         headers, payloads, leave = [], [], []
@@ -190,20 +216,9 @@ class TransmitPort(wiring.Component):
             m.submodules[f"payloads_{n}"] = payload_queue
             reserved = Signal(range(self._packets + 1), name=f"reserved_{n}")
             done = Signal(name=f"leave_{n}")
-            bare = Signal(self._format.layout, name=f"bare_{n}")
-            count = Signal(flit_count, name=f"flits_{n}")
             m.d.comb += [
-                bare.eq(port.header.p),
-                bare.sequence.eq(0),
-                bare.epoch.eq(0),
-                count.eq((port.header.p.length + (FLIT_BYTES - 1)) >> 4),
                 header_queue.i.valid.eq(port.header.valid),
-                header_queue.i.p.header.eq(bare),
-                header_queue.i.p.header.checksum.eq(checksum_of(bare)),
-                header_queue.i.p.flits.eq(count),
-                header_queue.i.p.single.eq(count <= flits),
-                header_queue.i.p.full.eq(count >= flits),
-                header_queue.i.p.none.eq(count == 0),
+                header_queue.i.p.eq(port.header.p),
                 payload_queue.i.valid.eq(port.data.valid),
                 payload_queue.i.payload.eq(port.data.payload),
                 port.room.eq(reserved != self._packets),

@@ -388,7 +388,7 @@ def test_outcome_stores_forwards_and_reports_in_the_cycle_of_the_beat():
                 stored.append((cycle, ctx.get(dut.store.row), ctx.get(dut.store.data)))
             port = dut.forward[1]
             if ctx.get(port.header.valid):
-                sent.append((cycle, ctx.get(port.header.p)))
+                sent.append((cycle, ctx.get(port.header.p.header)))
             assert ctx.get(port.data.valid) == (cycle in (1, 2))
             assert not ctx.get(dut.forward[0].data.valid)
             if ctx.get(dut.event.valid):

@@ -107,7 +107,7 @@ class SendHarness(wiring.Component):
             m.d.sync += late.eq(0)
         with m.Elif(late != 7):
             m.d.sync += late.eq(late + 1)
-        is_ready = queue.header.p.kind == PacketKind.READY
+        is_ready = queue.header.p.header.kind == PacketKind.READY
         m.d.comb += self.bad.eq(
             Cat(
                 queue.reserve & ~queue.room,

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hw.link.packer import LinkPacker
 from hw.link.packet import PacketFormat, PacketKind
 from hw.link.receive import ReceiveBuffer
-from hw.link.transmit import TransmitPort
+from hw.link.transmit import TransmitPort, queued_header
 from tests.hw.common.prover import assert_moore, ever, holds, nth
 from tests.hw.link.wire import LinkEnds
 
@@ -148,10 +148,12 @@ class CreditHarness(wiring.Component):
             promised = Signal(2, name=f"promised_{n}")
             reserve = self.reserve[n] & queue.room
             write = self.finish[n] & (promised != 0)
+            header = Signal(SMALL.layout, name=f"header_{n}")
             m.d.comb += [
                 queue.reserve.eq(reserve),
                 queue.header.valid.eq(write),
-                queue.header.p.length.eq(Mux(self.length > 16, 16, self.length)),
+                header.length.eq(Mux(self.length > 16, 16, self.length)),
+                *queued_header(queue.header.p, header, SMALL, flits=1),
                 queue.data.valid.eq(write & (self.length != 0)),
             ]
             m.d.sync += promised.eq(promised + reserve - write)

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from hw.link.packet import PacketFormat, PacketKind
-from hw.link.transmit import TransmitPort
+from hw.link.transmit import TransmitPort, queued_header
 from tests.hw.common.prover import ever, holds, nth
 from tests.hw.link.test_link_proofs import PlainReceiveBuffer
 
@@ -146,11 +146,13 @@ class RestartHarness(wiring.Component):
         queue = port.queue[1]
         promised = Signal()
         write = self.finish & promised
+        header = Signal(FORMAT.layout)
         m.d.comb += [
             queue.reserve.eq(self.reserve & queue.room & ~promised),
             queue.header.valid.eq(write),
-            queue.header.p.kind.eq(Mux(self.empty, PacketKind.READY, PacketKind.DATA)),
-            queue.header.p.length.eq(Mux(self.empty, 0, 16)),
+            header.kind.eq(Mux(self.empty, PacketKind.READY, PacketKind.DATA)),
+            header.length.eq(Mux(self.empty, 0, 16)),
+            *queued_header(queue.header.p, header, FORMAT, flits=1),
             queue.data.valid.eq(write & ~self.empty),
         ]
         m.d.sync += promised.eq(Mux(promised, ~write, queue.reserve))

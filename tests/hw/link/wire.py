@@ -222,9 +222,22 @@ class Rig:
                 drive[name + "data_payload"] = int.from_bytes(body.pop(0), "little")
             if not body and not self.pauses("write"):
                 drive[name + "header_valid"] = 1
-                drive[name + "header_payload"] = packet.header
+                drive[name + "header_payload"] = self.queued(packet)
                 work = None
             self.writing[n] = work
+
+    def queued(self, packet):
+        """The header with its checksum, which epoch and number change, and what follows it."""
+        flits = -(-len(packet.payload) // 16)
+        entry = packet.header | checksum(packet.header) << 120
+        place = FLIT
+        for value, bits in (
+            (flits, self.format.payload_flits.bit_length()),
+            (flits <= self.width, 1), (flits >= self.width, 1), (flits == 0, 1),
+        ):
+            entry |= value << place
+            place += bits
+        return entry
 
     def carry(self, seen, drive):
         ready = not self.pauses("wire")
