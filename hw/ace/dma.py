@@ -28,12 +28,15 @@ __all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
 
 
 def _segment_layout(c: AceConfig) -> data.StructLayout:
-    """A run of consecutive beats in memory and SRAM; the last segment of a job says so."""
+    """A run of consecutive beats in memory and SRAM, if it is not ``empty``; the last segment of a
+    job says so."""
     return data.StructLayout(
         {
             "address": c.address_bits,
             "row": range(c.sram_beats),
             "beats": range(c.slot_beats + 1),
+            "empty": 1,
+            "single": 1,  # one beat
             "last_elements": range(c.lanes + 1),  # elements in the last beat
             "final": 1,
             **places(c, "fsm", "slot", "command"),
@@ -89,9 +92,11 @@ class BlockWalker(wiring.Component):
         lane_bits = c.lanes.bit_length() - 1
         beats = Signal.like(self.o.p.beats)
         last_elements = Signal.like(self.o.p.last_elements)
-        final = Signal()
+        empty, single, final = (Signal(name=name) for name in ("empty", "single", "final"))
         with m.If(~active | self.o.ready):
             m.d.sync += [
+                empty.eq(elements == 0),
+                single.eq((elements != 0) & (elements <= c.lanes)),
                 beats.eq((elements + (c.lanes - 1)) >> lane_bits),
                 last_elements.eq(Mux(elements[:lane_bits] == 0, c.lanes, elements[:lane_bits])),
                 final.eq(number == coming.last),
@@ -101,6 +106,8 @@ class BlockWalker(wiring.Component):
             self.o.p.address.eq(walk.address),
             self.o.p.row.eq(walk.row),
             self.o.p.beats.eq(beats),
+            self.o.p.empty.eq(empty),
+            self.o.p.single.eq(single),
             self.o.p.last_elements.eq(last_elements),
             self.o.p.final.eq(final),
             self.o.p.fsm.eq(job.fsm),
@@ -199,7 +206,7 @@ class TxDMA(_BlockDMA):
         m.submodules.reports = reports = StreamFIFO(loaded_layout(c), 2)
         wiring.connect(m, reports.o, wiring.flipped(self.loaded))
 
-        nonempty = walker.o.p.beats != 0
+        nonempty = ~walker.o.p.empty
         both = Signal()
         m.d.comb += [
             both.eq(segments.i.ready & (~nonempty | reader.cmd.ready)),
@@ -212,12 +219,13 @@ class TxDMA(_BlockDMA):
         segment = segments.o.p
         beat = Signal(range(c.slot_beats + 1))
         last = Signal()
+        ending = Signal()  # the same, behind the first beat
         moved = Signal()
         error = Signal()
         close = Signal()
         kept = Signal(c.lanes)
         m.d.comb += [
-            last.eq(beat + 1 >= segment.beats),
+            last.eq(Mux(beat == 0, segment.single, ending)),
             kept.eq(Mux(last, (1 << segment.last_elements) - 1, (1 << c.lanes) - 1)),
             self.write.row.eq(segment.row + beat),
             self.write.data.eq(
@@ -226,14 +234,14 @@ class TxDMA(_BlockDMA):
             self.write.enable.eq(
                 segments.o.valid
                 & reader.data.valid
-                & (segment.beats != 0)
+                & ~segment.empty
                 & (~last | ~segment.final | reports.i.ready)
             ),
             moved.eq(self.write.enable & self.write.grant),
             reader.data.ready.eq(moved),
             close.eq(
                 Mux(
-                    segment.beats == 0,
+                    segment.empty,
                     segments.o.valid & (~segment.final | reports.i.ready),
                     moved & last,
                 )
@@ -247,7 +255,9 @@ class TxDMA(_BlockDMA):
             self.idle.eq(walker.i.ready & (segments.level == 0) & (reports.level == 0)),
         ]
         with m.If(moved):
-            m.d.sync += beat.eq(Mux(last, 0, beat + 1))
+            m.d.sync += [
+                beat.eq(Mux(last, 0, beat + 1)), ending.eq(beat + 2 == segment.beats),
+            ]
         with m.If(close & segment.final):
             m.d.sync += error.eq(0)
         with m.Elif(moved):
@@ -296,7 +306,7 @@ class RxDMA(_BlockDMA):
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 4)
         m.submodules.open = unacknowledged = StreamFIFO(_segment_layout(c), 16)
 
-        nonempty = walker.o.p.beats != 0
+        nonempty = ~walker.o.p.empty
         room = Signal()
         m.d.comb += [
             room.eq(segments.i.ready & unacknowledged.i.ready),
@@ -322,8 +332,9 @@ class RxDMA(_BlockDMA):
         segment = segments.o.p
         issue = Signal()
         last = Signal()
+        ending = Signal()  # the same, behind the first beat
         m.d.comb += [
-            last.eq(beat + 1 == segment.beats),
+            last.eq(Mux(within, ending, segment.single)),
             self.read.enable.eq(segments.o.valid & more),
             self.read.row.eq(Mux(within, next_row, segment.row)),
             issue.eq(self.read.enable & self.read.grant),
@@ -331,7 +342,8 @@ class RxDMA(_BlockDMA):
         ]
         with m.If(issue):
             m.d.sync += [
-                beat.eq(Mux(last, 0, beat + 1)), within.eq(~last), next_row.eq(self.read.row + 1),
+                beat.eq(Mux(last, 0, beat + 1)), ending.eq(beat + 2 == segment.beats),
+                within.eq(~last), next_row.eq(self.read.row + 1),
             ]
         arrives = issue
         for n in range(READ_LATENCY):
@@ -352,21 +364,21 @@ class RxDMA(_BlockDMA):
         acknowledged = Signal()
         close = Signal()
         m.d.comb += [
-            acknowledged.eq(unacknowledged.o.valid & ((oldest.beats == 0) | writer.done.valid)),
+            acknowledged.eq(unacknowledged.o.valid & (oldest.empty | writer.done.valid)),
             close.eq(acknowledged & (~oldest.final | self.stored.ready)),
             unacknowledged.o.ready.eq(close),
-            writer.done.ready.eq(close & (oldest.beats != 0)),
+            writer.done.ready.eq(close & ~oldest.empty),
             self.stored.valid.eq(acknowledged & oldest.final),
             self.stored.p.fsm.eq(oldest.fsm),
             self.stored.p.slot.eq(oldest.slot),
             self.stored.p.command.eq(oldest.command),
             self.stored.p.poisoned.eq(oldest.poisoned),
-            self.stored.p.error.eq(error | ((oldest.beats != 0) & writer.done.p.error)),
+            self.stored.p.error.eq(error | (~oldest.empty & writer.done.p.error)),
             self.idle.eq(walker.i.ready & (unacknowledged.level == 0)),
         ]
         with m.If(close & oldest.final):
             m.d.sync += error.eq(0)
-        with m.Elif(close & (oldest.beats != 0)):
+        with m.Elif(close & ~oldest.empty):
             m.d.sync += error.eq(error | writer.done.p.error)
         return m
 
