@@ -3,7 +3,7 @@
 
 from itertools import pairwise
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -311,20 +311,19 @@ class LookupPipeline(wiring.Component):
             m.d.comb += response.place.eq(Mux(operation.store, results, row.row) + rows_in)
             with m.If(operation.send & operation.store & ~operation.receive):
                 m.d.comb += [response.port.eq(c.ports), response.granted.eq(1)]
-        valid = Signal()
-        requester = Signal.like(client)
+        valid = Signal(c.ports + 1)  # for each client
         reply = Signal(resolved_layout(c))
-        m.d.sync += [valid.eq(stage.valid), requester.eq(client), reply.eq(response)]
+        m.d.sync += [
+            valid.eq(Cat(stage.valid & (client == n) for n in range(c.ports + 1))),
+            reply.eq(response),
+        ]
         for p in range(c.ports):
-            m.d.comb += [
-                self.response[p].valid.eq(valid & (requester == p)),
-                self.response[p].p.eq(reply),
-            ]
+            m.d.comb += [self.response[p].valid.eq(valid[p]), self.response[p].p.eq(reply)]
         word = Signal(INSTRUCTION_BITS)
         with m.If(stage.valid & (client == c.ports)):
             m.d.sync += word.eq(instruction)
         m.d.comb += [
-            self.own_response.valid.eq(valid & (requester == c.ports)),
+            self.own_response.valid.eq(valid[c.ports]),
             self.own_response.p.resolved.eq(reply),
             self.own_response.p.word.eq(word),
         ]

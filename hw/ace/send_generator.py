@@ -133,17 +133,21 @@ class SendGenerator(wiring.Component):
         # The packet in progress.
         self._source = Signal(Source)
         self._context = Signal(range(max(2, c.contexts)), name="context")
-        self._step = Signal(c.format.step, name="step")
+        self._step = Signal(c.format.step, name="step")  # a cycle after the context
         self._offset = Signal(c.format.offset, name="offset")
+        # Its place is that of its context, or was given with it.
+        self._placed = Signal(name="placed")
+        self._given_step = Signal(c.format.step, name="given_step")
+        self._given_offset = Signal(c.format.offset, name="given_offset")
         self._crowded = Signal(name="crowded")  # its port has no room
         self._free = Signal(c.targets, name="free")  # ports that have room, and no READY wants it
 
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        own = {"context": self._context, "step": self._step, "offset": self._offset}
-        m.d.comb += [self.request.p[name].eq(value) for name, value in own.items()]
-        m.d.comb += self.entry.p.context.eq(self._context)
+        m.d.comb += [
+            self.request.p.context.eq(self._context), self.entry.p.context.eq(self._context),
+        ]
         m.d.comb += self.entry.p.entry.eq(self.response.p.word)
 
         ready_ports = self._ready_ports(m)
@@ -160,7 +164,7 @@ class SendGenerator(wiring.Component):
         repark = Signal()
         parked, parked_now = self._parking(m, repark)
         idle = self._states(
-            m, fresh, waiting, crowded_out, ready_ports, positions, parked, parked_now, repark
+            m, fresh, waiting, crowded_out, ready_ports, parked, parked_now, repark
         )
         with m.If(self.forget):
             m.d.sync += fresh.eq(0)
@@ -206,21 +210,50 @@ class SendGenerator(wiring.Component):
         return crowded_out
 
     def _positions(self, m):
-        """For each context the step and the packet that are next."""
+        """For each context the step and the packet that are next; those of the packet in progress.
+
+        Of a fresh one they are read when its context is known, which comes late.
+        """
         c = self._config
         steps = [Signal(c.format.step, name=f"step_{n}") for n in range(c.contexts)]
         offsets = [Signal(c.format.offset, name=f"offset_{n}") for n in range(c.contexts)]
+        m.d.comb += [
+            self.request.p.step.eq(
+                Mux(self._placed, Array(steps)[self._context], self._given_step)
+            ),
+            self.request.p.offset.eq(
+                Mux(self._placed, Array(offsets)[self._context], self._given_offset)
+            ),
+        ]
+        # What comes behind the packet in progress is made ready, register by register, while that
+        # is looked up: its run is as long as it is until the next phase.
+        packets = Signal(range(c.block_packets + 1))
+        run_ends = Signal()
+        next_step, next_offset = Signal.like(self._step), Signal(len(self._offset) + 1)
+        m.d.sync += [
+            self._step.eq(self.request.p.step),
+            self._offset.eq(self.request.p.offset),
+            packets.eq(
+                Array(
+                    Mux(odd, *reversed(of_phase))
+                    for odd, of_phase in zip(self.contexts.odd, self.contexts.packets, strict=True)
+                )[self._context]
+            ),
+            next_step.eq(self._step + 1),
+            next_offset.eq(self._offset + 1),
+            run_ends.eq(next_offset == packets),
+        ]
         for n, (step, offset) in enumerate(zip(steps, offsets, strict=True)):
-            with m.If(self.entry.valid & (self._context == n)):
+            mine = self._context == n
+            with m.If(self.entry.valid & mine):
                 m.d.sync += [step.eq(0), offset.eq(0)]
-            with m.If(self._sends_fresh() & (self._context == n)):
-                packets = Mux(self.contexts.odd[n], *reversed(self.contexts.packets[n]))
-                with m.If(self._offset + 1 == packets):
-                    m.d.sync += [offset.eq(0), step.eq(self._step + 1)]
-                with m.Else():
-                    m.d.sync += offset.eq(self._offset + 1)
-            with m.If(self.phase.valid & (self._context == n)):
-                m.d.sync += step.eq(self._step + 1)
+            with m.If(self._sends_fresh() & mine):
+                m.d.sync += [
+                    offset.eq(Mux(run_ends, 0, next_offset)),
+                    step.eq(Mux(run_ends, next_step, self._step)),
+                ]
+            with m.If(self.phase.valid & mine):
+                m.d.sync += step.eq(next_step)
         return steps, offsets
 
     def _parking(self, m, repark):
@@ -275,7 +308,7 @@ class SendGenerator(wiring.Component):
         return Array(key.as_value() for key in self.contexts.key)[context]
 
     def _states(
-        self, m, fresh, waiting, crowded_out, ready_ports, positions, parked, parked_now, repark
+        self, m, fresh, waiting, crowded_out, ready_ports, parked, parked_now, repark
     ):
         """One piece of work at a time; the returned value is high while there is none."""
         able, over = (Signal(self._config.contexts, name=name) for name in ("able", "over"))
@@ -287,7 +320,7 @@ class SendGenerator(wiring.Component):
         next_ready, next_fresh = self._next_ready(m, ready_ports), self._next_fresh(m, able)
         with m.FSM(init="PICK") as states:
             with m.State("PICK"):
-                self._pick(m, ready_ports, positions, parked, next_ready, next_fresh)
+                self._pick(m, ready_ports, parked, next_ready, next_fresh)
             with m.State("ASK_ENTRY"):
                 m.d.comb += [self.request.valid.eq(1), self.request.p.table.eq(1)]
                 with m.If(self.request.ready):
@@ -309,7 +342,7 @@ class SendGenerator(wiring.Component):
                     m.next = "PICK"
         return states.ongoing("PICK")
 
-    def _pick(self, m, ready_ports, positions, parked, next_ready, next_fresh):
+    def _pick(self, m, ready_ports, parked, next_ready, next_fresh):
         """Choose the next piece of work: table entry, READY, parked packet or fresh packet."""
         next_ports, ready_context, pending, send_ready = next_ready
         fresh, fresh_context, send_fresh = next_fresh
@@ -318,7 +351,11 @@ class SendGenerator(wiring.Component):
         command, entry = self.send.p, self.entry_request
         with m.If(entry.valid):
             m.d.comb += entry.ready.eq(1)
-            m.d.sync += [self._step.eq(entry.p.program), self._context.eq(entry.p.context)]
+            m.d.sync += [
+                self._placed.eq(0),
+                self._given_step.eq(entry.p.program),
+                self._context.eq(entry.p.context),
+            ]
             m.next = "ASK_ENTRY"
         with m.Elif(pending):
             m.d.comb += [
@@ -344,20 +381,19 @@ class SendGenerator(wiring.Component):
                 prefer_fresh.eq(1),
                 self._source.eq(Source.PARKED),
                 self._context.eq(parked.p.context),
-                self._step.eq(parked.p.step),
-                self._offset.eq(parked.p.offset),
+                self._placed.eq(0),
+                self._given_step.eq(parked.p.step),
+                self._given_offset.eq(parked.p.offset),
             ]
             with m.If(self.contexts.live.bit_select(parked.p.context, 1)):
                 m.next = "ASK"
         with m.Elif(fresh.any()):
-            steps, offsets = positions
             m.d.comb += send_fresh.eq(1)
             m.d.sync += [
                 prefer_fresh.eq(0),
                 self._source.eq(Source.FRESH),
+                self._placed.eq(1),
                 self._context.eq(index_of(fresh_context)),
-                self._step.eq(marked(fresh_context, steps)),
-                self._offset.eq(marked(fresh_context, offsets)),
             ]
             m.next = "ASK"
 
