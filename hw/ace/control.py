@@ -77,14 +77,22 @@ class EngineControl(wiring.Component):
     Timing: a command leaves in the first cycle in which its register holds it. Failures of ports
     and FSMs stop the engine one cycle later, counters show events two cycles later. Nothing stalls.
 
+    Parameters
+    ----------
+    config : AceConfig
+    retry : bool
+        Its links have retry, whose ``status`` is shown.
+    parts : int
+        Bits of ``quiet``.
+
     Members
     -------
     csr : ``In(CSR_SIGNATURE)``
         Registers, see ``hw.ace.registers``.
     irq : ``Out(1)``
         An enabled interrupt is pending.
-    quiet : ``In(1)``, idle : ``Out(1)``
-        No part has anything to do; nothing is queued, running or in flight.
+    quiet : ``In(parts)``, idle : ``Out(1)``
+        Parts that have nothing to do, a bit for each; nothing is queued, running or in flight.
     rank : ``Out(config.format.node)``, epoch : ``Out(config.format.epoch)``
         This node's rank and epoch, for the packets.
     stop : ``Out(1)``, flush : ``Out(1)``
@@ -146,14 +154,15 @@ class EngineControl(wiring.Component):
     bank_conflicts: Signal
     alu_conflicts: Signal
 
-    def __init__(self, config: AceConfig, *, retry: bool = False) -> None:
+    def __init__(self, config: AceConfig, *, retry: bool = False, parts: int = 1) -> None:
         c = self._config = config
         self._retry = retry
+        self._parts = parts
         super().__init__(
             {
                 "csr": In(CSR_SIGNATURE),
                 "irq": Out(1),
-                "quiet": In(1),
+                "quiet": In(parts),
                 "idle": Out(1),
                 "rank": Out(c.format.node),
                 "epoch": Out(c.format.epoch),
@@ -195,7 +204,7 @@ class EngineControl(wiring.Component):
         self._join_settings(m, registers)
         stalled = self._watch(m, registers, completions)
         halted = self._halt(m, registers, completions, abort)
-        m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES)
+        m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES, parts=self._parts + 1)
         aborting = Signal()  # from an abort until the engine is idle
         young = Signal()  # it has just begun, which is not seen yet
         m.d.comb += aborting.eq(self.flush & (young | ~detector.was_idle))
@@ -206,7 +215,7 @@ class EngineControl(wiring.Component):
 
         # Quiet for long enough that no pulse is on its way to a register.
         waiting = (completions.outstanding != 0) | registers.command.strobe
-        m.d.comb += [detector.quiet.eq(self.quiet & ~waiting), self.idle.eq(detector.idle)]
+        m.d.comb += [detector.quiet.eq(Cat(self.quiet, ~waiting)), self.idle.eq(detector.idle)]
         return m
 
     def _join_programs(self, m, r):

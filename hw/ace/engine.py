@@ -79,9 +79,7 @@ class AceEngine(Engine):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.control = control = EngineControl(c, retry=self._retry)
         dispatcher = Dispatcher(c)
-        m.submodules.dispatcher = ResetInserter(control.stop)(dispatcher)
         m.submodules.data_path = path = DataPath(c)
         fsms = [PhaseFSM(c) for _ in range(c.fsms)]
         memory = [
@@ -98,16 +96,21 @@ class AceEngine(Engine):
             jobs = [[each] for each in chain.store]
         else:
             jobs = [[fsm.store for fsm in fsms[n :: len(memory)]] for n in range(len(memory))]
+        # Parts far from each other: what they say meets behind registers.
+        quiet = (
+            *(part.idle for part in (path, *memory)), *(~part.busy for part in (*fsms, *chains)),
+        )
+        control = EngineControl(c, retry=self._retry, parts=len(quiet))
+        m.submodules.control = control
+        m.submodules.dispatcher = ResetInserter(control.stop)(dispatcher)
 
         self._join_messages(m, fsms, path)
         self._join_commands(m, fsms, path)
         loaded, stored = self._join_memory(m, dispatcher, memory, jobs, path)
         self._join_dispatcher(m, dispatcher, fsms, loaded, stored, control.stop, chains)
         self._join_control(m, control, dispatcher, fsms, path)
-        quiet = Cat(part.idle for part in (path, *memory)).all()
-        busy = Cat(part.busy for part in (*fsms, *chains)).any()
         m.d.comb += [
-            control.quiet.eq(quiet & ~busy),
+            control.quiet.eq(Cat(quiet)),
             control.moves.eq(path.moves | loaded.valid | stored.valid),
         ]
         return m
