@@ -186,6 +186,7 @@ class ReceiveBuffer(wiring.Component):
                 "sound": flits,
                 "control": flits,
                 "behind": data.ArrayLayout(self._behind, flits),
+                "short": flits,
             }
         )
         m.submodules.wire = wire = StreamFIFO(judged, 2 * flits + 4, kept=True)
@@ -200,6 +201,7 @@ class ReceiveBuffer(wiring.Component):
                 wire.i.p.sound[n].eq(self._sound(coming)),
                 wire.i.p.control[n].eq(self._is_control(coming)),
                 wire.i.p.behind[n].eq((coming.length + (FLIT_BYTES - 1)) >> 4),
+                wire.i.p.short[n].eq(coming.length <= FLIT_BYTES * flits),
             ]
         m.submodules.headers = headers = StreamFIFO(layout, self._packets)
         wiring.connect(m, headers.o, wiring.flipped(self.header))
@@ -213,17 +215,19 @@ class ReceiveBuffer(wiring.Component):
 
         # What is at the front of the window?
         rest = Signal(range(self._format.payload_flits + 1))  # payload flits still to come
-        first = Signal()  # a packet must begin here
+        closing = Signal()  # they are a beat at most
+        first = Signal(init=1)  # none: a packet must begin here
+        ends = Signal()  # with what is taken now
         head = Signal(layout)
         sound = window[0].sound
         wanted = Signal.like(rest)
         chunk = Signal(range(flits + 1))  # payload flits to take now
         needed = Signal(range(flits + 2))
         m.d.comb += [
-            first.eq(rest == 0),
             head.eq(bits[0]),
             wanted.eq(Mux(first, window[0].behind, rest)),
-            chunk.eq(Mux(wanted > flits, flits, wanted)),
+            ends.eq(Mux(first, window[0].short, closing)),
+            chunk.eq(Mux(ends, wanted, flits)),
             needed.eq(chunk + first),
         ]
         # Flits before the next header, an own one at the front included.
@@ -260,10 +264,13 @@ class ReceiveBuffer(wiring.Component):
                 m.d.sync += skipping.eq(0)
             with m.Elif(cut & ~enough):
                 m.d.comb += [take.eq(ahead), self.dropped.eq(1), refund.eq(1)]
-                m.d.sync += [rest.eq(0), row.eq(base)]
+                m.d.sync += [rest.eq(0), first.eq(1), row.eq(base)]
             with m.Elif(enough & room):
-                m.d.comb += [take.eq(needed), write.eq(chunk != 0), complete.eq(wanted <= flits)]
-                m.d.sync += [rest.eq(wanted - chunk), pending.eq(current), skipping.eq(0)]
+                m.d.comb += [take.eq(needed), write.eq(chunk != 0), complete.eq(ends)]
+                m.d.sync += [
+                    rest.eq(wanted - chunk), closing.eq(wanted <= 2 * flits), first.eq(ends),
+                    pending.eq(current), skipping.eq(0),
+                ]
 
         after = Signal(range(rows + self._beats))
         m.d.comb += after.eq(base + self._beats)
@@ -294,7 +301,7 @@ class ReceiveBuffer(wiring.Component):
         with m.Elif(occupied == 0):
             m.d.comb += self.drained.eq(draining)
             m.d.sync += draining.eq(0)
-        at_rest = (level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0)
+        at_rest = (level == 0) & (wire.level == 0) & first & (occupied == 0)
         m.d.comb += self.idle.eq(at_rest & ~draining)
         return m
 
@@ -307,8 +314,11 @@ class ReceiveBuffer(wiring.Component):
         """
         flits = self._flits
         capacity = 2 * flits + 1
-        # As a header: whether it is sound, and for control; payload flits behind it.
-        mark = data.StructLayout({"start": 1, "sound": 1, "control": 1, "behind": self._behind})
+        # As a header: whether it is sound, and for control; payload flits behind it, and whether
+        # they are a beat at most.
+        names = ("sound", "control", "behind", "short")
+        shapes = (1, 1, self._behind, 1)
+        mark = data.StructLayout({"start": 1, **dict(zip(names, shapes, strict=True))})
         window = Signal(data.ArrayLayout(mark, capacity))
         level = Signal(range(capacity + 1))
         take = Signal(range(flits + 2))
@@ -327,7 +337,7 @@ class ReceiveBuffer(wiring.Component):
             m.d.comb += arriving.eq(sum(wire.p.beat.keep[n] for n in range(flits)))
         m.d.sync += level.eq(left + arriving)
         incoming = [
-            Cat(wire.p.beat.start[n], wire.p.sound[n], wire.p.control[n], wire.p.behind[n])
+            Cat(wire.p.beat.start[n], *(wire.p[name][n] for name in names))
             for n in range(flits)
         ]
         # What lies behind those that are there may be anything: no place asks whether it is one.

@@ -270,6 +270,7 @@ class TransmitPort(wiring.Component):
         last = Signal()
         ending = Signal()  # the same, behind the first beat
         credits = Signal(range(self._credits + 1), init=self._credits)
+        in_hand = Signal(init=1)  # a credit
         allowed = Signal()
         control, control_valid, waiting = self._control(m, bound, packer.i.ready)
         dropping = Signal()  # the packet that has begun is
@@ -280,7 +281,7 @@ class TransmitPort(wiring.Component):
             available.eq(ready & ~control_valid),
             rest.eq(Mux(begun, left, entry.flits)),
             last.eq(Mux(begun, ending, entry.single)),
-            allowed.eq(begun | (credits != 0)),
+            allowed.eq(begun | in_hand),
             packer.i.valid.eq(control_valid | (available & allowed & ~drop)),
             packer.i.p.first.eq(~begun),
             packer.i.p.full.eq(full & ~control_valid),
@@ -312,9 +313,12 @@ class TransmitPort(wiring.Component):
         spend = sent & ~begun
         earn = self.credit & (spend | (credits != self._credits))
         with m.If(waiting & self.synced):
-            m.d.sync += [credits.eq(self._credits), sequence.eq(0)]
+            m.d.sync += [credits.eq(self._credits), in_hand.eq(1), sequence.eq(0)]
         with m.Else():
-            m.d.sync += [credits.eq(credits + earn - spend), sequence.eq(sequence + spend)]
+            m.d.sync += [
+                credits.eq(credits + earn - spend), sequence.eq(sequence + spend),
+                in_hand.eq(self.credit | Mux(spend, credits > 1, in_hand)),
+            ]
         m.d.comb += self.idle.eq(
             (busy == 0)
             & packer.empty
