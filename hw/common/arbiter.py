@@ -13,17 +13,19 @@ from hw.common.select import any_below, marked
 __all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter", "granted", "in_turn"]
 
 
-def in_turn(m: Module, requests: Value, preferred: Value) -> Value:
+def in_turn(requests: Value, preferred: Value) -> Value:
     """The first of *requests*, a bit for each, of which the *preferred* ones, those of the highest
     numbers, go before the others."""
-    # Before a preferred one are preferred ones of lower numbers; before another one, all preferred
-    # ones and those of lower numbers. No carry, and no search that comes first.
-    wants = Signal.like(preferred)
-    m.d.comb += wants.eq(requests & preferred)
-    return requests & ~(
-        (preferred & any_below(wants))
-        | (~preferred & (any_below(requests) | wants.any().replicate(len(wants))))
-    )
+    # Each is compared with each other one by itself: no carry, no search that comes first, and only
+    # requests, which come late, pass all levels.
+    first = []
+    for k, request in enumerate(requests):
+        below = (requests[n] & (preferred[n] | ~preferred[k]) for n in range(k))
+        above = (
+            requests[n] & preferred[n] & ~preferred[k] for n in range(k + 1, len(requests))
+        )
+        first.append(request & ~Cat(*below, *above).any())
+    return Cat(first)
 
 
 class RoundRobinArbiter(wiring.Component):
@@ -74,7 +76,7 @@ class RoundRobinArbiter(wiring.Component):
         m = Module()
         preferred = Signal(self._n)  # the requesters after the one granted last
         requests = self.requests
-        m.d.comb += self.grant.eq(in_turn(m, requests, preferred))
+        m.d.comb += self.grant.eq(in_turn(requests, preferred))
         served = self.served if self._late else self.grant
         with m.If(self.advance if self._late else self.advance & requests.any()):
             m.d.sync += preferred.eq(any_below(served))
