@@ -364,6 +364,33 @@ def test_four_packets_end_before_their_events_must_be_taken():
     simulate(dut, bench)
 
 
+def test_eight_packets_wait_for_their_beats_and_keep_their_order():
+    dut = PacketOutcome(CONFIG)
+    seen = []
+
+    async def bench(ctx):
+        ctx.set(dut.event.ready, 1)
+        ctx.set(dut.packet.valid, 1)
+        taken = 0
+        for cycle in range(60):
+            ctx.set(dut.packet.p.header.step, taken)
+            # None goes on at first; then every other cycle, while more are offered.
+            ctx.set(dut.result.p.last, 1)
+            ctx.set(dut.result.valid, cycle >= 20 and cycle % 2)
+            assert ctx.get(dut.packet.ready) or cycle >= 8
+            taken += ctx.get(dut.packet.ready)
+            if cycle == 19:
+                assert taken == 8
+            if ctx.get(dut.event.valid):
+                seen.append(ctx.get(dut.event.p.step))
+            await ctx.tick()
+        assert taken == len(seen) + 8
+
+    simulate(dut, bench)
+    assert seen == list(range(len(seen)))
+    assert len(seen) >= 18
+
+
 def test_outcome_stores_forwards_and_reports_in_the_cycle_of_the_beat():
     dut = PacketOutcome(CONFIG)
     stored, sent, events = [], [], []
