@@ -205,7 +205,8 @@ class Dispatcher(wiring.Component):
                         job.tail_block.eq(0),
                         job.tail.eq(pending.o.p.elements),
                         job.entry.eq(table.free),
-                        product.eq(pending.o.p.block * pending.o.p.nodes),
+                        # Of a block that is not refused for its size.
+                        product.eq(pending.o.p.block[: len(chunk.block)] * pending.o.p.nodes),
                     ]
                     m.next = "CHECK"
             self._check(m, table, job, chunk, product, own, over)

@@ -65,7 +65,7 @@ class PacketLookup(wiring.Component):
     dropped : ``Out(1)``
         A READY was dropped, a cycle before.
     repeated : ``Out(1)``, missing : ``Out(config.format.sequence)``
-        A packet came again; packets that did not come before the one that did now.
+        A packet came again; packets that did not come before the one that did. A cycle later.
     idle : ``Out(1)``
         No header waits and no packet is held.
     """
@@ -193,8 +193,6 @@ class PacketLookup(wiring.Component):
         taken = self.header.valid & checked.i.ready
         m.d.comb += [
             ahead.eq(head.sequence - due),
-            self.repeated.eq(taken & repeated),
-            self.missing.eq(Mux(taken & ~repeated, ahead, 0)),
             checked.i.valid.eq(self.header.valid),
             self.header.ready.eq(checked.i.ready),
             checked.i.p.header.eq(head),
@@ -206,6 +204,10 @@ class PacketLookup(wiring.Component):
                 (head.kind != PacketKind.DATA)
                 & checked.i.p.known & (head.context < c.contexts) & ~repeated
             ),
+        ]
+        m.d.sync += [
+            self.repeated.eq(taken & repeated),
+            self.missing.eq(Mux(taken & ~repeated, ahead, 0)),
         ]
         with m.If(self.restart):
             m.d.sync += due.eq(0)

@@ -310,13 +310,17 @@ class TransmitPort(wiring.Component):
                 headers[n].ready.eq(leave[n]),
                 payloads[n].ready.eq(moved & (source == n) & ~headers[n].payload.none),
             ]
-        spend = sent & ~begun
-        earn = self.credit & (spend | (credits != self._credits))
+        spend = sent & ~begun  # late: what it leads to is there before it
+        home = credits == self._credits  # all of them
         with m.If(waiting & self.synced):
             m.d.sync += [credits.eq(self._credits), in_hand.eq(1), sequence.eq(0)]
         with m.Else():
+            with m.If(spend):
+                m.d.sync += sequence.eq(sequence + 1)
             m.d.sync += [
-                credits.eq(credits + earn - spend), sequence.eq(sequence + spend),
+                credits.eq(
+                    Mux(spend | ~home, stepped(credits, up=self.credit, down=spend), credits)
+                ),
                 in_hand.eq(self.credit | Mux(spend, credits > 1, in_hand)),
             ]
         m.d.comb += self.idle.eq(
