@@ -20,6 +20,7 @@ from hw.ace.layouts import (
 )
 from hw.ace.registers import CommandError
 from hw.common.fifo import StreamFIFO
+from hw.common.select import lowest, marked
 from hw.fp.ops import ReduceOp
 
 __all__ = ["Dispatcher", "command_layout"]
@@ -246,13 +247,6 @@ class Dispatcher(wiring.Component):
         with m.State("CHECK"):
             agreed = {name: command[name] for name in AGREED}
             m.d.sync += job.digest.eq(digest_of(**agreed))
-            m.next = "TAIL"
-            with m.If((job.nodes < 2) | (job.nodes > c.max_nodes) | (job.rank >= job.nodes)):
-                refuse(CommandError.NODES)
-            with m.Elif(command.elements == 0):
-                refuse(CommandError.EMPTY)
-            with m.Elif((command.stride == 0) | (command.stride & beat_mask).any()):
-                refuse(CommandError.STRIDE)
             wrong = (
                 (command.block == 0)
                 | (command.block & beat_mask).any()
@@ -264,26 +258,43 @@ class Dispatcher(wiring.Component):
             if c.phased:  # parts of a chunk would not fit the slots of all partitions
                 beats = command.block >> (c.lanes.bit_length() - 1)
                 wrong |= beats > Array(self.limits)[command.program]
-            with m.Elif(wrong):
-                refuse(CommandError.BLOCK)
-            with m.Elif(command.contiguous & (product != command.stride)):
-                refuse(CommandError.STRIDE)
-            with m.Elif(((command.source | command.destination) & (c.bus_bytes - 1)).any()):
-                refuse(CommandError.ALIGNMENT)
-            with m.Elif((job.fsms == 0) | (job.fsms > c.first_fsms)):
-                refuse(CommandError.FSMS)
-            with m.Elif(
-                Cat(
-                    # Of later phases all FSMs are in use.
-                    (job.fsms > f if f < c.first_fsms else Const(1))
-                    & ~programs.bit_select(command.program, 1)
-                    for f, programs in enumerate(self.programs)
-                ).any()
-            ):
-                refuse(CommandError.PROGRAM)
+            # What is named is the first of these; nothing has begun when they are looked at.
+            checks = (
+                (
+                    (job.nodes < 2) | (job.nodes > c.max_nodes) | (job.rank >= job.nodes),
+                    CommandError.NODES,
+                ),
+                (command.elements == 0, CommandError.EMPTY),
+                (
+                    (command.stride == 0) | (command.stride & beat_mask).any(),
+                    CommandError.STRIDE,
+                ),
+                (wrong, CommandError.BLOCK),
+                (command.contiguous & (product != command.stride), CommandError.STRIDE),
+                (
+                    ((command.source | command.destination) & (c.bus_bytes - 1)).any(),
+                    CommandError.ALIGNMENT,
+                ),
+                ((job.fsms == 0) | (job.fsms > c.first_fsms), CommandError.FSMS),
+                (
+                    Cat(
+                        # Of later phases all FSMs are in use.
+                        (job.fsms > f if f < c.first_fsms else Const(1))
+                        & ~programs.bit_select(command.program, 1)
+                        for f, programs in enumerate(self.programs)
+                    ).any(),
+                    CommandError.PROGRAM,
+                ),
+            )
+            faults = Signal(len(checks))
+            m.d.sync += faults.eq(Cat(fault for fault, _ in checks))
+            m.next = "TAIL"
         with m.State("TAIL"):
             # Whole shards before the last one that holds anything.
-            with m.If((job.tail > command.stride) & ~command.contiguous):
+            with m.If(faults.any()):
+                reasons = (Const(reason.value, CommandError.as_shape()) for _, reason in checks)
+                refuse(marked(lowest(faults), reasons))
+            with m.Elif((job.tail > command.stride) & ~command.contiguous):
                 with m.If(job.tail_block + 1 == job.nodes):
                     refuse(CommandError.STRIDE)
                 with m.Else():
