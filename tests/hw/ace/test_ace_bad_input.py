@@ -56,6 +56,10 @@ REFUSED = {
     "more_fsms_than_there_are": (CommandError.FSMS, {"fsms": 2}),
     "fsms_that_wrap": (CommandError.FSMS, {"fsms": 31}),
     "no_program": (CommandError.PROGRAM, {"program": 5}),
+    # The first of several faults is the one that is named.
+    "no_elements_and_no_fsms": (CommandError.EMPTY, {"elements": 0, "fsms": 0}),
+    "block_and_source_and_program": (
+        CommandError.BLOCK, {"block": 0, "source_low": 4, "program": 5}),
 }
 
 
