@@ -283,6 +283,26 @@ def test_operands_wait_for_the_queue_that_they_need_and_for_nothing_else():
     bench.run(events=EVENTS)
 
 
+@pytest.mark.parametrize("full, free", [("partial", "result"), ("result", "partial")])
+def test_operands_pass_a_queue_that_is_full_if_they_go_to_the_other(full, free):
+    def operands(queue, number, first):
+        """Operands of different blocks; one more of those that are evicted stays in the table."""
+        number += queue == "partial"
+        words = np.arange(WORDS, dtype=np.int32)
+        blocks = (Operand(ReduceOp.SUM_I32, 0, BLOCK * (first + k), words) for k in range(number))
+        return beats(blocks, 1 if queue == "result" else 500)
+
+    bench = Bench(model(1), {"i": operands(full, 3, 0)}, ["partial", "result"])
+    bench.stalls[full] = 1.0
+    bench.run(events=EVENTS)
+    assert bench.counts["evicted"] + bench.counts["completed"] == 3
+
+    bench.waiting["i"].extend(operands(free, 20, 100))
+    bench.run(events=EVENTS)
+    assert len(packets_of(bench.taken[free], 4)) == 20
+    assert not bench.taken[full]
+
+
 def load_of(load, expected, *, first=False):
     """A load as the unit gets it."""
     header = encode({
