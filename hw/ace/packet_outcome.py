@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs of a receive unit for the outcome of a packet: store, forward queue, event."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -179,7 +181,8 @@ class PacketOutcome(wiring.Component):
         m.submodules.packets = packets = StreamFIFO(
             data.StructLayout({**waiting, **made}), _PACKETS, kept=tuple(made)
         )
-        packet, comes = Signal(before), Signal()
+        packet: Any = Signal(before)
+        comes = Signal()
         m.d.sync += [packet.eq(self.packet.p), comes.eq(self.packet.valid & self.packet.ready)]
         held = Signal(range(_PACKETS + 1))
         room = Signal(init=1)

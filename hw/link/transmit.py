@@ -41,7 +41,7 @@ def queued_header_layout(format: PacketFormat) -> data.StructLayout:
     )
 
 
-def queued_header(entry: data.View, header: Value, format: PacketFormat, *, flits: int) -> Any:
+def queued_header(entry: Any, header: Value, format: PacketFormat, *, flits: int) -> Any:
     """Make *entry*, of `queued_header_layout`, of a *header*: statements for any domain.
 
     The checksum is that of a header without number and epoch, which `TransmitPort` fills in. It is
