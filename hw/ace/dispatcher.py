@@ -227,18 +227,13 @@ class Dispatcher(wiring.Component):
     def _check(self, m, table, job, chunk, product, own, over):
         """States that check a command; extents are those of the whole vector or of the *own*
         shard."""
-        c, command = self._config, job.command
-        beat_mask = c.lanes - 1
+        command = job.command
         error = Signal(CommandError)
         # Behind what is read and what is written; whether that lies beyond the memory.
         own_held = Signal.like(own)
         ways = ((command.source, command.load_all), (command.destination, command.store_all))
         ends = [Signal(len(command.source) + 1, name=name) for name in ("load_end", "store_end")]
         outside = Signal(len(ends))
-
-        # Chunks are pieces of this.
-        whole = Mux(command.contiguous, command.elements, command.stride)
-        piece = Mux(command.contiguous, command.stride, command.block)
 
         def refuse(reason):
             m.d.sync += [error.eq(reason)]
@@ -247,45 +242,7 @@ class Dispatcher(wiring.Component):
         with m.State("CHECK"):
             agreed = {name: command[name] for name in AGREED}
             m.d.sync += job.digest.eq(digest_of(**agreed))
-            wrong = (
-                (command.block == 0)
-                | (command.block & beat_mask).any()
-                | (command.block > min(c.slot_elements, c.block_packets * c.packet_elements))
-                | (product > c.slot_elements)
-                | ((whole >> c.format.chunk) >= piece)
-                | (command.contiguous & ~(command.load_all & command.store_all))
-            )
-            if c.phased:  # parts of a chunk would not fit the slots of all partitions
-                beats = command.block >> (c.lanes.bit_length() - 1)
-                wrong |= beats > Array(self.limits)[command.program]
-            # What is named is the first of these; nothing has begun when they are looked at.
-            checks = (
-                (
-                    (job.nodes < 2) | (job.nodes > c.max_nodes) | (job.rank >= job.nodes),
-                    CommandError.NODES,
-                ),
-                (command.elements == 0, CommandError.EMPTY),
-                (
-                    (command.stride == 0) | (command.stride & beat_mask).any(),
-                    CommandError.STRIDE,
-                ),
-                (wrong, CommandError.BLOCK),
-                (command.contiguous & (product != command.stride), CommandError.STRIDE),
-                (
-                    ((command.source | command.destination) & (c.bus_bytes - 1)).any(),
-                    CommandError.ALIGNMENT,
-                ),
-                ((job.fsms == 0) | (job.fsms > c.first_fsms), CommandError.FSMS),
-                (
-                    Cat(
-                        # Of later phases all FSMs are in use.
-                        (job.fsms > f if f < c.first_fsms else Const(1))
-                        & ~programs.bit_select(command.program, 1)
-                        for f, programs in enumerate(self.programs)
-                    ).any(),
-                    CommandError.PROGRAM,
-                ),
-            )
+            checks = self._checks(job, product)
             faults = Signal(len(checks))
             m.d.sync += faults.eq(Cat(fault for fault, _ in checks))
             m.next = "TAIL"
@@ -327,6 +284,53 @@ class Dispatcher(wiring.Component):
                     over.p.error.eq(error),
                 ]
                 m.next = "IDLE"
+
+    def _checks(self, job, product):
+        """Faults of a command that show before anything has begun, with their reasons; the first
+        one is named."""
+        c, command = self._config, job.command
+        beat_mask = c.lanes - 1
+        # Chunks are pieces of this.
+        whole = Mux(command.contiguous, command.elements, command.stride)
+        piece = Mux(command.contiguous, command.stride, command.block)
+        wrong = (
+            (command.block == 0)
+            | (command.block & beat_mask).any()
+            | (command.block > min(c.slot_elements, c.block_packets * c.packet_elements))
+            | (product > c.slot_elements)
+            | ((whole >> c.format.chunk) >= piece)
+            | (command.contiguous & ~(command.load_all & command.store_all))
+        )
+        if c.phased:  # parts of a chunk would not fit the slots of all partitions
+            beats = command.block >> (c.lanes.bit_length() - 1)
+            wrong |= beats > Array(self.limits)[command.program]
+        return (
+            (
+                (job.nodes < 2) | (job.nodes > c.max_nodes) | (job.rank >= job.nodes),
+                CommandError.NODES,
+            ),
+            (command.elements == 0, CommandError.EMPTY),
+            (
+                (command.stride == 0) | (command.stride & beat_mask).any(),
+                CommandError.STRIDE,
+            ),
+            (wrong, CommandError.BLOCK),
+            (command.contiguous & (product != command.stride), CommandError.STRIDE),
+            (
+                ((command.source | command.destination) & (c.bus_bytes - 1)).any(),
+                CommandError.ALIGNMENT,
+            ),
+            ((job.fsms == 0) | (job.fsms > c.first_fsms), CommandError.FSMS),
+            (
+                Cat(
+                    # Of later phases all FSMs are in use.
+                    (job.fsms > f if f < c.first_fsms else Const(1))
+                    & ~programs.bit_select(command.program, 1)
+                    for f, programs in enumerate(self.programs)
+                ).any(),
+                CommandError.PROGRAM,
+            ),
+        )
 
     def _cut(self, m, table, job, chunk):
         """States that make a chunk and admit it, until there is none left."""
