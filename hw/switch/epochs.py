@@ -8,6 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
+from hw.common.select import marked
 from hw.switch.config import SwitchConfig
 from hw.switch.packet import EPOCH_BITS
 
@@ -109,11 +110,9 @@ class EpochTracker(wiring.Component):
             turns.advance.eq(turns.requests.any()),
         ]
         m.d.sync += [comparing.eq(turns.requests.any()), judging.eq(comparing)]
-        with m.If(turns.requests.any()):
-            m.d.sync += asking.eq(turns.grant)
-            for k in range(c.ports):
-                with m.If(turns.grant[k]):
-                    m.d.sync += question.eq(self.question[k])
+        with m.If(~comparing & ~judging):  # whether any asks or not
+            asked = marked(turns.grant, [Value.cast(each) for each in self.question])
+            m.d.sync += [asking.eq(turns.grant), question.eq(asked)]
         epochs = [Signal(EPOCH_BITS, name=f"epoch_{k}") for k in range(c.regions)]
         told = [Signal(c.ports, name=f"told_{k}") for k in range(c.regions)]
         taken = [

@@ -81,8 +81,14 @@ def take_loads(
     doomed = Signal(name="load_is_doomed")
     m.d.sync += doomed.eq(purged_next.bit_select(Mux(held, load.region, i.p.region), 1))
     m.d.comb += purged.eq(held & ~settled & doomed)
+    # No entry is given up for it before the next cycle, in which there may be a free one.
+    lacks, lacked = Signal(name="load_lacks"), Signal(name="load_lacked")
+    m.d.comb += [
+        lacks.eq(held & ~settled & ~purged & load.first & ~free.any()),
+        waits.eq(lacked & ~free.any()),
+    ]
+    m.d.sync += lacked.eq(lacks & ~again)
     with m.If(held & ~settled & ~purged):
-        m.d.comb += waits.eq(load.first & ~free.any())
         with m.If(between):
             m.d.comb += [
                 again.eq((table.valid & alike).any()),
@@ -97,9 +103,9 @@ def take_loads(
         table.keep(free, Value.cast(entry), Const(0))
     with m.If(takes | goes):
         m.d.sync += settled.eq(1)
-    with m.If(waits):
+    with m.If(lacks):
         m.d.sync += counted.eq(1)
     return LoadStatus(
-        held=held, load=load, duplicate=again, bypassed=goes, stalled=waits & ~counted,
+        held=held, load=load, duplicate=again, bypassed=goes, stalled=lacks & ~counted,
         purged=purged,
     )

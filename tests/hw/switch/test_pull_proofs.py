@@ -19,7 +19,7 @@ FLITS = 2
 EXPECTED = 2
 CYCLES = 18
 """From reset, under all inputs, where an unbounded proof is out of reach."""
-WAIT = 19
+WAIT = 20
 """Cycles in which a load is answered, with one entry: another's answer may come before."""
 STALL = 8
 """Cycles that an operand waits at most while packets leave: for entries that give way."""
