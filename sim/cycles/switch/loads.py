@@ -4,7 +4,7 @@
 from sim.cycles.switch.buffers import give
 from sim.cycles.switch.memory import ANSWER, OWN, item_of
 from sim.cycles.switch.state import LOADS, UNANSWERED
-from sim.cycles.switch.words import after, first_of, home_of, number_of, region_of
+from sim.cycles.switch.words import home_of, number_of, region_of
 from sim.native.mark import compiled
 
 __all__ = ["walk"]
@@ -33,9 +33,14 @@ def walk(s, e, n, now, may_ask):
     elif not e.heard:
         _hear(s, e, n, now)
     granted = -1
-    if asks and may_ask:
-        granted = first_of(asks, e.ask_turn)
-        e.ask_turn = after(granted)
+    if may_ask:
+        if asks & 1 and not e.heard_waits:
+            granted = 0
+        elif asks & 2:
+            granted = 1
+    e.heard_waits = 1 if asks & 2 and e.heard_first else 0
+    if granted >= 0:
+        e.heard_first = 1 - granted
         e.asked = 1
     if granted == 0:
         e.asked_item = item_of(e.walked, OWN, e.endpoint)

@@ -146,8 +146,8 @@ _UNIT = np.dtype(
         "accept_at", "pending", "accepted", "stands", "yields", "found", "turn_at",
         "valid", "late", "aged", "due",  # bits of entries
         "first", "free",  # operands
-        "load_first", "load_free", "load_held", "load_counted", "load_at",
-        "fill_at", "turn",
+        "load_first", "load_free", "load_held", "load_counted", "load_lacked", "load_at", "fits",
+        "fill_at", "owner", "passed_over",
         # The unit, before results of the link, at the input that they share; turns of `_BUFFER`.
         "goes_first", "went_first", "went_at",
         *EVENTS,
@@ -203,7 +203,7 @@ _LANE = np.dtype(
         "size_log2", "outstanding", "number", "contract_number", "waves_under_way",
         # Loads.
         "walked", "loaded", "heard", "heard_at", "heard_word", "number_seen", "asked", "asked_item",
-        "ask_turn",
+        "heard_first", "heard_waits",
         # Transmitter, home store, results.
         "within", "owner", "turn", "merged", "merge_at", "merge_owner", "merge_turn", "home_at",
         "home_turn", "results_at",

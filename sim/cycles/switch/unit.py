@@ -38,9 +38,11 @@ def unit(s, w, p, now):
     due = u.due & u.valid
     u.due = u.valid & u.late  # from the next cycle on
     full = u.valid == (1 << c.entries) - 1
-    waits = False
+    lacks = False
     if u.load_held == _WAITS:
-        waits = full and s.load[number, u.load_first & s.load.shape[1] - 1].marks & FIRST != 0
+        lacks = full and s.load[number, u.load_first & s.load.shape[1] - 1].marks & FIRST != 0
+    waits = full and u.load_lacked != 0  # an entry is given up for it
+    u.load_lacked = 1 if lacks else 0
     if between:
         _accept(s, u, number, now, due, waits)
     if s.timeout[w] > 0 and u.valid and (now - s.period_at[w]) % s.timeout[w] == s.timeout[w] - 1:
@@ -49,9 +51,8 @@ def unit(s, w, p, now):
     if u.pending and now >= u.accepted + 2:
         _decide(s, u, w, number, now)
     if u.load_held or u.load_first < u.load_free:
-        _load(s, u, number, between, full, waits, now)
-    if now >= u.fill_at:
-        _fill(s, u, w, p, number, now)
+        _load(s, u, number, between, full, lacks, now)
+    _fill(s, u, w, p, number, now)
 
 
 @compiled
@@ -101,11 +102,11 @@ def _place(s, u, number):
 
 
 @compiled
-def _load(s, u, number, between, full, waits, now):
+def _load(s, u, number, between, full, lacks, now):
     """A load takes an entry between two packets, or goes on without."""
     load = s.load[number, u.load_first & s.load.shape[1] - 1]
     if u.load_held == _WAITS:
-        if waits and not u.load_counted:
+        if lacks and not u.load_counted:
             u.stalled += 1
             u.load_counted = 1
         word = load.header
@@ -130,10 +131,11 @@ def _decide(s, u, w, number, now):
     where = u.found if hit else _place(s, u, number)
     entry = s.entry[number, where]
     full = u.valid == (1 << c.entries) - 1
-    pools = s.c[0].unit_pool + 3 * number
     if u.stands:
-        if entry.count and not _leave(s, u, number, where, now):
+        if not _goes(s, u, number, _kind(s, entry) & 3 if entry.count else 0, now):
             return
+        if entry.count:
+            _leave(s, u, number, where, now)
         if u.yields:
             u.evicted += 1
         else:
@@ -152,14 +154,16 @@ def _decide(s, u, w, number, now):
         passes = pull and not hit
         complete = not passes and count == expected
         evicts = not passes and not complete and not hit and full
+        k = 0
         if passes or complete:
             k = 1 if pull else 2
-            if not has(s, pools + k, now):
-                return
-            take(s, pools + k)
-        elif evicts:
-            if entry.count and not _leave(s, u, number, where, now):
-                return
+        elif evicts and entry.count:
+            k = _kind(s, entry) & 3
+        if not _goes(s, u, number, k, now):
+            return
+        if evicts:
+            if entry.count:
+                _leave(s, u, number, where, now)
             u.evicted += 1
         if c.mixed and not passes:
             note(s, MERGE, number, now, word, low, high, entry.low if hit else 0,
@@ -171,7 +175,7 @@ def _decide(s, u, w, number, now):
         if passes or complete:
             word = header(RESPONSE if pull else RESULT, region_of(word), home_of(word), count,
                           number_of(word))
-            _put(s, u, number, 1 if pull else 2, now, word, low, high)
+            _put(s, u, number, k, now, word, low, high)
             if passes:
                 u.passed += 1
             else:
@@ -184,6 +188,28 @@ def _decide(s, u, w, number, now):
         give(s, s.output[s.c[0].way + number].pool, now + c.flits - 1)
     u.pending = 0
     u.accept_at = now + c.flits - 2
+
+
+@compiled
+def _goes(s, u, number, k, now):
+    """True if a packet goes on that needs room in the queue of class *k*, if it is not 0. With room
+    in both queues it does so at once; else it is found in one cycle, and so in the next."""
+    pools = s.c[0].unit_pool + 3 * number
+    if not u.fits and not (has(s, pools + 1, now) and has(s, pools + 2, now)):
+        u.fits = 1 if k == 0 or has(s, pools + k, now) else 0
+        return False
+    u.fits = 0
+    if k:
+        take(s, pools + k)
+    return True
+
+
+@compiled
+def _kind(s, entry):
+    """Kind of the packet of an incomplete entry; its class are the lowest two bits."""
+    if kind_of(entry.header) == RESPONSE:
+        return RESPONSE
+    return SUBTOTAL if s.c[0].multicast else PARTIAL
 
 
 @compiled
@@ -203,19 +229,11 @@ def _keep(s, u, number, where, word, count, expected, low, high):
 
 @compiled
 def _leave(s, u, number, where, now):
-    """Send an incomplete entry to its home endpoint, all members or its requester; False if there
-    is no room."""
+    """Send an incomplete entry to its home endpoint, all members or its requester."""
     e = s.entry[number, where]
-    kind = RESPONSE
-    if kind_of(e.header) != RESPONSE:
-        kind = SUBTOTAL if s.c[0].multicast else PARTIAL
-    pool = s.c[0].unit_pool + 3 * number + (kind & 3)
-    if not has(s, pool, now):
-        return False
-    take(s, pool)
+    kind = _kind(s, e)
     word = header(kind, region_of(e.header), home_of(e.header), e.count, number_of(e.header))
     _put(s, u, number, kind & 3, now, word, e.low, e.high)
-    return True
 
 
 @compiled
@@ -228,26 +246,44 @@ def _put(s, u, number, k, now, word, low, high):
 
 @compiled
 def _fill(s, u, w, p, number, now):
-    """Move packets from the queues to the buffer, one by one in turn, as there is room."""
-    c = s.c[0]
+    """Move packets from the queues to the buffer, one by one in turn, as there is room: turns are
+    those of `packet_turns`."""
     b = s.c[0].unit_buffer + number
-    requests = 0
-    if u.load_held == _GOES and u.load_at <= now and has(s, s.buffer[b].pool, now):
-        requests = 1
+    last = now == u.fill_at - 1  # flit of a packet
+    if now < u.fill_at and not last:
+        return
+    shown = 1 if u.load_held == _GOES and u.load_at <= now else 0
     for k in range(1, 3):
         if (
             u.out_first[k] < u.out_free[k]
             and s.leaving[number, k, u.out_first[k] & s.leaving.shape[2] - 1].at <= now
-            and has(s, s.buffer[b].pool + k, now)
         ):
-            requests |= 1 << k
-    k = first_of(requests, u.turn)
-    if k < 0:
-        return
-    u.turn = after(k)
-    if k == 0:
-        _request(s, u, w, p, number, now)
-        return
+            shown |= 1 << k
+    may = 0
+    for k in range(3):
+        if has(s, s.buffer[b].pool + k, now):
+            may |= 1 << k
+    own = 1 << u.owner
+    over = 0  # those that may take their turn though another one begins, or has
+    if last or shown & may & own:
+        over = u.passed_over
+    if not last and shown & may & own:
+        u.passed_over = shown & may & ~own
+        if u.owner == 0:
+            _request(s, u, w, p, number, now)
+        else:
+            _move(s, u, w, p, number, u.owner, now)
+            return
+    waiting = shown & (may | over) & ~own
+    if waiting:
+        u.owner = first_of(waiting, after(u.owner))
+
+
+@compiled
+def _move(s, u, w, p, number, k, now):
+    """Move the next packet of a queue."""
+    c = s.c[0]
+    b = c.unit_buffer + number
     packet = s.leaving[number, k, u.out_first[k] & s.leaving.shape[2] - 1]
     word = packet.header
     u.out_first[k] += 1
@@ -256,7 +292,7 @@ def _fill(s, u, w, p, number, now):
     if k == 2:
         targets = s.targets[w, region_of(word)]
     enter(s, b, now + c.flits - 1 + _STORED, word, packet.low, packet.high, targets)
-    give(s, s.c[0].unit_pool + 3 * number + k, now + c.flits)
+    give(s, c.unit_pool + 3 * number + k, now + c.flits)
     u.fill_at = now + c.flits
 
 
