@@ -50,8 +50,9 @@ class ReductionUnit(wiring.Component):
     is only forgotten.
 
     An operand waits for room in the queue of results or partials that it adds to, and for nothing
-    else: never for an entry to complete, and never for a load. Operands are reduced in the order of
-    their arrival; the sum so far is the left operand of the addition.
+    else: never for an entry to complete, and never for a load. If the other queue has none, it goes
+    on a cycle later. Operands are reduced in the order of their arrival; the sum so far is the left
+    operand of the addition.
 
     A packet is a header and ``payload_flits * 4 / lanes`` beats of `lanes` words. Throughput is one
     beat per cycle, also for packets of one entry back to back: an entry's row is written before the
