@@ -59,11 +59,12 @@ def apart(events, cycles):
 @pytest.mark.parametrize("nodes", [2, 3, 4])
 def test_a_block_of_each_member_takes_its_cycles(nodes):
     """Next to nothing contends, so what is left are the latencies of every step, and that loads
-    which come at once leave a buffer one in three cycles; the host sees the end when it looks for
-    it, at events half as late as it may be."""
+    which come at once leave a buffer one in three cycles, and take a unit's turn a cycle after
+    something else had it; the host sees the end when it looks for it, at events half as late as it
+    may be."""
     events, cycles = both("pull", nodes / 8, nodes=nodes)
     apart_cycles = abs(events.time_s - cycles.time_s) * CLOCK_HZ
-    assert apart_cycles <= (POLL_CYCLES + 2) / 2 + 2 + 2 * (nodes - 1)
+    assert round(apart_cycles) <= (POLL_CYCLES + 2) / 2 + 2 + 3 * (nodes - 1)
 
 
 @pytest.mark.parametrize("leaves, age_bits", [(3, 0), (5, 0), (4, 8), (8, 8)])
