@@ -16,8 +16,6 @@ class PacketTurns:
     -------
     owner:
         One-hot, from a register.
-    within:
-        A packet was begun and has not ended, from a register.
     passes:
         Streams of which a flit that is shown may pass: one-hot or none.
     shown:
@@ -27,7 +25,6 @@ class PacketTurns:
     """
 
     owner: Signal
-    within: Signal
     passes: Value
     shown: Value
     changes: Value
@@ -69,21 +66,20 @@ def packet_turns(
     with m.If(shown & ready & ~within):
         m.d.sync += passed_over.eq(valid & may & ~owner)
     # Whether a flit moves comes last, and only chooses.
-    grant, others = Signal(n, name="grant"), ~owner
-    idle, moving = (
-        _next(valid, may_be & others, owner) for may_be in (may, may | passed_over)
+    grant = Signal(n, name="grant")
+    others = may & ~owner
+    others_behind = (may | passed_over) & ~owner
+    m.d.comb += grant.eq(
+        Mux(shown, _next(valid, others_behind, owner), _next(valid, others, owner))
     )
-    m.d.comb += grant.eq(Mux(shown, moving, idle))
     with m.If(shown & ready):
         m.d.sync += within.eq(~last)
-    waits = valid & others
-    any_idle, any_moving = (waits & may).any(), (waits & (may | passed_over)).any()
-    changes = Mux(shown, ready & last & any_moving, ~within & any_idle)
+    changes = Mux(
+        shown, ready & last & (valid & others_behind).any(), ~within & (valid & others).any()
+    )
     with m.If(changes):
         m.d.sync += owner.eq(grant)
-    return PacketTurns(
-        owner=owner, within=within, passes=passes, shown=shown, changes=changes, grant=grant
-    )
+    return PacketTurns(owner=owner, passes=passes, shown=shown, changes=changes, grant=grant)
 
 
 def _next(valid: Value, may: Value, owner: Signal) -> Value:

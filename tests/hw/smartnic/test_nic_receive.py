@@ -209,3 +209,45 @@ def test_a_sender_without_regard_for_credits_is_told_apart():
     simulate(dut, send, checks=[watch])
 
     assert seen == ["accepted"] * frames + ["overflow"]
+
+
+@pytest.mark.parametrize("flushed", [2, 3, 4])
+def test_a_frame_of_which_a_flush_took_beats_is_stale(flushed):
+    """Epoch and number are those of what comes behind the flush. Beats are looked at a cycle after
+    they came."""
+    dut = Receive(CONFIG)
+    count = 4
+    seen = []
+
+    async def send(ctx):
+        for port, value in (
+            (dut.here, HERE), (dut.following, NEXT), (dut.preceding, PREVIOUS), (dut.epoch, EPOCH),
+        ):
+            ctx.set(port, value)
+        ctx.set(dut.net.valid, 1)
+        for frame in range(2):
+            header = word(payload_bytes=32 * count, sequence=0)
+            for index in range(count + 1):
+                ctx.set(dut.flush, frame == 0 and index < flushed)
+                beat = {"data": index or header, "keep": -1, "last": index == count, "error": 0}
+                ctx.set(dut.net.payload, beat)
+                await ctx.tick()
+        ctx.set(dut.net.valid, 0)
+        await ctx.tick().repeat(20)
+
+    async def take(ctx):
+        ctx.set(dut.reduce.ready, 1)
+        for index in range(1, count + 1):
+            (got,) = await ctx.tick().sample(dut.reduce.p.data).until(dut.reduce.valid)
+            assert got == index
+        for _ in range(20):
+            _, _, valid = await ctx.tick().sample(dut.reduce.valid)
+            assert not valid
+
+    async def watch(ctx):
+        async for _, _, verdict in ctx.tick().sample(dut.verdict):
+            seen.extend(cause for cause in CAUSES if getattr(verdict, cause))
+
+    simulate(dut, send, take, checks=[watch])
+
+    assert seen == ["stale", "accepted"]
