@@ -36,7 +36,7 @@ def _segment_layout(c: AceConfig) -> data.StructLayout:
             "row": range(c.sram_beats),
             "beats": range(c.slot_beats + 1),
             "empty": 1,
-            "single": 1,  # one beat
+            "single": 1,  # one beat, or none
             "last_elements": range(c.lanes + 1),  # elements in the last beat
             "final": 1,
             **places(c, "fsm", "slot", "command"),
@@ -96,7 +96,7 @@ class BlockWalker(wiring.Component):
         with m.If(~active | self.o.ready):
             m.d.sync += [
                 empty.eq(elements == 0),
-                single.eq((elements != 0) & (elements <= c.lanes)),
+                single.eq(elements <= c.lanes),
                 beats.eq((elements + (c.lanes - 1)) >> lane_bits),
                 last_elements.eq(Mux(elements[:lane_bits] == 0, c.lanes, elements[:lane_bits])),
                 final.eq(number == coming.last),

@@ -59,6 +59,7 @@ class Rig:
         self.links = [Link(config) for _ in range(config.ports)]
         self.random = random.Random(seed)
         self.stalls = stalls
+        self.silent = False  # memory takes what comes and answers nothing
         self.cycle = 0
         self.epoch = 0  # of the packets of the neighbours
         self.engine = AceRing.compiled(config).instance()
@@ -164,6 +165,11 @@ class Rig:
             self.step()
         raise AssertionError(f"not within {limit} cycles: {why or condition}")
 
+    @property
+    def owes(self) -> bool:
+        """Memory has still to answer a burst."""
+        return bool(self._reads or self._bursts or self._responses)
+
     def until_idle(self) -> None:
         """Step until the engine says that it is idle, with all links and memory at rest."""
 
@@ -172,7 +178,9 @@ class Rig:
                 link.to_send or link.sending or link.owed or link.answers or link.syncing
                 for link in self.links
             )
-            return quiet and self.engine.get("idle") == 1
+            idle = self.engine.get("idle") == 1
+            assert not (idle and self.owes), "idle, and memory has still to answer"
+            return quiet and idle
 
         self.until(at_rest, why="idle")
 
@@ -290,7 +298,7 @@ class Rig:
         set_("mem_0_arready", ready)
         valid = get("mem_0_rvalid") and not self._r_moved
         if not valid:
-            valid = bool(self._reads) and self._free()
+            valid = bool(self._reads) and not self.silent and self._free()
             set_("mem_0_rvalid", valid)
             if valid:
                 address, last = self._reads[0]
@@ -313,7 +321,7 @@ class Rig:
         set_("mem_0_wready", data_ready)
         valid = get("mem_0_bvalid") and not self._b_moved
         if not valid:
-            valid = bool(self._responses) and self._free()
+            valid = bool(self._responses) and not self.silent and self._free()
             set_("mem_0_bvalid", valid)
             if valid:
                 set_("mem_0_bresp", self._responses[0])

@@ -123,6 +123,33 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
     assert rig.read("completed")["count"] == completed + 2
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_an_engine_whose_memory_owes_an_answer_is_not_idle(engine, jobs, converse, seed):
+    """Nothing else is left of what was aborted, so nothing else keeps it busy."""
+    rng = random.Random(seed)
+    rig = engine(rank=1, nodes=3, seed=seed, stalls=0)
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 800, 16)]
+
+    class AbortedError(Exception):
+        pass
+
+    at = rig.cycle + rng.randrange(40, 400)
+
+    def abort():
+        rig.silent = rig.cycle >= at
+        if rig.silent and rig.owes:
+            raise AbortedError
+
+    with pytest.raises(AbortedError):
+        converse(rig, 1, 3, jobs(rig, 3, kinds), ready="early", each_cycle=abort)
+    rig.write("control", abort=1)
+    for _ in range(500):
+        assert rig.owes and not rig.engine.get("idle")
+        rig.step()
+    rig.silent = False
+    rig.until_idle()
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_engine_that_was_reset_alone_joins_again(engine, jobs, converse, seed):
     """It has lost packets that it was to free and credits that it had; its neighbours abort."""
