@@ -147,7 +147,7 @@ _UNIT = np.dtype(
         "valid", "late", "aged", "due",  # bits of entries
         "first", "free",  # operands
         "load_first", "load_free", "load_held", "load_counted", "load_lacked", "load_at", "fits",
-        "fill_at", "owner", "passed_over",
+        "fill_at", "owner",
         # The unit, before results of the link, at the input that they share; turns of `_BUFFER`.
         "goes_first", "went_first", "went_at",
         *EVENTS,

@@ -247,7 +247,7 @@ def _put(s, u, number, k, now, word, low, high):
 @compiled
 def _fill(s, u, w, p, number, now):
     """Move packets from the queues to the buffer, one by one in turn, as there is room: turns are
-    those of `packet_turns`."""
+    those of `packet_turns`. No two queues share room, so none loses it while another one moves."""
     b = s.c[0].unit_buffer + number
     last = now == u.fill_at - 1  # flit of a packet
     if now < u.fill_at and not last:
@@ -264,17 +264,12 @@ def _fill(s, u, w, p, number, now):
         if has(s, s.buffer[b].pool + k, now):
             may |= 1 << k
     own = 1 << u.owner
-    over = 0  # those that may take their turn though another one begins, or has
-    if last or shown & may & own:
-        over = u.passed_over
     if not last and shown & may & own:
-        u.passed_over = shown & may & ~own
-        if u.owner == 0:
-            _request(s, u, w, p, number, now)
-        else:
+        if u.owner:
             _move(s, u, w, p, number, u.owner, now)
             return
-    waiting = shown & (may | over) & ~own
+        _request(s, u, w, p, number, now)
+    waiting = shown & may & ~own
     if waiting:
         u.owner = first_of(waiting, after(u.owner))
 

@@ -47,6 +47,8 @@ def race(make, members, elements, given=(), *, switch=SWITCH, dma=DMA, **options
     (two_levels, 8, 900, (5, 90, 0, 40, 60, 0, 20, 110), {"mode": "whole", "timeout": 60}),
     (two_levels, 7, 900, (), {"mode": "pull", "stalls": 0.3, "latency": 5}),
     (flat, 3, 900, (0, 120, 200), {"mode": "pull", "dma": replace(DMA, links=2)}),
+    # Own operands and those of others wait for a memory that hardly answers.
+    (flat, 2, 1000, (), {"mode": "pull", "stalls": 0.9, "dma": replace(DMA, read_ahead=1)}),
 ])
 def test_the_model_takes_the_cycles_of_the_rtl(make, members, elements, given, options):
     result = race(make, members, elements, given, **options)
