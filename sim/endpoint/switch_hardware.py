@@ -98,13 +98,14 @@ def longest_wait_cycles(
     system: SwitchSystem, memory: MemoryTimes, dimensions: Sequence[Dimension]
 ) -> int:
     """Cycles, about, for which the entry of a load waits for the first answer where links are full
-    of loads: an endpoint first answers all those that it has places for, at the pace of its memory
-    and of its credits."""
+    of loads: an endpoint first answers all those that it has places for, and those that the units
+    of other members hold for it, at the pace of its memory and of its credits."""
     known = EventLatencies.stored()
     reads, read_cycles = _reads(system, memory, known)
     credit = _credit_cycles(system, dimensions, known)
     pace = max(system.packet_cycles, read_cycles / reads, credit / system.held.credits_up)
-    before = system.held.credits_down + reads
+    others = math.prod(each.size for each in dimensions) - 1
+    before = system.held.credits_down + reads + others * system.switch.queue_packets
     far = sum(each.farthest_s for each in dimensions if each.has_switches) * system.clock_hz
     return math.ceil(2 * far + known.switch_answer + memory.read_cycles + before * pace)
 

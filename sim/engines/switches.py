@@ -60,9 +60,9 @@ class SwitchSection:
     """Keys of ``[switch]`` beside ``preset``, ``level``, ``mode`` and fields of `SwitchConfig`.
 
     ``clock_hz``: a link carries 16 bytes in a cycle. ``timeout_cycles``: period after which unused
-    entries of a table are sent to their home endpoint; None: 4000, or for pull three times the
-    longest wait of a load's entry for the first answer, if that is more (`longest_wait_cycles`); at
-    most as far as the preset counts. ``acknowledged``: headers that acknowledge packets take their
+    entries of a table are sent to their home endpoint; None: 4000, or for pull twice the longest
+    wait of a load's entry for the first answer, if that is more (`longest_wait_cycles`); at most
+    as far as the preset counts. ``acknowledged``: headers that acknowledge packets take their
     share of the links.
     ``format``: that of operands and results on links, one of `FORMATS`.
     ``background``: ordinary packets between endpoints, in cycle models only.
@@ -137,8 +137,8 @@ def read_switches(
         format=FORMATS[section.format],
     )
     if stated is None and mode == "pull":
-        # Once an entry has timed out, its answers travel one by one. Some wait twice as long.
-        wait = 3 * longest_wait_cycles(
+        # Once an entry has timed out, its answers travel one by one.
+        wait = 2 * longest_wait_cycles(
             system, memory_times(memory, section.clock_hz), dimensions
         )
         system = replace(system, timeout_cycles=min(most, max(TIMEOUT_CYCLES, wait)))

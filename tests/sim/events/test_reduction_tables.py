@@ -200,6 +200,14 @@ def test_entries_of_pulls_outlast_the_loads_before_them_unless_it_is_stated_othe
     assert short.metrics["expired"] > 0 and short.time_s > 1.4 * cycles.time_s
 
 
+def test_entries_outlast_the_loads_of_all_units_that_wait_for_one_endpoint():
+    few = {"buffer_packets": 2, "credits": 2, "entries": 16}
+    ahead = {"read_ahead": 16, "waves": 16}
+    cycles = run(described("pull", "cycles", 48, nodes=16, switch=few, endpoint=ahead, **FAR))
+
+    assert cycles.metrics["expired"] == 0
+
+
 @pytest.mark.parametrize("places", [2, 4, 8])
 def test_own_operands_are_read_by_turns_with_those_of_others(places):
     few = {"entries": 2, "buffer_packets": 17, "credits": 17}
