@@ -20,8 +20,10 @@ from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
 from gen.tidy import readable_names
 
-__all__ = ["DesignBlock", "DesignNetlist", "kept_netlist", "known_netlist", "netlist_of"]
+__all__ = ["CELL", "DesignBlock", "DesignNetlist", "kept_netlist", "known_netlist", "netlist_of"]
 
+CELL = "\n  cell "
+"""Begins a cell in RTLIL, be it of logic or an instance."""
 _HEADER = re.compile(r"^module \\(\S+)\n", re.MULTILINE)
 _CELL = re.compile(r"^  cell \\(\S+) ", re.MULTILINE)
 _NUMBERED = re.compile(r"^  cell \\@(\d+) ", re.MULTILINE)
@@ -105,6 +107,15 @@ class DesignNetlist:
             self.instances[name] * len(re.findall(rf"^  cell \\{child} ", body, re.MULTILINE))
             for name, body in self._bodies.items()
         )
+
+    def repeated(self, instances: int, cells: int) -> list[str]:
+        """Modules of that many instances and cells, or more, that hold no other module."""
+        return [
+            name for name, body in self._bodies.items()
+            if self.instances[name] >= instances
+            and body.count(CELL) >= cells
+            and not _CELL.search(body)
+        ]
 
     @cached_property
     def _bodies(self) -> dict[str, str]:
