@@ -2,6 +2,7 @@
 """Floating-point adder."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from amaranth.hdl import Module, Signal
@@ -12,7 +13,7 @@ from hw.common.params import require_int, require_type
 from hw.fp import steps
 from hw.fp.formats import BINARY32, Flags, FloatFormat
 
-__all__ = ["MAX_STAGES", "FPAdder", "sum_pipeline"]
+__all__ = ["MAX_STAGES", "FPAdder", "registered", "sum_pipeline"]
 
 # Number of stages -> steps whose outcome is registered. The last register is always the result.
 _CUTS = (
@@ -24,23 +25,26 @@ _CUTS = (
     ("order", "align", "add", "count", "round"),
     ("order", "align", "add", "count", "normalize", "round"),
     ("order", "align", "add", "mark", "count", "normalize", "round"),
+    ("compare", "order", "align", "add", "mark", "count", "normalize", "round"),
 )
 MAX_STAGES = len(_CUTS) - 1
+
+
+def registered(m: Module, step: str, value: Any, *, stages: int, name: str = "") -> Any:
+    """*value*, known when *step* is done; behind a register if a sum of *stages* has one there."""
+    if step not in _CUTS[stages]:
+        return value
+    held = Signal(value.shape(), name=f"{name or step}_held", reset_less=True)
+    m.d.sync += held.eq(value)
+    return held
 
 
 def sum_pipeline(
     m: Module, fmt: FloatFormat, ordered: data.View, stages: int
 ) -> tuple[data.View, data.View]:
-    """Add what `hw.fp.steps.order` has prepared; return sum and flags after *stages* cycles."""
-    cuts = _CUTS[stages]
-
-    def register(step: str, value: Any) -> Any:
-        if step not in cuts:
-            return value
-        held = Signal(value.shape(), name=f"{step}_held", reset_less=True)
-        m.d.sync += held.eq(value)
-        return held
-
+    """Add what `hw.fp.steps.order` has prepared; return sum and flags, with the registers of a sum
+    of *stages* behind the comparison."""
+    register = partial(registered, m, stages=stages)
     value = register("order", ordered)
     inner: list[tuple[str, Callable[..., data.View]]] = [
         ("align", steps.align),
@@ -70,7 +74,7 @@ class FPAdder(wiring.Component):
     fmt : FloatFormat
         Number format; binary32 by default.
     stages : int
-        Pipeline registers between operands and sum, 0 to 7.
+        Pipeline registers between operands and sum, 0 to 8.
 
     Members
     -------
@@ -84,7 +88,7 @@ class FPAdder(wiring.Component):
     Raises
     ------
     TypeError, ValueError
-        *fmt* is not a `FloatFormat`, or *stages* is not an integer from 0 to 7.
+        *fmt* is not a `FloatFormat`, or *stages* is not an integer from 0 to 8.
     """
 
     a: Signal
@@ -101,7 +105,9 @@ class FPAdder(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        ordered = steps.order(m, self.fmt, self.a, self.b)
+        compared = steps.compare(m, self.fmt, self.a, self.b)
+        by = registered(m, "compare", compared, stages=self.latency)
+        ordered = steps.order(m, self.fmt, by)
         total, flags = sum_pipeline(m, self.fmt, ordered, self.latency)
         m.d.comb += [self.sum.eq(total), self.flags.eq(flags)]
         return m

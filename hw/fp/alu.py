@@ -3,14 +3,14 @@
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.once import once
 from hw.common.params import require_int, require_type
 from hw.fp import steps
-from hw.fp.adder import MAX_STAGES, sum_pipeline
+from hw.fp.adder import MAX_STAGES, registered, sum_pipeline
 from hw.fp.formats import BINARY32
 from hw.fp.minmax import takes_first
 from hw.fp.ops import ReduceOp
@@ -38,7 +38,7 @@ class ReduceLane(wiring.Component):
     Parameters
     ----------
     stages : int
-        Pipeline registers between operands and result, 0 to 7.
+        Pipeline registers between operands and result, 0 to 8.
     keeps : bool
         The result may be one operand as it is.
 
@@ -69,26 +69,26 @@ class ReduceLane(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        by = steps.compare(m, BINARY32, self.a, self.b)
+        compared = steps.compare(m, BINARY32, self.a, self.b)
+        by = registered(m, "compare", compared, stages=self.latency)
+        asked = registered(m, "compare", self.op, stages=self.latency, name="op")
+        reduces: Value = Const(1)
+        if self._keeps:
+            reduces = ~registered(m, "compare", self.keep, stages=self.latency, name="keep")
         takes_b = Signal()
         word, total_i32 = Signal(32), Signal(32)
-        reduces = ~self.keep if self._keeps else Const(1)
-        adds = reduces & (self.op == ReduceOp.SUM_F32)
-        integers = reduces & (self.op == ReduceOp.SUM_I32)
-        first = takes_first(
-            self.a[-1], self.b[-1], by.a_smaller, self.op == ReduceOp.MAX_F32
-        )
+        adds = reduces & (asked == ReduceOp.SUM_F32)
+        integers = reduces & (asked == ReduceOp.SUM_I32)
+        first = takes_first(by.a[-1], by.b[-1], by.a_smaller, asked == ReduceOp.MAX_F32)
         # One multiplexer for all operations; a sum has the larger operand in that place.
         m.d.comb += [
             takes_b.eq(Mux(adds, by.a_smaller, ~(reduces & first))),
-            total_i32.eq(self.a + self.b),
-            word.eq(Mux(integers, total_i32, Mux(takes_b, self.b, self.a))),
+            total_i32.eq(by.a + by.b),
+            word.eq(Mux(integers, total_i32, Mux(takes_b, by.b, by.a))),
         ]
         # A word that nothing is added to needs no exponent to be normal: it comes out as it is.
         normal = ~adds | Mux(by.a_smaller, by.b_normal, by.a_normal)
-        chosen = steps.arrange(
-            m, BINARY32, self.a, self.b, by, word=word, normal=normal, adds=adds
-        )
+        chosen = steps.arrange(m, BINARY32, by, word=word, normal=normal, adds=adds)
         with m.If(~adds):
             nan = by.nan & reduces & ~integers
             m.d.comb += [chosen.special.eq(nan), chosen.nan.eq(nan)]
@@ -109,7 +109,7 @@ class ReduceALU(wiring.Component):
     lanes : int
         Number of 32-bit words in a beat, at least 1.
     stages : int
-        Pipeline registers between operands and results, 0 to 7.
+        Pipeline registers between operands and results, 0 to 8.
     keeps : bool
         Results may be one operand as it is.
 
@@ -131,7 +131,7 @@ class ReduceALU(wiring.Component):
     Raises
     ------
     TypeError, ValueError
-        *lanes* is not an integer from 1 to 4096, or *stages* is not an integer from 0 to 7.
+        *lanes* is not an integer from 1 to 4096, or *stages* is not an integer from 0 to 8.
     """
 
     i_valid: Signal

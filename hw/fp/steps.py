@@ -6,7 +6,7 @@ pipeline may put registers between any two of them. There is one path: the long 
 large exponent difference needs and the long left shift that cancellation needs share an adder.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -50,49 +50,56 @@ def normal(fmt: FloatFormat, word: Value) -> Value:
     return word[fmt.fraction : -1].any()
 
 
-class Comparison(NamedTuple):
-    """Results of `compare`."""
-
-    a_smaller: Value  # in magnitude
-    a_normal: Value  # its exponent is not 0
-    b_normal: Value
-    cancels: Value  # the sum is 0, of two opposite numbers
-    nan: Value  # an operand is one
-
-
-def compare(m: Module, fmt: FloatFormat, a: Value, b: Value) -> Comparison:
-    """Tell the operand of larger magnitude from the other."""
-    a_normal, b_normal, cancels, swap, nan = (
-        Signal(name=name) for name in ("a_normal", "b_normal", "cancels", "swap", "any_nan")
+def compared_layout(fmt: FloatFormat) -> data.StructLayout:
+    """Return the layout of two operands and of what `compare` tells of them."""
+    return data.StructLayout(
+        {
+            "a": fmt.width,
+            "b": fmt.width,
+            "a_smaller": 1,  # in magnitude
+            "a_normal": 1,  # its exponent is not 0
+            "b_normal": 1,
+            "cancels": 1,  # the sum is 0, of two opposite numbers
+            "nan": 1,  # an operand is one
+        }
     )
-    m.d.comb += [
-        a_normal.eq(normal(fmt, a)),
-        b_normal.eq(normal(fmt, b)),
-        cancels.eq(Cat(a[:-1], ~a[-1]) == b),
-        swap.eq(a[:-1] < b[:-1]),
-    ]
+
+
+def compare(m: Module, fmt: FloatFormat, a: Value, b: Value) -> data.View:
+    """Tell the operand of larger magnitude from the other."""
+    o: Any = Signal(compared_layout(fmt), name="compared")
     nans = [
         word[fmt.fraction : -1].all() & (word[: fmt.fraction] != 0) for word in (a, b)
     ]
-    m.d.comb += nan.eq(nans[0] | nans[1])
-    return Comparison(swap, a_normal, b_normal, cancels, nan)
+    m.d.comb += [
+        o.a.eq(a),
+        o.b.eq(b),
+        o.a_smaller.eq(a[:-1] < b[:-1]),
+        o.a_normal.eq(normal(fmt, a)),
+        o.b_normal.eq(normal(fmt, b)),
+        o.cancels.eq(Cat(a[:-1], ~a[-1]) == b),
+        o.nan.eq(nans[0] | nans[1]),
+    ]
+    return o
 
 
-def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> data.View:
-    """Prepare two operands: tell the larger from the smaller, and find how far apart they are."""
-    by = compare(m, fmt, a, b)
-    swap = by.a_smaller
-    return arrange(
-        m, fmt, a, b, by, word=Mux(swap, b, a), normal=Mux(swap, by.b_normal, by.a_normal)
+def order(m: Module, fmt: FloatFormat, by: data.View) -> data.View:
+    """Prepare the operands that were compared: the larger one, the smaller one, and how far apart
+    they are."""
+    larger, is_normal = (
+        Mux(by.a_smaller, of_b, of_a)
+        for of_a, of_b in ((by.a, by.b), (by.a_normal, by.b_normal))
     )
+    return arrange(m, fmt, by, word=larger, normal=is_normal)
 
 
 def arrange(
-    m: Module, fmt: FloatFormat, a: Value, b: Value, by: Comparison, *, word: Value,
-    normal: Value, adds: Value | None = None,
+    m: Module, fmt: FloatFormat, by: data.View, *, word: Value, normal: Value,
+    adds: Value | None = None,
 ) -> data.View:
     """Prepare *word*, *normal* or not, which is the larger operand; where nothing is added to it,
     any word, which comes out of the other steps as it is."""
+    a, b = by.a, by.b
     o: Any = Signal(ordered_layout(fmt), name="ordered")
     adds = Const(1) if adds is None else adds
     a_fraction, a_exponent = a[: fmt.fraction], a[fmt.fraction : -1]

@@ -42,7 +42,7 @@ class SmartNicConfig(AllReduceConfig):
         Datapaths side by side, each with a host port and a network port of its own: 1 to 8. They
         take the rounds of a vector in turn.
     alu_stages : int
-        Pipeline stages of an adder lane, 1 to 7.
+        Pipeline stages of an adder lane, 1 to 8.
     block_beats : int
         Largest block that travels round the ring as a whole, in bus beats: a power of two. One
         block per rank makes a round; full rate asks that a block lasts longer than a hop.
@@ -159,7 +159,7 @@ class SmartNicConfig(AllReduceConfig):
 # Small in every respect, so that blocks, frames, credits and queues run over all the time.
 _TEST = SmartNicConfig(
     bus_bytes=32,
-    alu_stages=6,
+    alu_stages=8,
     block_beats=8,
     frame_beats=4,
     compressed_frame_beats=2,

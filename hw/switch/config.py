@@ -29,7 +29,7 @@ class PlaneConfig:
     payload_flits : int
         Flits of data in a packet, a power of two from 2 to 16; 8 is the published packet.
     alu_stages : int
-        Pipeline stages of the adders, 0 to 7, fewer than `payload_flits`.
+        Pipeline stages of the adders, 0 to 8, fewer than `payload_flits`.
     buffer_packets : int
         Packets of each class that the buffer of a link's input holds, 1 to 64.
     credits : int
@@ -115,7 +115,7 @@ class SwitchConfig(PlaneConfig):
     payload_flits : int
         Flits of data in a packet, a power of two from 2 to 16; 8 is the published packet.
     alu_stages : int
-        Pipeline stages of the adders, 0 to 7, fewer than `payload_flits`.
+        Pipeline stages of the adders, 0 to 8, fewer than `payload_flits`.
     buffer_packets : int
         Packets of each class that the buffer of a link's input holds, 1 to 64: the credits that its
         sender has. Full rate asks for those of a round trip.

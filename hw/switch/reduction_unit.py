@@ -75,7 +75,7 @@ class ReductionUnit(wiring.Component):
     payload_flits : int
         Flits of data in a packet: a power of two, more than `alu_stages`, at least 2.
     alu_stages : int
-        Pipeline stages of the adders, 0 to 7.
+        Pipeline stages of the adders, 0 to 8.
     queue_packets : int
         Packets that wait for the output, of either kind. With 3 the unit keeps up with the input.
     timeout_bits : int

@@ -30,7 +30,7 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     payload_flits : int
         Flits of data in a packet, a power of two from 2 to 16, as the switches have it.
     alu_stages : int
-        Pipeline stages of the adders of partials, 0 to 7, fewer than `payload_flits`.
+        Pipeline stages of the adders of partials, 0 to 8, fewer than `payload_flits`.
     buffer_packets : int
         Packets of each class that a link's receive buffer holds, 1 to 64: the ``credits`` of the
         switches.
@@ -135,7 +135,7 @@ PRESETS: dict[str, SwitchDmaConfig] = {
     # Small in every respect, so that waves, buffers and queues run over all the time.
     "test": SwitchDmaConfig(
         buffer_packets=2, credits=2, waves=4, wave_blocks=2, read_ahead=2, endpoints=8,
-        max_burst=4, outstanding_bursts=4, address_bits=32, descriptors=4, alu_stages=6,
+        max_burst=4, outstanding_bursts=4, address_bits=32, descriptors=4, alu_stages=7,
     ),
     "1-link": SwitchDmaConfig(),
     # The six planes of the published system.

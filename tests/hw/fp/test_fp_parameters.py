@@ -15,13 +15,13 @@ from hw.fp.minmax import FPMinMax
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: FPAdder(stages=-1), ValueError, "FPAdder stages must be an integer from 0 to 7"),
-        (lambda: FPAdder(stages=True), TypeError, "FPAdder stages must be an integer from 0 to 7"),
+        (lambda: FPAdder(stages=-1), ValueError, "FPAdder stages must be an integer from 0 to 8"),
+        (lambda: FPAdder(stages=True), TypeError, "FPAdder stages must be an integer from 0 to 8"),
         (lambda: FPAdder(fmt=32), TypeError, "FPAdder fmt must be a FloatFormat, not 32"),
         (lambda: FPMinMax(fmt=None), TypeError, "FPMinMax fmt must be a FloatFormat, not None"),
         (lambda: ReduceALU(0), ValueError, "ReduceALU lanes must be .* 1 to 4096, not 0"),
         (lambda: ReduceALU(2.0), TypeError, "ReduceALU lanes must be .* 1 to 4096, not "),
-        (lambda: ReduceALU(1, stages=8), ValueError, "ReduceALU stages must be .* 0 to 7, not 8"),
+        (lambda: ReduceALU(1, stages=9), ValueError, "ReduceALU stages must be .* 0 to 8, not 9"),
         (lambda: ReduceALU(1, stages="3"), TypeError, "ReduceALU stages must be .*, not '3'"),
     ],
 )

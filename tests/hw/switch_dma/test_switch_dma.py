@@ -501,7 +501,7 @@ def test_a_command_before_joining_is_refused():
     [
         ("links", 7, "links must be an integer from 1 to 6, not 7"),
         ("waves", 3, "waves must be a power of two from 1 to 32, not 3"),
-        ("alu_stages", 8, "alu_stages must be an integer from 0 to 7, not 8"),
+        ("alu_stages", 9, "alu_stages must be an integer from 0 to 8, not 9"),
         ("bus_bytes", 32, "bus_bytes must be one of 16, not 32"),
     ],
 )
