@@ -76,14 +76,17 @@ class PortCommands(wiring.Component):
         first = Signal(range(max(2, self._fsms)))
         m.d.comb += asks.eq(~self.room)
         m.d.comb += first.eq(self._first(m, asks, waiting))
-        with m.If(~self.o.valid | self.o.ready):
-            m.d.sync += self.o.valid.eq(asks.any())
+        # Not in the cycle in which a command is taken, which depends on SRAM and is known late.
+        with m.If(~self.o.valid):
+            m.d.sync += [
+                self.o.valid.eq(asks.any()),
+                Value.cast(self.o.p).eq(select(first, [Value.cast(each) for each in waiting])),
+                self.o.p.fsm.eq(first),
+            ]
             with m.If(asks.any()):
                 m.d.comb += takes.bit_select(first, 1).eq(1)
-                m.d.sync += [
-                    Value.cast(self.o.p).eq(select(first, [Value.cast(each) for each in waiting])),
-                    self.o.p.fsm.eq(first),
-                ]
+        with m.Elif(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
         return m
 
     def _first(self, m: Module, asks: Value, waiting: list[Any]) -> Value:
@@ -121,7 +124,8 @@ class CommandArbiter(wiring.Component):
     first, which is the same one on all nodes. So chunks end one after the other, and fill the links
     of different phases. Of READY packets the FSM with the lower number goes first.
 
-    Latency is 2 cycles. A command stalls while another one is taken, or while the port stalls.
+    Latency is 2 cycles. A port takes a command every other cycle at most; a command stalls while
+    another one is taken, or while the port stalls.
 
     Ages wrap around, and are compared in pairs modulo their width. Should chunks be so far apart
     that this is no order, one of them goes first: no port waits while a command is there.

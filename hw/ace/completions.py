@@ -42,8 +42,8 @@ class CompletionQueue(wiring.Component):
 
     The queue, a `hw.common.records.RecordQueue`, has room for all commands that can be outstanding.
 
-    Timing: a record is written, and ``written`` is high, in the cycle after its command ended;
-    those that end together are written in turn, one per cycle.
+    Timing: a record is written, and ``written`` is high, 2 cycles after its command ended; those
+    that end together are written in turn, one per cycle.
 
     Members
     -------
@@ -110,8 +110,8 @@ class CompletionQueue(wiring.Component):
         m.d.comb += [
             self.full.eq(busy.all()),
             self.outstanding.eq(sum(busy[n] for n in tickets)),
-            writes.eq(lowest(over)),
         ]
+        m.d.sync += writes.eq(lowest(over & ~writes))
         for n in reversed(tickets):
             with m.If(~busy[n]):
                 m.d.comb += self.ticket.eq(n)

@@ -338,6 +338,8 @@ class Dispatcher(wiring.Component):
         rest = Signal(_COUNT_BITS)  # of a shard, from this chunk on
         left = Signal(_COUNT_BITS + 1)  # of the tail shard; negative if it is over
         final = Signal()  # no chunk is left after this one
+        before_tail = Signal.like(chunk.elements)
+        m.d.comb += chunk.elements.eq(before_tail + chunk.tail_elements)
         with m.State("CHUNK"):
             m.d.sync += [rest.eq(command.stride - chunk.offset), left.eq(tail - chunk.offset)]
             m.next = "SLOT"
@@ -362,7 +364,7 @@ class Dispatcher(wiring.Component):
             first = chunk.fsm * slots.number
             m.d.sync += [
                 chunk.own_rows.eq(job.rank * chunk.beats),
-                chunk.elements.eq(job.tail_block * chunk.block + chunk.tail_elements),
+                before_tail.eq(job.tail_block * chunk.block),
                 chunk.row.eq((first + chunk.context) * slots.beats),
             ]
             m.next = "LOAD"

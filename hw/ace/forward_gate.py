@@ -22,8 +22,8 @@ class ForwardGate(wiring.Component):
     only when there are none, so packets do not mix. A claim is granted only with room for a whole
     packet.
 
-    Timing: a grant answers in the same cycle, one claim per cycle; beats and headers pass in the
-    cycle in which they come.
+    Timing: a grant answers in the same cycle, one claim per cycle; beats and headers are written a
+    cycle after they come.
 
     Members
     -------
@@ -71,8 +71,9 @@ class ForwardGate(wiring.Component):
         ]
         # All packets in flight are the owner's, who is known before they come.
         packets = [client.packets for client in self.client]
-        m.d.comb += [
-            Cat(client.grant for client in self.client).eq(turns.grant),
+        m.d.comb += Cat(client.grant for client in self.client).eq(turns.grant)
+        # SRAM decides late on a beat that is stored, too.
+        m.d.sync += [
             self.queue.data.valid.eq(Cat(each.data.valid for each in packets).any()),
             self.queue.data.payload.eq(marked(owner, (each.data.payload for each in packets))),
             self.queue.header.valid.eq(Cat(each.header.valid for each in packets).any()),

@@ -207,6 +207,8 @@ class Port(wiring.Component):
         sync_epoch = Signal(c.format.epoch)
         with m.If(receiver.control.valid & (control.kind == PacketKind.SYNC)):
             m.d.sync += sync_epoch.eq(control.epoch)
+        # An ACK that is heard as its epoch ends comes with the restart, which ignores it.
+        m.d.sync += transmitter.synced.eq(heard & (control.kind == PacketKind.ACK))
         rx, tx = self.link.rx, self.link.tx
         m.d.comb += [
             receiver.rx.valid.eq(rx.tvalid),
@@ -231,7 +233,6 @@ class Port(wiring.Component):
             transmitter.because.eq(self.because),
             transmitter.acknowledge.eq(receiver.drained),
             transmitter.acknowledged.eq(sync_epoch),
-            transmitter.synced.eq(heard & (control.kind == PacketKind.ACK)),
             self.halted.eq(heard & (control.kind == PacketKind.HALT)),
             self.halted_because.eq(control.op[:2]),
             sender.node.eq(self.node),

@@ -76,20 +76,11 @@ class ReducePath(wiring.Component):
         m = Module()
         width = 8 * self._config.bus_bytes
         latency = READ_LATENCY + self._config.alu_latency
-        depth = latency + 6
+        depth = latency + 7
         m.submodules.results = results = StreamFIFO(
             result_layout(self._config), depth, kept=("beat",)
         )
         wiring.connect(m, results.o, wiring.flipped(self.result))
-        promised = Signal(range(depth + 1))
-        room = Signal(init=1)
-        m.d.comb += self.room.eq(room)
-        moves = {"up": self.issue.valid, "down": self.result.valid & self.result.ready}
-        m.d.sync += [
-            promised.eq(stepped(promised, **moves)),
-            room.eq(~stepped_to(promised, depth, **moves)),
-        ]
-
         stage = data.StructLayout({"valid": 1, "reduce": 1, "stores": 1, "last": 1})
         issued = [Signal(stage, name=f"issued_{n}") for n in range(latency + 1)]
         m.d.comb += [
@@ -99,6 +90,16 @@ class ReducePath(wiring.Component):
             issued[0].last.eq(self.issue.p.last),
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(issued)]
+        # SRAM decides late on a beat, which is promised a place a cycle after it was issued: so one
+        # place is left for a beat that is not counted yet.
+        promised = Signal(range(depth))
+        room = Signal(init=1)
+        m.d.comb += self.room.eq(room)
+        moves = {"up": issued[1].valid, "down": self.result.valid & self.result.ready}
+        m.d.sync += [
+            promised.eq(stepped(promised, **moves)),
+            room.eq(~stepped_to(promised, depth - 1, **moves)),
+        ]
         operators = [Signal(ReduceOp, name=f"operator_{n}") for n in range(READ_LATENCY + 1)]
         m.d.comb += operators[0].eq(self.issue.p.operator)
         m.d.sync += [after.eq(before) for before, after in pairwise(operators)]
@@ -106,9 +107,12 @@ class ReducePath(wiring.Component):
         before = issued[READ_LATENCY - 1]
         reduces = Signal()
         m.d.sync += reduces.eq(before.valid & before.reduce)
-        aligned = Signal(width)  # the payload when the operand is there
-        with m.If(issued[1].valid):
-            m.d.sync += aligned.eq(self.payload)
+        aligned = self.payload  # when the operand is there
+        for n, beat in enumerate(issued[1:READ_LATENCY], 1):
+            after = Signal(width, name=f"payload_{n}")
+            with m.If(beat.valid):
+                m.d.sync += after.eq(aligned)
+            aligned = after
         m.d.comb += [
             self.alu.valid.eq(reduces),
             self.alu.op.eq(operators[READ_LATENCY]),

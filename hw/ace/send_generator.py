@@ -330,8 +330,12 @@ class SendGenerator(wiring.Component):
                 with m.If(self.response.valid):
                     m.next = "PICK"
             with m.State("ASK"):
-                m.d.comb += self.request.valid.eq(1)
-                with m.If(self.request.ready):
+                # A parked packet of a context that is gone is forgotten.
+                live = self._placed | self.contexts.live.bit_select(self._context, 1)
+                m.d.comb += self.request.valid.eq(live)
+                with m.If(~live):
+                    m.next = "PICK"
+                with m.Elif(self.request.ready):
                     m.next = "ANSWER"
             with m.State("ANSWER"):
                 with m.If(self.response.valid):
@@ -385,8 +389,7 @@ class SendGenerator(wiring.Component):
                 self._given_step.eq(parked.p.step),
                 self._given_offset.eq(parked.p.offset),
             ]
-            with m.If(self.contexts.live.bit_select(parked.p.context, 1)):
-                m.next = "ASK"
+            m.next = "ASK"
         with m.Elif(fresh.any()):
             m.d.comb += send_fresh.eq(1)
             m.d.sync += [

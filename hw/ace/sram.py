@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The banked SRAM and its crossbar."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -12,8 +12,9 @@ from hw.common.sram import SRAMBank
 
 __all__ = ["READ_LATENCY", "BankedSRAM", "SRAMReadSignature", "SRAMWriteSignature"]
 
-# Cycles from a granted read to its data: one in the bank, one in the register behind the crossbar.
-READ_LATENCY = 2
+# Cycles from a granted read to its data: one in the register in front of the bank, one in the bank,
+# one in the register behind the crossbar.
+READ_LATENCY = 3
 
 
 class SRAMReadSignature(ParametricSignature):
@@ -72,9 +73,9 @@ class BankedSRAM(wiring.Component):
     round robin.
 
     Timing: a grant answers in the same cycle, data follows a granted read ``READ_LATENCY`` cycles
-    later. With ``1r1w`` a row is written in the cycle after the grant: a read that is granted with
-    the write returns the old data, one a cycle later is undefined, and one two cycles later
-    returns the new data. A request waits for at most one of each rival for its bank.
+    later. A row is read and written in the cycle after the grant: a read that is granted with a
+    write of its row is undefined, one a cycle later returns the new data. A request waits for at
+    most one of each rival for its bank.
 
     Parameters
     ----------
@@ -123,13 +124,10 @@ class BankedSRAM(wiring.Component):
         read_grants: list[list[Value]] = [[] for _ in self.read]
         write_grants: list[list[Value]] = [[] for _ in self.write]
         outputs = []
-        held: list[tuple[Signal, Signal]] = []  # rows that may have been granted, and their data
-        if not shared:
-            for n, port in enumerate(self.write):
-                row = Signal.like(port.row, name=f"row_{n}", reset_less=True)
-                value = Signal.like(port.data, name=f"data_{n}", reset_less=True)
-                m.d.sync += [row.eq(port.row), value.eq(port.data)]
-                held.append((row, value))
+        # Who is granted is known late, and then selects among wide rows a cycle later.
+        read_rows = [self._held(m, port.row, f"read_row_{n}") for n, port in enumerate(self.read)]
+        write_rows = [self._held(m, port.row, f"row_{n}") for n, port in enumerate(self.write)]
+        words = [self._held(m, port.data, f"data_{n}") for n, port in enumerate(self.write)]
         for index in range(self._banks):
             bank = SRAMBank(
                 depth=self._depth // self._banks, width=self._width, ports=self._bank_ports
@@ -156,39 +154,41 @@ class BankedSRAM(wiring.Component):
                 ]
                 read_grant = read_arbiter.grant
                 write_grant = write_arbiter.grant
-            m.d.comb += bank.r_en.eq(read_grant.any())
-            for n, port in enumerate(self.read):
-                read_grants[n].append(read_grant[n])
-                with m.If(read_grant[n]):
-                    m.d.comb += (bank.addr if shared else bank.r_addr).eq(self._address(port.row))
-            for n, of_port in enumerate(write_grants):
-                of_port.append(write_grant[n])
-            rows = [(port.row, port.data) for port in self.write]
-            if not shared:
-                # Who writes is known late, and then selects among wide rows.
-                writer = Signal.like(write_grant, name=f"writer_{index}")
-                m.d.sync += writer.eq(write_grant)
-                write_grant, rows = writer, held
-            m.d.comb += bank.w_en.eq(write_grant.any())
-            for n, (row, value) in enumerate(rows):
-                with m.If(write_grant[n]):
+            for of_ports, grant in ((read_grants, read_grant), (write_grants, write_grant)):
+                for n, of_port in enumerate(of_ports):
+                    of_port.append(grant[n])
+            reader = Signal(len(self.read), name=f"reader_{index}")
+            writer = Signal(len(self.write), name=f"writer_{index}")
+            m.d.sync += [reader.eq(read_grant), writer.eq(write_grant)]
+            m.d.comb += [bank.r_en.eq(reader.any()), bank.w_en.eq(writer.any())]
+            for n, row in enumerate(read_rows):
+                with m.If(reader[n]):
+                    m.d.comb += (bank.addr if shared else bank.r_addr).eq(self._address(row))
+            for n, (row, word) in enumerate(zip(write_rows, words, strict=True)):
+                with m.If(writer[n]):
                     m.d.comb += (bank.addr if shared else bank.w_addr).eq(self._address(row))
-                    m.d.comb += bank.w_data.eq(value)
+                    m.d.comb += bank.w_data.eq(word)
             outputs.append(bank.r_data)
 
-        for n, port in enumerate(self.read):
+        for n, (port, row) in enumerate(zip(self.read, read_rows, strict=True)):
             m.d.comb += port.grant.eq(Cat(read_grants[n]).any())
-            granted = Signal(name=f"granted_{n}")
+            granted = Signal(2, name=f"granted_{n}")  # one and two cycles ago
             bank_of = Signal(range(max(2, self._banks)), name=f"bank_of_{n}")
-            m.d.sync += granted.eq(port.grant)
-            with m.If(port.grant):
-                place = self._bank(port.row) if self._banks > 1 else port.row[:1]
-                m.d.sync += bank_of.eq(Mux(self._banks > 1, place, 0))
-            with m.If(granted):
+            m.d.sync += [
+                granted.eq(Cat(port.grant, granted)),
+                bank_of.eq(self._bank(row) if self._banks > 1 else 0),
+            ]
+            with m.If(granted[1]):
                 m.d.sync += port.data.eq(Array(outputs)[bank_of])
         for n, port in enumerate(self.write):
             m.d.comb += port.grant.eq(Cat(write_grants[n]).any())
         return m
+
+    def _held(self, m: Module, value: Signal, name: str) -> Signal:
+        """*value* a cycle later."""
+        held = Signal.like(value, name=name, reset_less=True)
+        m.d.sync += held.eq(value)
+        return held
 
     def _bank(self, row: Signal) -> Value:
         within, group = self._cuts(row)

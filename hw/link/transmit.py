@@ -107,10 +107,11 @@ class TransmitPort(wiring.Component):
     their part of the checksum.
 
     A packet is on the wire 2 cycles after its header was written, if that fills a beat; one of a
-    single beat 3 cycles if the payload queue is in block memory (64 beats or more). Packets follow
-    each other without a gap while a queue holds one and the receiver has credit; the wire stalls
-    only for ``tx.ready``. A packet begins only with a credit in hand, and a credit that arrives
-    counts from the next cycle on. One that arrives while all are home is ignored.
+    single beat 3 cycles if the payload queue is in block memory (64 beats or more). There is room
+    for another one 2 cycles after its last beat was taken. Packets follow each other without a gap
+    while a queue holds one and the receiver has credit; the wire stalls only for ``tx.ready``. A
+    packet begins only with a credit in hand, and a credit that arrives counts from the next cycle
+    on. One that arrives while all are home is ignored.
 
     Control packets go between two packets, before all others and without credit. After ``restart``
     a SYNC is sent, and until the other end has acknowledged it, packets that were queued are
@@ -225,7 +226,10 @@ class TransmitPort(wiring.Component):
                 port.spare.eq(reserved < self._packets - 1),
                 busy[n].eq(reserved != 0),
             ]
-            m.d.sync += reserved.eq(stepped(reserved, up=port.reserve, down=done))
+            gone = Signal(name=f"gone_{n}")  # a packet is, which is known late
+            m.d.sync += [
+                gone.eq(done), reserved.eq(stepped(reserved, up=port.reserve, down=gone)),
+            ]
             headers.append(header_queue.o)
             payloads.append(payload_queue.o)
             leave.append(done)

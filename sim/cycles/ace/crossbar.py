@@ -55,7 +55,7 @@ def serve(s, node, now):
             d.turn[writes, bank] = n
             worked(s, node, SRAM_READ if n < readers else SRAM_WRITE, now, 1)
             d.bank_conflicts -= 1
-        elif n < c.ports and not _may_issue(s, node, n):
+        elif n < c.ports and not _may_issue(s, node, n, now):
             continue
         q.head = (q.head + 1) % REQUESTS
         q.count -= 1
@@ -84,9 +84,11 @@ def serve(s, node, now):
 
 
 @compiled
-def _may_issue(s, node, p):
-    """True if there is a place for the outcome of another beat."""
-    return s.port[node, p].promised < READ_LATENCY + s.c[0].alu_latency + 6
+def _may_issue(s, node, p, now):
+    """True if there is a place for the outcome of another beat; one that was issued in the cycle
+    before is not counted yet."""
+    r = s.port[node, p]
+    return r.promised - (r.issued_at == now - 1) < READ_LATENCY + s.c[0].alu_latency + 6
 
 
 @compiled
@@ -96,7 +98,7 @@ def _wanted(s, node, n, now):
     q = s.client[node, n]
     if q.count == 0 or q.ready[q.head] > now or q.row[q.head] < 0:
         return -1
-    if n < c.ports and not _may_issue(s, node, n):
+    if n < c.ports and not _may_issue(s, node, n, now):
         return -1
     if n == 2 * c.ports + c.memory_ports < c.first_writer and not may_read(s, node):
         return -1

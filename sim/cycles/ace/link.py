@@ -161,8 +161,8 @@ def transmit(s, node, p, now):
             break
         cycle += 1
     q.packer_free = cycle + 1
-    # The queue has room for another packet from the next cycle on.
-    post(s, cycle + 1, ROOM, node, p << 1 | queue)
+    # The queue has room for another packet from the cycle after the next one on.
+    post(s, cycle + 2, ROOM, node, p << 1 | queue)
     post(s, cycle + 1, TRANSMIT, node, p)
     q.flush_at = -1
     if q.level > 0:

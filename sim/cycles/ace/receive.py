@@ -312,6 +312,7 @@ def issued(s, node, p, now):
     c = s.c[0]
     r = s.port[node, p]
     r.promised += 1
+    r.issued_at = now
     outcome = now + READ_LATENCY + c.alu_latency + 1
     request(s, node, c.first_writer + p, r.write_row, outcome)
     if r.write_row >= 0:
@@ -350,8 +351,8 @@ def collected(s, node, p, now):
         o = s.port[node, flight.out]
         o.gate_flights -= 1
         if o.gate_flights == 0:
-            o.gate_until = now + 1
-        put_packet(s, node, flight.out, 0, flight.onward, now)
+            o.gate_until = now + 2
+        put_packet(s, node, flight.out, 0, flight.onward, now + 1)
     if flight.parks:
         r.parked += 1
     # The offset, the step, whether it was parked, the context, its phase, and what is counted.

@@ -19,18 +19,18 @@ _SENT = 1
 
 @compiled
 def unit(s, node, p, now):
-    """Take the command that the arbiter holds, and let it hold the next one."""
+    """Take the command that the arbiter holds; it holds the next one a cycle later."""
     c = s.c[0]
     q = s.port[node, p]
     if q.held and q.held_at <= now:
         if p == c.ports:
             if q.unit_free <= now and may_copy(s, node, now):
                 copy(s, node, now)
-                q.held = 0
+                _taken(s, node, p, now)
         elif q.unit_free <= now and q.reserved[1] < c.tx_packets:
             _carry_out(s, node, p, now)
-            q.held = 0
-    if not q.held:
+            _taken(s, node, p, now)
+    if not q.held and q.held_at <= now:
         f = _oldest(s, node, p, now)
         if f >= 0:
             command = s.command[node, f, p]
@@ -43,6 +43,15 @@ def unit(s, node, p, now):
             q.held_odd = command.odd
             sent(s, node, f, p, now)
             post(s, now + 1, UNIT, node, p)
+
+
+@compiled
+def _taken(s, node, p, now):
+    """The command that is held has been taken in this cycle."""
+    q = s.port[node, p]
+    q.held = 0
+    q.held_at = now + 1
+    post(s, now + 1, UNIT, node, p)
 
 
 @compiled

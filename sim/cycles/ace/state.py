@@ -139,7 +139,7 @@ _PORT = np.dtype(
         # in front still needs (-1: its header, too), the next cycle.
         "beat_tail", "beat_head", "window", "needs", "unpacks_at",
         "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
-        "write_row", "promised", "flight_head", "flights",
+        "write_row", "promised", "issued_at", "flight_head", "flights",
         # Counters.
         "beats", "flits", "packets", "parked", "first_beat", "stalled",
     )

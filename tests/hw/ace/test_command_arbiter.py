@@ -83,9 +83,11 @@ class Model:
             assert ctx.get(port.valid) == (self.held[p] is not None), f"port {p}"
             if self.held[p] is not None:
                 assert ctx.get(Value.cast(port.payload)) == self.held[p], f"port {p}"
-            if self.held[p] is None or ready[p]:
+            if self.held[p] is not None:
+                if ready[p]:
+                    self.held[p] = None
+            else:
                 asks = {f: each[p] for f, each in enumerate(self.waiting) if each[p]}
-                self.held[p] = None
                 if asks:
                     f = self.first(asks)
                     self.held[p] = changed(self.layout, asks[f].bits, fsm=f)
@@ -153,7 +155,7 @@ def test_ages_that_are_no_order_do_not_hang(ages, offset):
         rng = random.Random(offset)
         offers = [command_of(layout, rng, port=1, chunk=age) for age in ages]
         await model.cycle(ctx, offers, [1, 1])
-        for _ in range(4):
+        for _ in range(6):
             await model.cycle(ctx, [None] * 3, [1, 1])
         assert model.passed == 3
 
@@ -174,6 +176,8 @@ def test_a_port_that_takes_nothing_leaves_room_at_the_others():
                 for f in range(4)
             ]
             await model.cycle(ctx, offers, [1, 0, 1])
+        for _ in range(4 * 2):
+            await model.cycle(ctx, [None] * 4, [1, 0, 1])
         assert all(each[1] for each in model.waiting) and model.held[1]
         assert all(ctx.get(room) & 0b101 for room in dut.room)
         assert model.passed > 40
