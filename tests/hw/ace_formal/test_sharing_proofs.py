@@ -94,7 +94,7 @@ class CommandHarness(wiring.Component):
             m.d.comb += port.ready.eq(self.ready[p])
             m.d.sync += [
                 asks.eq(~room), gave.eq(Cat(each[p] for each in given)),
-                free.eq(begun & (~port.valid | port.ready)), stays.eq(port.valid & ~port.ready),
+                free.eq(begun & ~port.valid), stays.eq(port.valid & ~port.ready),
                 command.eq(port.p),
             ]
             for f in fsms:
@@ -165,9 +165,11 @@ COMMAND_BUGS = {
         "*(Mux(second, y, x) for x, y in zip(a[2:], b[2:], strict=True))",
         "Mux(second, b.ready, a.ready), a.age, Mux(second, b.fsm, a.fsm)"),
     "a command leaves while the port is stalled": (
-        "with m.If(~self.o.valid | self.o.ready):", "with m.If(1):"),
-    "a port waits for a cycle between two commands": (
-        "with m.If(~self.o.valid | self.o.ready):", "with m.If(~self.o.valid):"),
+        "with m.If(~self.o.valid):", "with m.If(1):"),
+    "a command leaves in the cycle in which another one is taken": (
+        "with m.If(~self.o.valid):", "with m.If(~self.o.valid | self.o.ready):"),
+    "a port waits for a cycle more between two commands": (
+        "with m.If(asks.any()):", "with m.If(asks.any() & ~self.o.ready):"),
     "a command is for another port, too": (
         "with m.If(each.valid & (each.p.port == self.number)):", "with m.If(each.valid):"),
     "there is room though a command has come": (
@@ -186,8 +188,9 @@ class GateHarness(wiring.Component):
     any later time, in front of a queue of two packets that has room when it likes.
 
     `bad`: two are granted, one is granted without room, or without a place in the queue, a claim
-    does not reserve in the next cycle, packets of two units may mix, a header gets lost, or a unit
-    that keeps wanting sees others begin, with nothing in flight, as often as there are units.
+    does not reserve in the next cycle, packets of two units may mix, a header is not written in the
+    next cycle, or a unit that keeps wanting sees others begin, with nothing in flight, as often as
+    there are units.
     """
 
     def __init__(self, gate, ports):
@@ -231,10 +234,11 @@ class GateHarness(wiring.Component):
             m.d.sync += mine.eq(mine + claims[n] - close)
             opened.append(mine != 0)
             closing.append(close)
-        closes = Cat(closing).any()
+        written = Signal()
         m.d.sync += [
-            everything.eq(everything + claims.any() - closes),
-            reserved.eq(reserved + gate.queue.reserve - closes),
+            written.eq(Cat(closing).any()),
+            everything.eq(everything + claims.any() - written),
+            reserved.eq(reserved + gate.queue.reserve - written),
         ]
         m.d.comb += self.cover_the_last_place_is_claimed_behind_another_one.eq(
             claimed & claims.any() & (everything == 1)
@@ -255,7 +259,7 @@ class GateHarness(wiring.Component):
                 grants.any() & ~(gate.queue.room & (everything != 2)),
                 gate.queue.reserve != claimed,
                 several(Cat(opened)),
-                gate.queue.header.valid != closes,
+                gate.queue.header.valid != written,
             ).any()
         )
         m.d.comb += self.cover_each_unit_sends_two_packets.eq(
