@@ -216,6 +216,9 @@ class EngineControl(wiring.Component):
         ]
         self._join_links(m, registers, abort)
         self._join_outcomes(m, registers, completions, stalled, halted, aborting, detector.was_idle)
+        # Software that sees the engine idle finds no abort under way, and gives commands after it.
+        shown = self.flush & (young.any() | ~detector.was_idle)
+        registers.show("status", aborting=shown)
         self._join_counters(m, registers)
 
         # Quiet for long enough that no pulse is on its way to a register.
@@ -384,7 +387,6 @@ class EngineControl(wiring.Component):
             "status",
             idle=was_idle,
             outstanding=completions.outstanding,
-            aborting=aborting,
             stalled=stalled,
         )
         r.record("completed", done, collective=written.p.collective)
