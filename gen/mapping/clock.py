@@ -49,7 +49,7 @@ _PERIOD_NS = 1000 / float(_WANTED_MHZ)
 _LOG_LINES = 3
 _LARGE = 2000
 """Cells before mapping, each module counted once, from which a design is placed as a large one."""
-_MANY, _LARGE_BLOCK = 4, 200
+_MANY, _LARGE_BLOCK = 8, 200
 """Instances and cells before mapping from which a block without others in it is mapped apart."""
 
 

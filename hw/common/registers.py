@@ -15,14 +15,17 @@ from hw.common.register_map import WORD_BYTES, Access, Field, Register, Register
 
 __all__ = ["Field", "Register", "RegisterFile", "RegisterMap"]
 
+_ROW_BITS = 3
+"""Of the address of a word: which word of its row it is."""
+
 
 class RegisterFile(wiring.Component):
     """AXI4-Lite slave that holds the registers of a map.
 
     A write is answered, and its value visible, 2 cycles after the later of address and data was
-    accepted; a read is answered 2 cycles after its address was accepted, with the value of the
-    cycle before. One write and one read at a time, independent of each other: at best one of each
-    every 3 cycles. Bus outputs depend on registers only.
+    accepted; a read is answered 3 cycles after its address was accepted, with the value of two
+    cycles before. One write and one read at a time, independent of each other: at best a write
+    every 3 cycles and a read every 4. Bus outputs depend on registers only.
 
     Byte strobes are obeyed; a write without any enabled byte is answered and has no effect. The low
     two address bits are ignored. An address without a register is answered with DECERR, a write to
@@ -222,22 +225,42 @@ class RegisterFile(wiring.Component):
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += [bus.rvalid.eq(0), have_address.eq(0)]
         known, readable = self._known(address), self._known(address, "readable")
-        with m.If(have_address & ~bus.rvalid):
+        rows = self._read_rows(m, address[:_ROW_BITS], counters)
+        chosen = Signal()  # a word of each row
+        m.d.sync += chosen.eq(have_address & ~chosen & ~bus.rvalid)
+        with m.If(chosen):
             m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(AXIResponse.OKAY)]
-            with m.Switch(address):
-                for name, register in self._map.registers.items():
-                    if Access(register.access).readable:
-                        first = self._map.offset(name) // WORD_BYTES
-                        words = counters.get(name) or [
-                            port.value for port in self._elements(register)
-                        ]
-                        for index, value in enumerate(words, first):
-                            with m.Case(index):
-                                m.d.sync += bus.rdata.eq(value)
+            with m.Switch(Cat(address[_ROW_BITS:], 0)):
+                for index, word in rows.items():
+                    with m.Case(index):
+                        m.d.sync += bus.rdata.eq(word)
             with m.If(~readable):
                 m.d.comb += fault.eq(1)
                 m.d.sync += bus.rresp.eq(Mux(known, AXIResponse.SLVERR, AXIResponse.DECERR))
         return fault
+
+    def _read_rows(
+        self, m: Module, column: Value, counters: Mapping[str, list[Signal]]
+    ) -> dict[int, Signal]:
+        """For each row of words that can be read its word of this *column*, a register: wires from
+        all parts of an engine end there."""
+        columns: dict[int, dict[int, Value]] = {}
+        for name, register in self._map.registers.items():
+            if Access(register.access).readable:
+                first = self._map.offset(name) // WORD_BYTES
+                words = counters.get(name) or [port.value for port in self._elements(register)]
+                for index, value in enumerate(words, first):
+                    row = columns.setdefault(index >> _ROW_BITS, {})
+                    row[index & ((1 << _ROW_BITS) - 1)] = Value.cast(value)
+        found: dict[int, Signal] = {}
+        for index, row in columns.items():
+            found[index] = word = Signal(max(map(len, row.values())), name=f"row_{index}")
+            m.d.sync += word.eq(0)
+            with m.Switch(column):
+                for at, held in row.items():
+                    with m.Case(at):
+                        m.d.sync += word.eq(held)
+        return found
 
     def _address(self) -> Signal:
         """For the address of a word: one of the map's, or the first beyond it."""

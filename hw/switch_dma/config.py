@@ -135,7 +135,7 @@ PRESETS: dict[str, SwitchDmaConfig] = {
     # Small in every respect, so that waves, buffers and queues run over all the time.
     "test": SwitchDmaConfig(
         buffer_packets=2, credits=2, waves=4, wave_blocks=2, read_ahead=2, endpoints=8,
-        max_burst=4, outstanding_bursts=4, address_bits=32, descriptors=4, alu_stages=7,
+        max_burst=4, outstanding_bursts=4, address_bits=32, descriptors=4, alu_stages=6,
     ),
     "1-link": SwitchDmaConfig(),
     # The six planes of the published system.

@@ -11,7 +11,7 @@ from sim.native.mark import compiled
 
 __all__ = ["control", "host", "sequence"]
 
-_ACCESS = 2  # cycles from the start of a register access to its answer
+_WRITE, _READ = 2, 3  # cycles from the start of a register access to its answer
 _JUDGED = 4  # from the start of a command's write to its acceptance
 _PLANNED = 2 + DIVISION_CYCLES  # from the planner taking a descriptor to offering the job
 
@@ -20,9 +20,9 @@ _IDLE, _START, _SELECT, _WALK, _END = range(5)
 
 
 @compiled
-def _answered(s, node, cycle):
-    """The cycle in which the host accepts the response to an access started in *cycle*."""
-    cycle += _ACCESS
+def _answered(s, node, cycle, access):
+    """The cycle in which the host accepts the response to an *access* started in *cycle*."""
+    cycle += access
     while stalled(s.node[node].host_key, s.c[0].host_below, cycle):
         cycle += 1
     return cycle
@@ -47,7 +47,7 @@ def host(s, node, now):
         if n.doing == 0:
             n.op_at, n.doing = now + 1, _READING  # the register is read in the second cycle
             return
-        end = _answered(s, node, now - 1)
+        end = _answered(s, node, now - 1, _READ)
         if n.completed < value:
             # Polls that find nothing are not simulated: the next completion wakes the host.
             n.op_at, n.doing, n.poll_at = NEVER, _POLLING, end + s.c[0].poll
@@ -55,7 +55,7 @@ def host(s, node, now):
     else:
         end = now - 1
         for _ in range(value):
-            end = _answered(s, node, end + 1)
+            end = _answered(s, node, end + 1, _WRITE)
         if kind == OP_COMMAND:
             n.accepting = n.issued
             n.issued += 1
@@ -97,7 +97,7 @@ def control(s, node, now):
         n.op_at = now + 1
     elif n.doing == _POLLING:
         while n.poll_at < now:
-            n.poll_at = _answered(s, node, n.poll_at) + c.poll
+            n.poll_at = _answered(s, node, n.poll_at, _READ) + c.poll
         n.op_at, n.doing = n.poll_at + 1, _READING
     n.outstanding -= 1
 

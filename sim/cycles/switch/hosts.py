@@ -27,7 +27,7 @@ COMMAND_CYCLES = 21
 completion to the interrupt; as measured on the RTL."""
 
 _ISSUE_CYCLES = 18  # six register writes
-_READ_CYCLES = 3  # a register read
+_READ_CYCLES = 4  # a register read
 _PERIOD_CYCLES = 3  # until switches, whose hosts begin with the scripts, count their time-outs
 _SAMPLES = 2048
 

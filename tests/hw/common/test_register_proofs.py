@@ -24,9 +24,9 @@ REGISTERS = RegisterMap(
 class AccessHarness(wiring.Component):
     """Any AXI4-Lite master. `bad` when
 
-    an access is not answered within 2 cycles, is answered twice or without being made, an answer is
-    wrong or changes while it waits, a write is not what its strobes say, or a second access of the
-    kind is accepted before the first one is answered.
+    a write is not answered within 2 cycles, a read within 3, an access is answered twice or without
+    being made, an answer is wrong or changes while it waits, a write is not what its strobes say,
+    or a second access of the kind is accepted before the first one is answered.
     """
 
     def __init__(self, file):
@@ -86,15 +86,16 @@ class AccessHarness(wiring.Component):
         with m.If(taking & (target == 0)):
             m.d.sync += setting.eq(setting & ~mask | word & mask)
         shown = Signal(32)
-        with m.If(due["ar"] & ~read.rvalid):
+        reading = due["ar"] & ~read.rvalid
+        late = Signal(3)
+        with m.If(reading & ~late[1]):
             m.d.sync += shown.eq(Mux(origin == 0, setting, 0))
 
         def response(address, forbidden):
             refused = Mux(address == 3, AXIResponse.DECERR, AXIResponse.OKAY)
             return Mux(address == forbidden, AXIResponse.SLVERR, refused)
 
-        late = Signal(2)
-        m.d.sync += late.eq(Cat(taking, due["ar"] & ~read.rvalid))
+        m.d.sync += late.eq(Cat(taking, reading, reading & late[1]))
         m.d.comb += self.bad.eq(
             Cat(
                 (write.awready & due["aw"]) | (write.wready & due["w"]),
@@ -105,7 +106,7 @@ class AccessHarness(wiring.Component):
                 write.bvalid & ~(due["aw"] & due["w"]),
                 read.rvalid & ~due["ar"],
                 late[0] & taking,
-                late[1] & due["ar"] & ~read.rvalid,
+                late[2] & reading,
                 write.bvalid & (write.bresp != response(target, 2)),
                 read.rvalid & (read.rresp != response(origin, 1)),
                 read.rvalid & (read.rdata != shown),
