@@ -2,7 +2,9 @@
 """Control and status registers behind an AXI4-Lite bus."""
 
 from collections.abc import Mapping
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -15,8 +17,8 @@ from hw.common.register_map import WORD_BYTES, Access, Field, Register, Register
 
 __all__ = ["Field", "Register", "RegisterFile", "RegisterMap"]
 
-_ROW_BITS = 3
-"""Of the address of a word: which word of its row it is."""
+_PART_WORDS = 64
+"""At most so many words are chosen from in the first of two steps of a read."""
 
 
 class RegisterFile(wiring.Component):
@@ -191,15 +193,18 @@ class RegisterFile(wiring.Component):
                 for index, register, port in ports:
                     if Access(register.access).writable:
                         with m.Case(index):
-                            self._write_word(m, register, port, word, mask, fault)
+                            self._write_word(m, register, port, word, mask)
             known, writable = self._known(address), self._known(address, "writable")
             with m.If(~writable):
-                m.d.comb += fault.eq(1)
                 m.d.sync += bus.bresp.eq(Mux(known, AXIResponse.SLVERR, AXIResponse.DECERR))
+        refused = Cat(
+            (address == index) & port.refuse for index, register, port in ports if register.guarded
+        )
+        m.d.comb += fault.eq(execute & (~writable | refused.any()))
         return fault
 
     def _write_word(
-        self, m: Module, register: Register, port: Any, word: Signal, mask: Signal, fault: Signal
+        self, m: Module, register: Register, port: Any, word: Signal, mask: Signal
     ) -> None:
         value = Value.cast(port.value)
         if Access(register.access) is Access.W1C:
@@ -207,7 +212,6 @@ class RegisterFile(wiring.Component):
             return
         refuse = port.refuse if register.guarded else Const(0)
         with m.If(refuse):
-            m.d.comb += fault.eq(1)
             m.d.sync += self.bus.write.bresp.eq(AXIResponse.SLVERR)
         with m.Else():
             m.d.sync += value.eq(value & ~mask | word & mask)
@@ -225,41 +229,41 @@ class RegisterFile(wiring.Component):
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += [bus.rvalid.eq(0), have_address.eq(0)]
         known, readable = self._known(address), self._known(address, "readable")
-        rows = self._read_rows(m, address[:_ROW_BITS], counters)
-        chosen = Signal()  # a word of each row
+        parts = self._read_parts(m, address, counters)
+        chosen = Signal()
         m.d.sync += chosen.eq(have_address & ~chosen & ~bus.rvalid)
         with m.If(chosen):
-            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(AXIResponse.OKAY)]
-            with m.Switch(Cat(address[_ROW_BITS:], 0)):
-                for index, word in rows.items():
-                    with m.Case(index):
-                        m.d.sync += bus.rdata.eq(word)
+            m.d.sync += [
+                bus.rvalid.eq(1), bus.rdata.eq(reduce(or_, parts)),
+                bus.rresp.eq(AXIResponse.OKAY),
+            ]
             with m.If(~readable):
-                m.d.comb += fault.eq(1)
                 m.d.sync += bus.rresp.eq(Mux(known, AXIResponse.SLVERR, AXIResponse.DECERR))
+        m.d.comb += fault.eq(chosen & ~readable)
         return fault
 
-    def _read_rows(
-        self, m: Module, column: Value, counters: Mapping[str, list[Signal]]
-    ) -> dict[int, Signal]:
-        """For each row of words that can be read its word of this *column*, a register: wires from
-        all parts of an engine end there."""
-        columns: dict[int, dict[int, Value]] = {}
+    def _read_parts(
+        self, m: Module, address: Value, counters: Mapping[str, list[Signal]]
+    ) -> list[Signal]:
+        """What is read at this *address*, in one of several registers, and 0 in the others: wires
+        from all parts of an engine end there."""
+        parts: list[dict[int, Value]] = [{}]
         for name, register in self._map.registers.items():
             if Access(register.access).readable:
                 first = self._map.offset(name) // WORD_BYTES
                 words = counters.get(name) or [port.value for port in self._elements(register)]
-                for index, value in enumerate(words, first):
-                    row = columns.setdefault(index >> _ROW_BITS, {})
-                    row[index & ((1 << _ROW_BITS) - 1)] = Value.cast(value)
-        found: dict[int, Signal] = {}
-        for index, row in columns.items():
-            found[index] = word = Signal(max(map(len, row.values())), name=f"row_{index}")
-            m.d.sync += word.eq(0)
-            with m.Switch(column):
-                for at, held in row.items():
-                    with m.Case(at):
-                        m.d.sync += word.eq(held)
+                if len(parts[-1]) + len(words) > _PART_WORDS:
+                    parts.append({})
+                parts[-1] |= {first + at: Value.cast(value) for at, value in enumerate(words)}
+        found = []
+        for number, held in enumerate(parts):
+            part = Signal(max(map(len, held.values())), name=f"part_{number}", reset_less=True)
+            m.d.sync += part.eq(0)
+            with m.Switch(address):
+                for index, word in held.items():
+                    with m.Case(index):
+                        m.d.sync += part.eq(word)
+            found.append(part)
         return found
 
     def _address(self) -> Signal:
