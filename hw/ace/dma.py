@@ -218,6 +218,8 @@ class TxDMA(_BlockDMA):
 
         segment = segments.o.p
         beat = Signal(range(c.slot_beats + 1))
+        within = Signal()  # beat is not 0, and its row:
+        next_row = Signal(range(c.sram_beats))
         last = Signal()
         ending = Signal()  # the same, behind the first beat
         moved = Signal()
@@ -225,9 +227,9 @@ class TxDMA(_BlockDMA):
         close = Signal()
         kept = Signal(c.lanes)
         m.d.comb += [
-            last.eq(Mux(beat == 0, segment.single, ending)),
+            last.eq(Mux(within, ending, segment.single)),
             kept.eq(Mux(last, (1 << segment.last_elements) - 1, (1 << c.lanes) - 1)),
-            self.write.row.eq(segment.row + beat),
+            self.write.row.eq(Mux(within, next_row, segment.row)),
             self.write.data.eq(
                 Cat(Mux(kept[n], reader.data.p.data.word_select(n, 32), 0) for n in range(c.lanes))
             ),
@@ -257,6 +259,7 @@ class TxDMA(_BlockDMA):
         with m.If(moved):
             m.d.sync += [
                 beat.eq(Mux(last, 0, beat + 1)), ending.eq(beat + 2 == segment.beats),
+                within.eq(~last), next_row.eq(self.write.row + 1),
             ]
         with m.If(close & segment.final):
             m.d.sync += error.eq(0)

@@ -119,7 +119,8 @@ class PacketOutcome(wiring.Component):
 
         packets, none = self._packets(m)
         packet = packets.o.p
-        beat = Signal(range(max(2, c.packet_beats)))
+        within = Signal()  # it is not at its first beat, and the row:
+        next_row = Signal.like(self.store.row)
         ending = Signal()
         collect = Signal()
         # The last beat also reports the event.
@@ -127,14 +128,14 @@ class PacketOutcome(wiring.Component):
         m.d.comb += [
             ending.eq(self.result.p.last),
             self.store.enable.eq(offered & self.result.p.stores),
-            self.store.row.eq(packet.row + beat),
+            self.store.row.eq(Mux(within, next_row, packet.row)),
             self.store.data.eq(self.result.p.beat),
             collect.eq(offered & (~self.result.p.stores | self.store.grant)),
             self.result.ready.eq(collect),
             packets.o.ready.eq(collect & ending),
         ]
         with m.If(collect):
-            m.d.sync += beat.eq(Mux(ending, 0, beat + 1))
+            m.d.sync += [within.eq(~ending), next_row.eq(self.store.row + 1)]
 
         for n, port in enumerate(self.forward):
             mine = Signal(name=f"forward_{n}")

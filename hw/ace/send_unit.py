@@ -78,14 +78,17 @@ class SendUnit(wiring.Component):
         step = Signal()
         ending = Signal()
         accept = Signal()
+        claimed = Signal()  # room, in the cycle before: known late, so a register before it counts
         m.d.comb += [
             self.read.enable.eq(active & ~empty & (events.i.ready | ~final)),
             self.read.row.eq(row),
             step.eq(active & Mux(empty, events.i.ready, self.read.grant)),
             ending.eq(step & final),
-            accept.eq((~active | ending) & self.queue.room),
+            accept.eq(
+                (~active | ending) & (self.queue.spare | (self.queue.room & ~claimed))
+            ),
             self.command.ready.eq(accept),
-            self.queue.reserve.eq(accept & self.command.valid),
+            self.queue.reserve.eq(claimed),
             events.i.valid.eq(ending & ~command.ready),
             events.i.p.fsm.eq(command.fsm),
             events.i.p.context.eq(command.context),
@@ -96,7 +99,8 @@ class SendUnit(wiring.Component):
         none = length == 0
         past = Signal(index)  # the last beat of what comes
         m.d.comb += past.eq(Mux(none, 0, (length - 1) >> (c.bus_bytes.bit_length() - 1)))
-        m.d.sync += active.eq((accept & self.command.valid) | (active & ~ending))
+        starts = accept & self.command.valid
+        m.d.sync += [active.eq(starts | (active & ~ending)), claimed.eq(starts)]
         with m.If(~active | step):
             # Behind the last beat nothing of a command is used, whether another one comes or not:
             # so registers need not wait for room.

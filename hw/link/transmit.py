@@ -345,10 +345,12 @@ class TransmitPort(wiring.Component):
         waiting = Signal()
         cause = Signal.like(self.because)
         due = Signal(3)  # HALT, ACK, SYNC, in this order
+        some = Signal()
         first = lowest(due)
         leaves = Signal(3)
+        stays = due & ~leaves | Cat(self.halt, self.acknowledge, self.restart)
         m.d.comb += [
-            valid.eq(due.any() & ~bound),
+            valid.eq(some & ~bound),
             leaves.eq(Mux(valid & ready, first, 0)),
             header.offload.eq(1),
             # An ACK is for the peer's epoch, which this node may not have come to yet.
@@ -360,7 +362,7 @@ class TransmitPort(wiring.Component):
             whole.eq(header),
             whole.checksum.eq(checksum_of(header)),
         ]
-        m.d.sync += due.eq(due & ~leaves | Cat(self.halt, self.acknowledge, self.restart))
+        m.d.sync += [due.eq(stays), some.eq(stays.any())]
         with m.If(self.halt):
             m.d.sync += cause.eq(self.because)
         with m.If(self.restart):
