@@ -17,8 +17,8 @@ from hw.common.register_map import WORD_BYTES, Access, Field, Register, Register
 
 __all__ = ["Field", "Register", "RegisterFile", "RegisterMap"]
 
-_PART_WORDS = 64
-"""At most so many words are chosen from in the first of two steps of a read."""
+_PART_REGISTERS = 16
+"""So many, arrays or not, are chosen from in the first of two steps of a read."""
 
 
 class RegisterFile(wiring.Component):
@@ -187,20 +187,20 @@ class RegisterFile(wiring.Component):
                 m.d.sync += value.eq(value | Value.cast(port.set))
             elif _strobed(register):
                 m.d.sync += port.strobe.eq(0)
+        known, writable = self._known(address), self._known(address, "writable")
+        refused = Cat(
+            (address == index) & port.refuse for index, register, port in ports if register.guarded
+        )
+        denied = ~writable | refused.any()
+        m.d.comb += fault.eq(execute & denied)
         with m.If(execute):
-            m.d.sync += bus.bresp.eq(AXIResponse.OKAY)
+            error = Mux(known, AXIResponse.SLVERR, AXIResponse.DECERR)
+            m.d.sync += bus.bresp.eq(Mux(denied, error, AXIResponse.OKAY))
             with m.Switch(address):
                 for index, register, port in ports:
                     if Access(register.access).writable:
                         with m.Case(index):
                             self._write_word(m, register, port, word, mask)
-            known, writable = self._known(address), self._known(address, "writable")
-            with m.If(~writable):
-                m.d.sync += bus.bresp.eq(Mux(known, AXIResponse.SLVERR, AXIResponse.DECERR))
-        refused = Cat(
-            (address == index) & port.refuse for index, register, port in ports if register.guarded
-        )
-        m.d.comb += fault.eq(execute & (~writable | refused.any()))
         return fault
 
     def _write_word(
@@ -210,10 +210,7 @@ class RegisterFile(wiring.Component):
         if Access(register.access) is Access.W1C:
             m.d.sync += value.eq(value & ~(word & mask) | Value.cast(port.set))
             return
-        refuse = port.refuse if register.guarded else Const(0)
-        with m.If(refuse):
-            m.d.sync += self.bus.write.bresp.eq(AXIResponse.SLVERR)
-        with m.Else():
+        with m.If(~port.refuse if register.guarded else Const(1)):
             m.d.sync += value.eq(value & ~mask | word & mask)
             if _strobed(register):
                 m.d.sync += port.strobe.eq(mask.any())
@@ -247,16 +244,20 @@ class RegisterFile(wiring.Component):
     ) -> list[Signal]:
         """What is read at this *address*, in one of several registers, and 0 in the others: wires
         from all parts of an engine end there."""
-        parts: list[dict[int, Value]] = [{}]
+        parts: list[list[tuple[int, list[Any]]]] = [[]]
         for name, register in self._map.registers.items():
             if Access(register.access).readable:
                 first = self._map.offset(name) // WORD_BYTES
                 words = counters.get(name) or [port.value for port in self._elements(register)]
-                if len(parts[-1]) + len(words) > _PART_WORDS:
-                    parts.append({})
-                parts[-1] |= {first + at: Value.cast(value) for at, value in enumerate(words)}
+                if len(parts[-1]) == _PART_REGISTERS:
+                    parts.append([])
+                parts[-1].append((first, words))
         found = []
-        for number, held in enumerate(parts):
+        for number, registers in enumerate(parts):
+            held = {
+                first + at: Value.cast(word) for first, words in registers
+                for at, word in enumerate(words)
+            }
             part = Signal(max(map(len, held.values())), name=f"part_{number}", reset_less=True)
             m.d.sync += part.eq(0)
             with m.Switch(address):
