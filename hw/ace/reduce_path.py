@@ -3,7 +3,7 @@
 
 from itertools import pairwise
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -90,15 +90,15 @@ class ReducePath(wiring.Component):
             issued[0].last.eq(self.issue.p.last),
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(issued)]
-        # SRAM decides late on a beat, which is promised a place a cycle after it was issued: so one
-        # place is left for a beat that is not counted yet.
-        promised = Signal(range(depth))
+        # SRAM decides late on a beat, which is promised a place a cycle after it was issued: so the
+        # last place is for a beat that is not counted yet.
+        promised = Signal(range(depth + 1))
         room = Signal(init=1)
         m.d.comb += self.room.eq(room)
         moves = {"up": issued[1].valid, "down": self.result.valid & self.result.ready}
         m.d.sync += [
             promised.eq(stepped(promised, **moves)),
-            room.eq(~stepped_to(promised, depth - 1, **moves)),
+            room.eq(~Cat(stepped_to(promised, most, **moves) for most in (depth - 1, depth)).any()),
         ]
         operators = [Signal(ReduceOp, name=f"operator_{n}") for n in range(READ_LATENCY + 1)]
         m.d.comb += operators[0].eq(self.issue.p.operator)

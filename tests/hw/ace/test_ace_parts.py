@@ -339,7 +339,7 @@ def test_issue_stops_when_results_have_no_place():
         while ctx.get(dut.result.valid):
             taken += 1
             await ctx.tick()
-        assert taken == issued == READ_LATENCY + CONFIG.alu_latency + 6
+        assert taken == issued == READ_LATENCY + CONFIG.alu_latency + 7
 
     simulate(dut, bench)
 
