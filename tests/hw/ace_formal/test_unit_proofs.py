@@ -8,11 +8,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.ace import send_unit
 from hw.ace.config import AceConfig
 from hw.ace.receive_unit import ReceiveUnit
 from hw.ace.send_unit import SendUnit
 from hw.link.packet import PacketKind
-from tests.hw.common.prover import ever, holds, nth
+from tests.hw.common.prover import ever, holds, nth, with_change
 
 CONFIG = AceConfig(
     ports=2,
@@ -67,6 +68,7 @@ class SendHarness(wiring.Component):
             unit.read.grant.eq(self.grant & unit.read.enable),
             unit.event.ready.eq(self.event),
             queue.room.eq(taken != 2),
+            queue.spare.eq(taken == 0),
         ]
         drained = Signal()
         m.d.comb += drained.eq(self.drain & (written != 0))
@@ -76,6 +78,8 @@ class SendHarness(wiring.Component):
         ]
         # Accepted commands whose header is not written yet, oldest first.
         accepted = unit.command.valid & unit.command.ready
+        reserves = Signal()  # in the cycle after that
+        m.d.sync += reserves.eq(accepted)
         beats = (unit.command.p.length + 15) >> 4
         depth = 3
         due = [Signal(3, name=f"due_{n}") for n in range(depth)]  # ready, beats
@@ -101,7 +105,7 @@ class SendHarness(wiring.Component):
         reported = unit.event.valid & unit.event.ready
         m.d.sync += owed.eq(owed + (accepted & ~unit.command.p.ready) - reported)
 
-        friendly = self.grant & self.event & (taken != 2)
+        friendly = self.grant & self.event & (taken + reserves < 2)
         late = Signal(3)
         with m.If(~(self.offer & ~unit.command.ready & friendly)):
             m.d.sync += late.eq(0)
@@ -111,7 +115,7 @@ class SendHarness(wiring.Component):
         m.d.comb += self.bad.eq(
             Cat(
                 queue.reserve & ~queue.room,
-                queue.reserve != accepted,
+                queue.reserve != reserves,
                 (queue.data.valid | queue.header.valid) & (level == 0),
                 queue.header.valid & (now != due[0][1:]),
                 queue.header.valid & (is_ready != due[0][0]),
@@ -207,17 +211,6 @@ class TwinHarness(wiring.Component):
         return m
 
 
-class UnreservedSender(SendUnit):
-    """Planted bug: does not wait for room."""
-
-    def elaborate(self, platform):
-        m = super().elaborate(platform)
-        m.d.comb += self.queue.reserve.eq(self.command.valid & self.command.ready)
-        with m.If(~self.queue.room):
-            m.d.comb += self.command.ready.eq(1)
-        return m
-
-
 class SilentSender(SendUnit):
     """Planted bug: never takes a second command."""
 
@@ -245,9 +238,21 @@ def test_send_unit_writes_what_it_reserved_and_waits_for_nothing_else(tmp_path):
     assert holds(SendHarness(SendUnit(CONFIG)), tmp_path)
 
 
-@pytest.mark.parametrize("planted", [UnreservedSender, SilentSender, LoudSender])
+@pytest.mark.parametrize("planted", [SilentSender, LoudSender])
 def test_broken_send_unit_is_refuted(planted, tmp_path):
     assert not holds(SendHarness(planted(CONFIG)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [("self.queue.spare | (self.queue.room & ~claimed)", "1"),
+     ("(self.queue.room & ~claimed)", "self.queue.room")],
+    ids=["waits for no room", "forgets what it has just claimed"],
+)
+def test_send_unit_that_writes_without_room_is_refuted(old, new, tmp_path):
+    changed = with_change(send_unit, "SendUnit", old, new)
+    assert not holds(SendHarness(changed(CONFIG)), tmp_path)
+
 
 
 def test_receive_unit_never_waits_for_an_output(tmp_path):
