@@ -11,7 +11,7 @@ as long for 3 % at most.
 
 Large blocks of which a design has eight or more, the lanes of adders, are mapped by themselves and
 flattened then. Mapped as one, equal lanes share a decoder whose wires cross the chip: that took a
-tenth from the clock of the smart NIC. Where there were four, some runs gained and some lost as much.
+tenth from the clock of the smart NIC. Where there were four, runs gained as often as they lost.
 """
 
 from __future__ import annotations

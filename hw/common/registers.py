@@ -242,7 +242,7 @@ class RegisterFile(wiring.Component):
     def _read_parts(
         self, m: Module, address: Value, counters: Mapping[str, list[Signal]]
     ) -> list[Signal]:
-        """What is read at this *address*, in one of several registers, and 0 in the others: wires
+        """The word at this *address*, in one of several registers, and 0 in the others: wires
         from all parts of an engine end there."""
         parts: list[list[tuple[int, list[Any]]]] = [[]]
         for name, register in self._map.registers.items():
