@@ -17,8 +17,9 @@ from sim.network.network import Network
 from sim.run import run
 
 CLOCK = 1e9
-SEARCH = 3
-"""Cycles by which a READY may be earlier or later: its context is looked at again and again."""
+SEARCH = 4
+"""Cycles by which a READY may be earlier or later: its context is looked at again and again, and
+those of other contexts, which go to its port every other cycle, may go first."""
 
 
 @pytest.mark.parametrize(
