@@ -206,18 +206,18 @@ class EngineControl(wiring.Component):
         halted = self._halt(m, registers, completions, abort)
         m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES, parts=self._parts + 1)
         aborting = Signal()  # from an abort until the engine is idle
-        young = Signal(2)  # it has just begun, which is not seen yet
+        young = Signal()  # it has just begun, which is not seen yet
         rests = Signal()  # it was idle two cycles ago
-        m.d.comb += aborting.eq(self.flush & (young.any() | ~rests))
+        m.d.comb += aborting.eq(self.flush & (young | ~rests))
         m.d.sync += [
             self.flush.eq(self.stop | aborting),
-            young.eq(Cat(self.stop, young)),
+            young.eq(self.stop),
             rests.eq(detector.was_idle),
         ]
         self._join_links(m, registers, abort)
         self._join_outcomes(m, registers, completions, stalled, halted, aborting, detector.was_idle)
         # Software that sees the engine idle finds no abort under way, and gives commands after it.
-        shown = self.flush & (young.any() | ~detector.was_idle)
+        shown = self.flush & (young | ~detector.was_idle)
         registers.show("status", aborting=shown)
         self._join_counters(m, registers)
 

@@ -231,7 +231,7 @@ class RegisterFile(wiring.Component):
         m.d.sync += chosen.eq(have_address & ~chosen & ~bus.rvalid)
         with m.If(chosen):
             m.d.sync += [
-                bus.rvalid.eq(1), bus.rdata.eq(reduce(or_, parts)),
+                bus.rvalid.eq(1), bus.rdata.eq(reduce(or_, parts) if parts else 0),
                 bus.rresp.eq(AXIResponse.OKAY),
             ]
             with m.If(~readable):
@@ -244,21 +244,21 @@ class RegisterFile(wiring.Component):
     ) -> list[Signal]:
         """The word at this *address*, in one of several registers, and 0 in the others: wires
         from all parts of an engine end there."""
-        parts: list[list[tuple[int, list[Any]]]] = [[]]
+        readable: list[tuple[int, list[Any]]] = []  # the place of the first word, and all words
         for name, register in self._map.registers.items():
             if Access(register.access).readable:
                 first = self._map.offset(name) // WORD_BYTES
                 words = counters.get(name) or [port.value for port in self._elements(register)]
-                if len(parts[-1]) == _PART_REGISTERS:
-                    parts.append([])
-                parts[-1].append((first, words))
-        found = []
-        for number, registers in enumerate(parts):
+                readable.append((first, words))
+        found: list[Signal] = []
+        for start in range(0, len(readable), _PART_REGISTERS):
             held = {
-                first + at: Value.cast(word) for first, words in registers
+                first + at: Value.cast(word)
+                for first, words in readable[start : start + _PART_REGISTERS]
                 for at, word in enumerate(words)
             }
-            part = Signal(max(map(len, held.values())), name=f"part_{number}", reset_less=True)
+            width = max(map(len, held.values()))
+            part = Signal(width, name=f"part_{len(found)}", reset_less=True)
             m.d.sync += part.eq(0)
             with m.Switch(address):
                 for index, word in held.items():

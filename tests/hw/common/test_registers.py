@@ -173,6 +173,55 @@ def test_strobes_are_told_of_where_they_are_asked_for():
     assert seen == [7] and not hasattr(dut.c, "strobe")
 
 
+def test_a_guarded_register_keeps_its_value_while_it_refuses():
+    registers = RegisterMap(
+        "m",
+        [Register("a", "rw", [Field("b", 8)], guarded=True), Register("c", "rw", [Field("d", 8)])],
+    )
+    dut = RegisterFile(registers)
+
+    async def bench(ctx):
+        assert await write(ctx, dut.bus, registers.offset("a"), 7) == OKAY
+        ctx.set(dut.a.refuse, 1)
+        assert await write(ctx, dut.bus, registers.offset("a"), 9) == SLVERR
+        assert await write(ctx, dut.bus, registers.offset("c"), 5) == OKAY
+        assert await read(ctx, dut.bus, registers.offset("a")) == (OKAY, 7)
+        assert ctx.get(dut.faults) == 1
+        ctx.set(dut.a.refuse, 0)
+        assert await write(ctx, dut.bus, registers.offset("a"), 9) == OKAY
+        assert await read(ctx, dut.bus, registers.offset("a")) == (OKAY, 9)
+        assert ctx.get(dut.faults) == 1
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("access, count", [("wo", 0), ("rw", 16), ("rw", 17), ("rw", 40)])
+def test_each_of_many_registers_is_read_as_it_was_written(access, count):
+    """With and without any that can be read, and one more than are chosen from at once."""
+    registers = RegisterMap(
+        "m",
+        [Register("last", access, [Field("value", 32)]),
+         *(Register(f"r{n}", "rw", [Field("value", 9 + n % 24)], count=1 + n % 3)
+           for n in range(count))],
+    )
+    dut = RegisterFile(registers)
+    rng = random.Random(count)
+
+    async def bench(ctx):
+        expected = {}
+        for register in registers.registers.values():
+            for n in range(register.words):
+                place = registers.offset(register.name) + 4 * n
+                word = rng.getrandbits(32)
+                assert await write(ctx, dut.bus, place, word) == OKAY
+                expected[place] = word & ((1 << register.layout.size) - 1)
+        for place, word in expected.items():
+            answer = (OKAY, word) if access == "rw" else (SLVERR, 0)
+            assert await read(ctx, dut.bus, place, rng) == answer
+
+    simulate(dut, bench)
+
+
 def test_counters_add_what_comes_and_cannot_be_written():
     registers = RegisterMap(
         "m",
