@@ -82,6 +82,7 @@ def test_lanes_are_mapped_by_themselves_and_then_flattened(tmp_path, monkeypatch
     (lane,) = netlist.repeated(8, 200)
     assert netlist.instances[lane] == 8
     assert netlist.repeated(9, 200) == netlist.repeated(8, 2000) == []
+    assert netlist.repeated(1, 0) == [lane]  # not the design that holds them
 
     _, mapped = clocks._mapped(netlist)
 

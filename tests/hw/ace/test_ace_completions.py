@@ -323,6 +323,21 @@ def test_command_between_abort_and_idle_is_refused(engine, jobs, converse):
     converse(rig, 1, 3, jobs(rig, 3, kinds))
 
 
+def test_an_ack_of_another_epoch_ends_no_abort(engine):
+    """That of the abort before, which a peer sends late."""
+    rig = engine(rank=1, nodes=3, stalls=0)
+    for link in rig.links:
+        link.deaf = True
+    rig.write("control", abort=1, epoch=5)
+    rig.settle(50)
+    for epoch, idle in ((4, 0), (5, 1)):
+        for link in rig.links:
+            answer = {"offload": 1, "kind": PacketKind.ACK.value, "epoch": epoch}
+            link.answers.append(rig.config.format.encode(answer))
+        rig.settle(50)
+        assert rig.read("status")["idle"] == idle
+
+
 def test_packet_of_another_epoch_is_dropped(engine, jobs, converse):
     rig = engine(rank=1, nodes=3, stalls=0)
     rig.write("control", abort=1, epoch=5)
