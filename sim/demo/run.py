@@ -87,6 +87,8 @@ def warm() -> None:
 
 
 def _cells() -> Table:
+    """Cells of the smallest engine, silently: others write while this goes on."""
+    set_announcer(lambda text: None)
     engine = AceEngine(preset(SYNTHESIZED_PRESET))
     report = synthesize(engine, name=f"ace_{SYNTHESIZED_PRESET}", target=TARGET)
     return largest_blocks(report, LARGEST_BLOCKS)
