@@ -216,7 +216,7 @@ class EngineControl(wiring.Component):
         ]
         self._join_links(m, registers, abort)
         self._join_outcomes(m, registers, completions, stalled, halted, aborting, detector.was_idle)
-        # Software that sees the engine idle finds no abort under way, and gives commands after it.
+        # Not later than `idle`: software that sees the engine idle may give commands.
         shown = self.flush & (young | ~detector.was_idle)
         registers.show("status", aborting=shown)
         self._join_counters(m, registers)
