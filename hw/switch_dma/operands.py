@@ -90,8 +90,8 @@ class Operands(wiring.Component):
     bus : ``Out(AXIReadSignature)``
         Memory.
     flush : ``In(1)``
-        Forget everything. Hold until `busy` is low: reads under way are thrown away, a packet of
-        which the header was sent is completed.
+        Forget everything, from the next cycle on. Hold until `busy` is low: reads under way are
+        thrown away, a packet of which the header was sent is completed.
     busy : ``Out(1)``
         A read or a packet is under way.
     sending : ``Out(1)``
@@ -166,7 +166,11 @@ class Operands(wiring.Component):
         m = Module()
         c = self._config
         sending = Signal()
-        clear = ResetInserter(self.flush & ~sending)
+        # A flush is heard a cycle later, and with it the new epoch: until then packets are of the
+        # epoch before.
+        self._flushes, self._epoch = Signal(name="flushes"), Signal.like(self.member.epoch)
+        m.d.sync += [self._flushes.eq(self.flush), self._epoch.eq(self.member.epoch)]
+        clear = ResetInserter(self._flushes & ~sending)
         items = StreamFIFO(self._item, c.read_ahead, memory=False)
         m.submodules.items = clear(items)
         self._job: Any = Signal(job_layout(c))
@@ -211,17 +215,17 @@ class Operands(wiring.Component):
         after = Signal(32)  # the block after that one: the first, if that is the contract
         # As the job begins its contract does, so this is known in time.
         m.d.sync += final.eq(block == job.final)
-        wanted = self.active & ~self.flush & (contract | ~job.pull | self.agreed)
+        wanted = self.active & (contract | ~job.pull | self.agreed)
         begins = Signal()
         use = Mux(pushes, Use.PUSH, Mux(asked.own, Use.OWN, Use.ANSWER))
-        there = Mux(pushes, wanted & self.begin.ready, self.ask.valid & ~self.flush)
+        there = Mux(pushes, wanted & self.begin.ready, self.ask.valid & ~self._flushes)
         reads = ~(pushes & contract)
         if c.parts:
             absent = (job.part == Part.SEND) & ~in_part(job, place)
             m.d.comb += items.i.p.absent.eq(absent)
             reads = reads & ~absent
         m.d.comb += [
-            self.job.ready.eq(~self.active & ~items.o.valid & ~self.flush),
+            self.job.ready.eq(~self.active & ~items.o.valid & ~self.flush & ~self._flushes),
             self.begin.first.eq(contract),
             # Blocks are pushed, or loads ask for them; never both at a time.
             pushes.eq(self.active & (contract | ~job.pull)),
@@ -236,9 +240,7 @@ class Operands(wiring.Component):
             self.next.begins.eq(begins),
             self.waits.eq(wanted & ~self.begin.ready),
             self.barrier.eq(self.active & ~contract & job.pull & ~self.agreed),
-            self.ask.ready.eq(
-                ~pushes & items.i.ready & (~reads | reader.cmd.ready) & ~self.flush
-            ),
+            self.ask.ready.eq(~pushes & items.i.ready & (~reads | reader.cmd.ready)),
             items.i.valid.eq(there & (reader.cmd.ready | ~reads)),
             items.i.p.number.eq(Mux(pushes, self.begin.number, asked.number)),
             items.i.p.contract.eq(pushes & contract),
@@ -268,7 +270,7 @@ class Operands(wiring.Component):
                 block.eq(self._link),
                 after.eq(self._link),
             ]
-        with m.If(self.flush):
+        with m.If(self._flushes):
             m.d.sync += self.active.eq(0)
         return reader
 
@@ -282,7 +284,7 @@ class Operands(wiring.Component):
     def _convert(self, m: Module, reader: AXI4Reader) -> stream.Interface:
         """Convert beats that were read to integers, if the job sums integers."""
         converter = FloatToFixed(self._config.lanes)
-        m.submodules.converter = ResetInserter(self.flush)(converter)
+        m.submodules.converter = ResetInserter(self._flushes)(converter)
         m.d.comb += [
             converter.fixed.eq(self._job.fixed),
             converter.unit.eq(self._job.unit),
@@ -290,7 +292,7 @@ class Operands(wiring.Component):
             converter.i.valid.eq(reader.data.valid),
             converter.i.p.data.eq(reader.data.p.data),
             converter.i.p.error.eq(reader.data.p.error),
-            reader.data.ready.eq(converter.i.ready | self.flush),
+            reader.data.ready.eq(converter.i.ready | self._flushes),
         ]
         return converter.o
 
@@ -338,7 +340,7 @@ class Operands(wiring.Component):
             payload.i.payload.eq(
                 Mux(present, words, Mux(item.contract, contract[place], 0))
             ),
-            beats.ready.eq((moves & present) | self.flush),
+            beats.ready.eq((moves & present) | self._flushes),
             items.o.ready.eq(moves & final),
             headers.i.valid.eq(moves & final),
             headers.i.p.number.eq(item.number),
@@ -357,7 +359,7 @@ class Operands(wiring.Component):
                 place.eq(after),
                 poison.eq(Mux(final, 0, poison | refused)),
             ]
-        with m.If(self.flush):
+        with m.If(self._flushes):
             m.d.sync += [place.eq(0), poison.eq(0)]
 
     def _send(
@@ -396,18 +398,18 @@ class Operands(wiring.Component):
                 Mux(about.contract, ReduceOp.MAX_F32.value, Value.cast(self._job.op))
             ),
             header.region.eq(self.member.node.region),
-            header.address.eq(address_of(c, self.member.epoch, about.number)),
+            header.address.eq(address_of(c, self._epoch, about.number)),
             header.tag.eq(about.tag),
             header.source.eq(self.member.node.endpoint),
             header.destination.eq(Mux(about.use == Use.PUSH, 0, about.requester)),
             header.count.eq(1),
-            header.epoch.eq(self.member.epoch),
+            header.epoch.eq(self._epoch),
             header.poison.eq(about.poison),
             shown.p.first.eq(~sending),
             shown.p.last.eq(final),
             shown.p.data.eq(Mux(sending, payload.o.payload, header.as_value())),
-            shown.valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self.flush)),
-            headers.o.ready.eq(shown.ready & ~sending & ~self.flush),
+            shown.valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self._flushes)),
+            headers.o.ready.eq(shown.ready & ~sending & ~self._flushes),
             payload.o.ready.eq(shown.ready & sending),
         ]
         with m.If(moves):
