@@ -8,19 +8,22 @@ import pytest
 from amaranth.hdl import Module, Signal
 
 import foldwire as fw
+from gen import configured
+from gen.compile import compile_model
 from hw.common.sram import SRAMBank
 from hw.common.testing import simulate
+from sim.rtl import driver
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
-def inverting(bank):
+def inverting(bank, platform):
     """The memory of *bank*, but a word that is written while it is read comes out inverted."""
     m = Module()
     inner = SRAMBank(
         depth=bank.depth, width=bank.width, ports=bank._ports, granularity=bank._granularity
     )
-    m.submodules.inner = PLAIN(inner)
+    m.submodules.inner = PLAIN(inner, platform)
     for name in inner.signature.members:
         if name != "r_data":
             m.d.comb += getattr(inner, name).eq(getattr(bank, name))
@@ -32,14 +35,15 @@ def inverting(bank):
     return m
 
 
-PLAIN = SRAMBank._memory
+PLAIN = SRAMBank.elaborate
 
 
 @pytest.fixture(autouse=True)
-def inverted(monkeypatch, tmp_path):
-    """All banks are such; models of engines are compiled anew, and kept apart."""
-    monkeypatch.setattr(SRAMBank, "_memory", inverting)
-    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+def inverted(monkeypatch):
+    """All banks are such; models of engines are known by what is elaborated, not by what for."""
+    monkeypatch.setattr(SRAMBank, "elaborate", inverting)
+    monkeypatch.setattr(configured, "_key", lambda *_: None)
+    monkeypatch.setattr(driver, "_compiled", driver._compiled.__wrapped__)
 
 
 def test_who_uses_such_a_word_is_found_out():
@@ -59,6 +63,12 @@ def test_who_uses_such_a_word_is_found_out():
     simulate(bank, bench)
 
 
+def test_compiled_models_have_such_words_too(monkeypatch):
+    inverted = compile_model(SRAMBank(depth=4, width=8), name="bank").path
+    monkeypatch.undo()
+    assert compile_model(SRAMBank(depth=4, width=8), name="bank").path != inverted
+
+
 @pytest.mark.parametrize("engine", ["ace", "smartnic", "in_switch"])
 def test_sums_are_right(engine):
     rng = np.random.default_rng(1)
@@ -68,7 +78,7 @@ def test_sums_are_right(engine):
 
 PULLED = {
     "topology": {"kind": "switch", "shape": [4], "latency_s": 20e-9},
-    "endpoint": {"kind": "in_switch"},
+    "endpoint": {"kind": "in_switch", "preset": "test"},
     "switch": {"preset": "test", "mode": "pull", "level": "rtl"},
     "workload": {"collective": "all_reduce", "size_bytes": 16384},
 }
