@@ -32,7 +32,7 @@ ALL = FEW | {
 # One FSM that runs the ring one way; two that run it both ways, each with a memory port.
 @pytest.mark.parametrize("name, latency, simulator, tests", [
     ("test", 5, "icarus", FEW),
-    ("duo", 1, "verilator", ALL),
+    pytest.param("duo", 1, "verilator", ALL, marks=pytest.mark.full),
     pytest.param("test", 5, "icarus", ALL, marks=pytest.mark.full),
     pytest.param("test", 5, "verilator", ALL, marks=pytest.mark.full),
     pytest.param("duo", 1, "icarus", ALL, marks=pytest.mark.full),

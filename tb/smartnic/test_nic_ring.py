@@ -32,7 +32,7 @@ ALL = FEW | {
 
 @pytest.mark.parametrize("simulator, tests", [
     ("icarus", FEW),
-    ("verilator", ALL),
+    pytest.param("verilator", ALL, marks=pytest.mark.full),
     pytest.param("icarus", ALL, marks=pytest.mark.full),
 ], indirect=["simulator"])
 def test_three_emitted_nics_behind_a_switch_pass_their_bench(

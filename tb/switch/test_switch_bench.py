@@ -10,6 +10,9 @@ from tb.runner import simulate
 pytestmark = pytest.mark.cosim
 
 
+@pytest.mark.parametrize(
+    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.full)], indirect=True
+)
 def test_emitted_switch_passes_its_bench(simulator: str) -> None:
     results = simulate(
         Switch(preset("test")), "tb.switch.cocotb_switch", top="switch", seed=3,

@@ -58,11 +58,11 @@ def test_every_cell_that_is_known_is_among_the_random_ones():
     [
         random_cells(1, cells=len(CELLS) * 3 // 2),
         random_memories(1),
-        random_memories(5, memories=2),
+        pytest.param(random_memories(5, memories=2), marks=pytest.mark.full),
         random_tree(1, cells=15),
         random_choices(1),
         random_registers(2),
-        random_registers(3),
+        pytest.param(random_registers(3), marks=pytest.mark.full),
     ],
     ids=["cells", "memories", "more memories", "tree", "choices", "registers", "more registers"],
 )

@@ -30,7 +30,7 @@ from tests.gen.random_design import RandomDesign
 ROOT = Path(__file__).parents[2]
 QUICK = [
     *LIBRARY, "AXI4Reader", "BankedSRAM", "BankedSRAM, groups", "Count", "FPMinMax",
-    "Planner", "RegisterFile", "SendUnit",
+    "Planner", "SendUnit",
 ]
 
 
@@ -63,14 +63,8 @@ def test_every_register_is_matched(name):
     assert check(made, readers=["yosys"]).state == sum(part.state for part in made.record.all()) > 0
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
-def test_a_random_design_is_proved_equal(seed):
-    proof = proved(lambda: RandomDesign(seed))
-    assert proof.proved, proof.why
-
-
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(2, 60))
+@pytest.mark.parametrize("seed", range(60))
 def test_many_random_designs_are_proved_equal(seed):
     proof = proved(lambda: RandomDesign(seed))
     assert proof.proved, proof.why
@@ -400,6 +394,8 @@ def test_an_input_that_nothing_drives_is_a_constant_where_it_is_connected(tmp_pa
         assert not find_verilator().lint([WAIVERS_SV, path], top="part")
 
 
-@pytest.mark.parametrize("name", ["ace/test", "smartnic/test", "adder/binary32-comb"])
+@pytest.mark.parametrize("name", [
+    pytest.param("ace/test", marks=pytest.mark.full), "smartnic/test", "adder/binary32-comb",
+])
 def test_every_engine_that_is_replayed_can_be_written(name):
     assert "\nmodule ace (" in emit(OF_PRESETS[name].component(), name="ace").text

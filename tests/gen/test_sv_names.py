@@ -15,7 +15,7 @@ from foldwire.catalog import CATALOG, build
 from gen.sv import sites
 from gen.sv.writer import write_design
 
-SMALL = ("switch-dma/test", "alu/4-lanes", "adder/binary32-comb")
+SMALL = ("alu/4-lanes", "adder/binary32-comb")
 PRESETS = [f"{name}/{preset}" for name, entry in CATALOG.items() for preset in entry.presets]
 
 

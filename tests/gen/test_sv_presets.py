@@ -16,7 +16,7 @@ from gen.verilator import has_verilator
 from gen.verilog import emit_files
 from gen.yosys import run_yosys
 
-SMALL = ("ace/test", "smartnic/test", "switch/test", "adder/binary32", "alu/4-lanes")
+SMALL = ("ace/test", "switch/test", "adder/binary32", "alu/4-lanes")
 PRESETS = [f"{name}/{preset}" for name, entry in CATALOG.items() for preset in entry.presets]
 
 

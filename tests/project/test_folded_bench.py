@@ -28,7 +28,7 @@ def test_a_wire_that_is_a_cycle_longer_shows(level, monkeypatch):
     assert {"host", "last_cycle 0"} <= {*found} and "beats 0" not in found
 
 
-@pytest.mark.parametrize("level", ["rtl", "cycles"])
+@pytest.mark.parametrize("level", [pytest.param("rtl", marks=pytest.mark.full), "cycles"])
 def test_ranks_with_another_phase_at_the_banks_show(level, monkeypatch):
     """Without the rule of banks: a ring whose ranks are not alike."""
     monkeypatch.setattr("sim.cycles.ace.model.check_alike", lambda *args, **options: None)

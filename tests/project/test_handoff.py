@@ -129,7 +129,9 @@ def test_constraints_state_the_clock_of_a_design_that_was_placed(tmp_path, monke
     assert f"# Reached after place and route: 99.5 MHz for {made.top}.\n" in text
 
 
-@pytest.mark.parametrize("name", CATALOG)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.full if name == "switch" else ()) for name in CATALOG
+])
 def test_the_command_line_writes_the_folder_of_every_design(name, designs, tmp_path, capsys):
     top = designs[name].top
 

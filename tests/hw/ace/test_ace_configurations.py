@@ -113,19 +113,18 @@ def _lint(config, tmp_path, style="plain"):
     assert not find_verilator().lint([waivers, path], top="ace")
 
 
-@pytest.mark.parametrize("name", ["test"])
-def test_verilator_finds_nothing_in_the_smallest_preset(name, tmp_path):
-    _lint(preset(name), tmp_path)
-
-
-@pytest.mark.parametrize("style", ["plain", "sv"])
-@pytest.mark.parametrize("interleave", [1, 2])
+# As SystemVerilog the smallest preset is read in tests/gen.
+@pytest.mark.parametrize("interleave, style", [
+    (2, "plain"),
+    *(pytest.param(*each, marks=pytest.mark.full)
+      for each in ((1, "plain"), (1, "sv"), (2, "sv"))),
+])
 def test_verilator_finds_nothing_in_groups_of_banks(interleave, style, tmp_path):
     _lint(replace(preset("duo"), banks=8, interleave=interleave), tmp_path, style)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"test"}))
+@pytest.mark.parametrize("name", PRESETS)
 def test_verilator_finds_nothing_in_any_preset(name, tmp_path):
     _lint(preset(name), tmp_path)
 

@@ -25,6 +25,7 @@ SMALL = AceConfig(
 )
 
 
+@pytest.mark.full
 def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
     assert_moore(AceEngine(SMALL), tmp_path)
 

@@ -156,7 +156,9 @@ def test_aborts_in_each_phase_at_times_of_their_own(torus, vectors, phase):
             assert_exact(cluster, arrays)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [
+    0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in (2, 3)),
+])
 def test_aborts_of_many_chunks_in_many_phases(torus, vectors, seed):
     rng = random.Random(seed)
     cluster = torus((3, 2), config=ACE, style=BY_DIMENSION[seed], seed=seed, link_stalls=0.1,
@@ -294,8 +296,16 @@ def test_links_with_retry_lose_nothing_in_any_phase(vectors):
     assert sum(cluster.system.struck(rank, port) for rank in range(4) for port in (0, 1)) > 50
 
 
-@pytest.mark.parametrize("style", BY_DIMENSION)
-@pytest.mark.parametrize("sizes", [(2, 2), (3, 2), (2, 2, 2)], ids=str)
+@pytest.mark.parametrize("torus, sizes, style", [
+    # Each number of phases is an engine of its own.
+    pytest.param(
+        organisation, sizes, style,
+        marks=pytest.mark.full
+        if organisation == "phase" and (len(sizes) == 3 or style == "halves") else (),
+    )
+    for organisation in ORGANISATIONS for sizes in ((2, 2), (3, 2), (2, 2, 2))
+    for style in BY_DIMENSION
+], indirect=["torus"], ids=str)
 def test_stalls_of_everything_change_no_bit(torus, vectors, sizes, style):
     nodes = int(np.prod(sizes))
     cluster = torus(sizes, config=ACE, style=style, seed=nodes, link_stalls=0.3,

@@ -24,7 +24,7 @@ from sim.rtl.driver import Request
 from sim.rtl.errors import CommandRefusedError
 from sim.rtl.writes import halves
 from sim.workload.graph import CollectiveKind
-from tests.hw.ace.test_ace_tori import wired
+from tests.hw.ace.test_ace_tori import organised, wired
 
 TEST = preset("test")
 THREE = replace(
@@ -299,16 +299,25 @@ def test_an_abort_forgets_all_chunks_but_those_that_are_being_stored(division, s
 # ---- Whole engines.
 
 
-@pytest.mark.parametrize("division", [
-    {"partition_slots": (1, 1, 1, 1)},
-    {"partition_slots": (2, 1, 1, 1)},
-    {"phase_fsms": (2, 4, 2), "fsms": 8, "partition_slots": (2, 1, 2, 2)},
-    pytest.param({"phase_fsms": (4, 2, 2), "fsms": 8}, marks=pytest.mark.full),
-    pytest.param({"partition_bytes": (8192, 2048, 4096, 8192)}, marks=pytest.mark.full),
-    pytest.param({"phases": 6, "fsms": 12}, marks=pytest.mark.full),
+UNLIKE = replace(
+    THREE, commands=8, fsms=8, phase_fsms=(2, 4, 2), partition_slots=(2, 1, 2, 2),
+    partition_bytes=(16384, 2048, 4096, 8192),
+)
+"""Partitions that have nothing alike."""
+
+
+@pytest.mark.parametrize("config", [
+    UNLIKE,
+    *(pytest.param(replace(THREE, commands=8, **division), marks=pytest.mark.full) for division in (
+        {"partition_slots": (1, 1, 1, 1)},
+        {"partition_slots": (2, 1, 1, 1)},
+        {"phase_fsms": (2, 4, 2), "fsms": 8, "partition_slots": (2, 1, 2, 2)},
+        {"phase_fsms": (4, 2, 2), "fsms": 8},
+        {"partition_bytes": (8192, 2048, 4096, 8192)},
+        {"phases": 6, "fsms": 12},
+    )),
 ], ids=str)
-def test_any_division_gives_the_same_bits(ring, vectors, division):
-    config = replace(THREE, commands=8, **division)
+def test_any_division_gives_the_same_bits(ring, vectors, config):
     around = wired((3, 2), config, style="enhanced")
     cluster = ring(
         6, config=config, wiring=around, memory_bytes=1 << 18, link_stalls=0.2, memory_stalls=0.2,
@@ -333,9 +342,7 @@ def test_any_division_gives_the_same_bits(ring, vectors, division):
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 @pytest.mark.parametrize("phases", [1, 3])
 def test_a_ring_has_one_phase_and_copies_in_those_that_are_left(ring, vectors, nodes, phases):
-    config = replace(
-        TEST, partitions="phase", phases=phases, fsms=phases, contexts=2, sram_bytes=16 << 10
-    )
+    config = organised(TEST, "phase", phases=phases)
     cluster = ring(nodes, config=config, link_stalls=0.1)
     for elements in (1, 100, 1500):
         arrays = vectors(nodes, elements, odd=True)
@@ -345,21 +352,20 @@ def test_a_ring_has_one_phase_and_copies_in_those_that_are_left(ring, vectors, n
 
 def test_blocks_that_do_not_fit_a_small_partition_are_refused(vectors, monkeypatch):
     """By the engine, whatever software computes."""
-    config = replace(THREE, partition_bytes=(16384, 2048, 4096, 8192))
-    around = wired((3, 2), config, style="enhanced")
-    cluster = AceRing(config, Surroundings(nodes=6, wiring=around, memory_bytes=1 << 17))
+    around = wired((3, 2), UNLIKE, style="enhanced")
+    cluster = AceRing(UNLIKE, Surroundings(nodes=6, wiring=around, memory_bytes=1 << 17))
     arrays = vectors(6, 3000)
     most = cluster.program.chunk_elements(CollectiveKind.ALL_REDUCE) // 6
     golden = cluster.golden(arrays, block=most)
     assert all(each.tobytes() == golden.tobytes() for each in
                cluster.all_reduce(arrays, block=most))
-    monkeypatch.setattr(AceProgram, "chunk_elements", lambda *_: config.slot_elements)
+    monkeypatch.setattr(AceProgram, "chunk_elements", lambda *_: UNLIKE.slot_elements)
     with pytest.raises(CommandRefusedError, match="block"):
-        cluster.all_reduce(arrays, block=most + config.lanes)
+        cluster.all_reduce(arrays, block=most + UNLIKE.lanes)
 
 
 def test_a_command_that_a_later_phase_has_no_program_for_is_refused(vectors):
-    config = replace(TEST, partitions="phase", phases=2, fsms=2, sram_bytes=16 << 10)
+    config = organised(TEST, "phase", phases=3)
     cluster = AceRing(config, Surroundings(nodes=2, memory_bytes=1 << 16))
     arrays = vectors(2, 100)
     cluster.all_reduce(arrays)
@@ -371,7 +377,9 @@ def test_a_command_that_a_later_phase_has_no_program_for_is_refused(vectors):
         cluster.all_reduce(arrays, max_cycles=20_000)
 
 
-@pytest.mark.parametrize("phases, fsms", [(1, 1), (1, 2), (2, 4), (1, 6)])
+@pytest.mark.parametrize("phases, fsms", [
+    (1, 1), *(pytest.param(*each, marks=pytest.mark.full) for each in ((1, 2), (2, 4), (1, 6))),
+])
 def test_hamiltonian_rings_with_fewer_fsms_than_ways(vectors, phases, fsms):
     config = replace(THREE, phases=phases, fsms=fsms, memory_ports=1, max_nodes=16)
     network = Network.torus((3, 3), bandwidth_bytes_per_s=16e9, latency_s=1e-8)
@@ -383,7 +391,7 @@ def test_hamiltonian_rings_with_fewer_fsms_than_ways(vectors, phases, fsms):
 
 
 def test_registers_tell_the_division():
-    cluster = AceRing(replace(TEST, partitions="phase", phases=1), Surroundings(nodes=2))
+    cluster = AceRing(organised(TEST, "phase", phases=1), Surroundings(nodes=2))
     node = cluster.system.nodes[0]
     assert cluster.read(node, "shape")["phases"] == 1
     assert cluster.read(node, "fsms") == {"count": 1}

@@ -207,15 +207,16 @@ def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,), **how):
 
 @pytest.mark.parametrize("outputs, packets, passing", [
     (2, 1, ()), (2, 1, (0,)), (2, 2, ()),
-    pytest.param(2, 2, (0,), marks=pytest.mark.full), (3, 2, ()),
-    pytest.param(3, 2, (0,), marks=pytest.mark.full),
+    *(pytest.param(*each, marks=pytest.mark.full)
+      for each in ((2, 2, (0,)), (3, 2, ()), (3, 2, (0,)))),
 ])
 def test_every_output_gets_every_packet_once_and_in_order(outputs, packets, passing, tmp_path):
     buffer = replication(outputs=outputs, packets=packets, passing=passing)
     assert holds(buffer, tmp_path, twins=True)
 
 
-@pytest.mark.parametrize("passing", [pytest.param((), marks=pytest.mark.full), (0,)])
+@pytest.mark.full
+@pytest.mark.parametrize("passing", [(), (0,)])
 def test_so_it_does_where_every_packet_is_for_one_output(passing, tmp_path):
     assert holds(replication(passing=passing, unicast=True), tmp_path, twins=True)
 

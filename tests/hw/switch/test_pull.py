@@ -138,6 +138,7 @@ def test_one_entry_and_buffers_of_one_packet_are_enough(make, speedup):
     check(system, operands)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("config", [TEST, THREE])
 @pytest.mark.parametrize("make", [single, pair])
 def test_with_one_column_units_and_links_share_inputs(make, config):

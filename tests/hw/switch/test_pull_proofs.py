@@ -278,7 +278,7 @@ def test_a_load_that_looks_within_a_packet_is_refuted(writes, tmp_path, monkeypa
     assert not holds(WriteHarness(unit(2), writes), tmp_path, twins=True, cycles=CYCLES)
 
 
-@pytest.mark.parametrize("entries", [1, 2])
+@pytest.mark.parametrize("entries", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_every_answer_is_counted_once(entries, tmp_path):
     cycles = CYCLES + 2 // entries
     assert holds(CountHarness(unit(entries)), tmp_path, twins=True, cycles=cycles)

@@ -118,7 +118,9 @@ def link(sender, receiver, latencies):
 RIGHT = {"guard": GUARD, "retry": RETRY}
 
 
-@pytest.mark.parametrize("latencies", [LATE_PACKETS, LATE_CREDITS])
+@pytest.mark.parametrize("latencies", [
+    pytest.param(LATE_PACKETS, marks=pytest.mark.full), LATE_CREDITS,
+])
 def test_credits_counted_anew_are_those_for_which_there_is_room(latencies, tmp_path):
     assert holds(link(RIGHT, Recount(**RIGHT), latencies), tmp_path, cycles=44, timeout=400)
 

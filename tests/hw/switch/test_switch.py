@@ -229,7 +229,7 @@ def test_what_is_sent_without_a_credit_is_dropped():
 
 
 def test_results_pass_those_for_a_link_that_takes_none_without_limit():
-    system = System(replace(TEST, buffer_packets=8), Fabric.flat(4),
+    system = System(replace(TEST, buffer_packets=8, queue_packets=3), Fabric.flat(4),
                     expected={0: 3, 1: 3})
     system.region([0, 1, 3], links=[[0, 1, 3]])
     system.region([0, 1, 2], region=1, links=[[0, 1, 2]])
@@ -280,7 +280,8 @@ def test_timing_of_the_links_does_not_reach_into_a_cycle():
     assert compile_configured(Switch, TEST, name="switch").single_pass
 
 
-@pytest.mark.parametrize("formats", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("formats", [False, True])
 def test_verilator_finds_nothing_to_say_about_the_emitted_switch(formats, tmp_path):
     if not has_verilator():
         pytest.skip("needs verilator")

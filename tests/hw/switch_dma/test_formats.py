@@ -32,7 +32,7 @@ DMA = replace(preset("test"), trace=True, half=True, bfp=True, fixed_point=True,
 
 modes = pytest.mark.parametrize("mode", ["push", "pull", "whole"])
 formats = pytest.mark.parametrize("format", [Format.FP16, Format.BF16, Format.BFP])
-USUAL = [(Format.FP16, 4), (Format.BF16, 4), (Format.BFP, 4), (Format.FP16, 8), (Format.BFP, 16)]
+USUAL = [(Format.FP16, 4), (Format.BF16, 4), (Format.BFP, 4), (Format.BFP, 16)]
 formats_and_lanes = pytest.mark.parametrize("format, lanes", [
     pytest.param(format, lanes, marks=() if (format, lanes) in USUAL else pytest.mark.full)
     for format in (Format.FP16, Format.BF16, Format.BFP) for lanes in (4, 8, 16)
@@ -91,7 +91,7 @@ def test_lengths(elements, format):
 
 
 @pytest.mark.parametrize("links, lanes", [
-    (1, 4), (1, 8), (1, 16), pytest.param(2, 4, marks=pytest.mark.full)
+    (1, 4), (1, 16), *(pytest.param(*each, marks=pytest.mark.full) for each in ((1, 8), (2, 4)))
 ])
 def test_one_after_the_other_in_all_formats(links, lanes):
     """Minimum and maximum, too; words as they were."""

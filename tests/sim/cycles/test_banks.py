@@ -55,7 +55,10 @@ def _both(config, around, kind, elements):
 
 @pytest.mark.parametrize("kind", list(PROGRAM_ENTRY), ids=lambda kind: kind.name.lower())
 @pytest.mark.parametrize(
-    "changes", [{"interleave": 1}, {"interleave": 2, "bank_ports": "1rw"}], ids=str
+    "changes", [
+        pytest.param({"interleave": 1}, marks=pytest.mark.full),
+        {"interleave": 2, "bank_ports": "1rw"},
+    ], ids=str,
 )
 def test_rings_with_groups_of_banks_take_the_cycles_of_the_rtl(changes, kind):
     around = Surroundings(nodes=3, latency_cycles=10, memory_bytes=1 << 16)
@@ -64,6 +67,7 @@ def test_rings_with_groups_of_banks_take_the_cycles_of_the_rtl(changes, kind):
         assert rtl == model
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", list(PROGRAM_ENTRY), ids=lambda kind: kind.name.lower())
 def test_tori_with_groups_of_banks_take_the_cycles_of_the_rtl(kind):
     network = Network.torus((2, 2), bandwidth_bytes_per_s=16e9, latency_s=9e-9)

@@ -49,7 +49,9 @@ def test_rtl_among_models_takes_the_cycles_of_rtl_among_rtl(rtl):
         assert mixed.links[place].beats == activity.beats
 
 
-@pytest.mark.parametrize(("engines", "rank"), [(1, 0), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("engines", "rank"), [
+    (1, 0), (1, 2), pytest.param(2, 1, marks=pytest.mark.full),
+])
 def test_stalls_are_drawn_alike_by_rtl_and_models(engines, rank):
     config = replace(NIC, engines=engines)
     ring = replace(RING, link_stalls=0.1, memory_stalls=0.2, host_stalls=0.1, seed=3)

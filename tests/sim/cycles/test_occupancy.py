@@ -24,7 +24,7 @@ def described(
         },
         "endpoint": {
             "kind": "ace", "level": level, "preset": "duo", "ports": 4, "alus": 4, "fsms": 4,
-            "memory_ports": 2, "program_words": 256, "sram_bytes": 1 << 16,
+            "max_nodes": 16, "memory_ports": 2, "program_words": 256, "sram_bytes": 1 << 16,
             "npu": {"clock_hz": 1e9}, **options,
         },
         "algorithm": {"style": style},

@@ -77,6 +77,7 @@ def test_every_link_is_at_work():
     assert len(beats) == 64 and min(beats) > 0.7 * max(beats)
 
 
+@pytest.mark.full
 def test_fsms_that_share_ports_serve_the_oldest_chunk_first_in_rtl_too():
     """Two FSMs for each path, and more chunks than contexts: by numbers of FSMs it takes other
     cycles."""
@@ -102,13 +103,15 @@ FEW = replace(ACE, fsms=8, contexts=2, rx_packets=4, tx_packets=2)
 
 @pytest.mark.parametrize("config, shape, style, elements, stalls, latency_cycles", [
     (ACE, (2, 3), "multi_colour", (400, 9000), 0.0, 5),
-    (DEEP, (2, 3), "multi_colour", (9000, 9000), 0.0, 30),
-    (DEEP, (2, 2), "halves", (5000,), 0.1, 90),
-    (NARROW, (2, 3), "multi_colour", (5000, 5000), 0.0, 30),
-    (NARROW, (2, 3), "baseline", (9000,), 0.1, 90),
-    (NARROW, (4, 4), "baseline", (1,), 0.0, 60),
     (FEW, (2, 2), "dimension_ordered", (400, 400), 0.0, 5),
     (FEW, (2, 2), "dimension_ordered", (1000, 1000), 0.0, 5),
+    *(pytest.param(*each, marks=pytest.mark.full) for each in (
+        (DEEP, (2, 3), "multi_colour", (9000, 9000), 0.0, 30),
+        (DEEP, (2, 2), "halves", (5000,), 0.1, 90),
+        (NARROW, (2, 3), "multi_colour", (5000, 5000), 0.0, 30),
+        (NARROW, (2, 3), "baseline", (9000,), 0.1, 90),
+        (NARROW, (4, 4), "baseline", (1,), 0.0, 60),
+    )),
 ], ids=str)
 def test_every_beat_on_single_links_is_in_the_cycle_of_the_model(
     config, shape, style, elements, stalls, latency_cycles
@@ -193,15 +196,25 @@ def test_an_abort_on_a_torus_leaves_engines_that_work():
         assert all(each.tobytes() == expected.tobytes() for each in results)
 
 
+TOO_LONG = "nodes must be few enough for 64 program words; up to reduce_scatter these need 65"
+
+
 def test_an_engine_without_ports_or_program_words_is_refused():
     with pytest.raises(ValueError, match="ports must be at least 6 for these links, not 4"):
         AceRing(replace(ACE, max_nodes=64), wired((3, 3, 3)))
     message = "nodes must be few enough for 64 program words; up to all_reduce these need 66"
     with pytest.raises(ValueError, match=message):
         AceRing(replace(ACE, program_words=64, max_nodes=32), wired((5, 5)))
+    config, around = replace(ACE, program_words=64), wired((4, 4))
+    AceRing.check(config, around)
+    with pytest.raises(ValueError, match=TOO_LONG):
+        AceRing.check_command(config, around, apart(CollectiveKind.REDUCE_SCATTER, 64))
+
+
+@pytest.mark.full
+def test_a_ring_refuses_a_collective_without_a_program():
     ring = AceRing(replace(ACE, program_words=64), wired((4, 4)))
-    message = "nodes must be few enough for 64 program words; up to reduce_scatter these need 65"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=TOO_LONG):
         ring.reduce_scatter([np.zeros(64, np.float32)] * 16)
 
 

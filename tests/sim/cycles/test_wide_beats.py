@@ -50,7 +50,9 @@ def assert_model_is_rtl(**options):
 
 @pytest.mark.parametrize("style", ["multi_colour", "baseline"])
 @pytest.mark.parametrize("pace", [1.0, 0.31])
-@pytest.mark.parametrize("latency, size_bytes", [(20, 1 << 17), (90, 1 << 18)])
+@pytest.mark.parametrize("latency, size_bytes", [
+    (20, 1 << 17), pytest.param(90, 1 << 18, marks=pytest.mark.full),
+])
 def test_beats_that_packets_share_are_those_of_the_rtl(style, pace, latency, size_bytes):
     assert_model_is_rtl(style=style, pace=pace, latency=latency, size_bytes=size_bytes)
 

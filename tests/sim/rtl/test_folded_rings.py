@@ -312,10 +312,10 @@ def torus(shape, style, config, **options):
 
 
 def config_of(shape):
-    links = 2 * len(shape)
+    links, more = 2 * len(shape), 4 if len(shape) > 2 else 1
     return replace(
-        preset("test"), ports=links, alus=links, fsms=links, max_nodes=64, program_words=1024,
-        memory_ports=2, banks=2, sram_bytes=128 << 10,
+        preset("test"), ports=links, alus=links, fsms=links, max_nodes=16 * more,
+        program_words=256 * more, memory_ports=2, banks=2, sram_bytes=(64 << 10) * more,
     )
 
 
@@ -395,13 +395,22 @@ def folds_in_rtl(config, around, elements):
     assert seen[0] == seen[1] and len(seen[0][1]) == len(seen[0][2]) == 1
 
 
-@pytest.mark.parametrize(("shape", "elements"), [((2, 2), 2304), ((2, 2, 2), 4608)], ids=str)
+GROUPS = [((2, 2), 2304), ((2, 2, 2), 4608)]
+"""Tori, and elements whose runs are a multiple of an interleave of 4 banks alone."""
+
+
+def with_groups(shape):
+    """An engine with groups of banks, and its torus."""
+    config = replace(config_of(shape), banks=16, interleave=4)
+    wiring = torus(shape, "multi_colour", config)
+    return config, Surroundings(nodes=int(np.prod(shape)), wiring=wiring)
+
+
+@pytest.mark.parametrize(("shape", "elements"), GROUPS, ids=str)
 def test_tori_with_groups_of_banks_fold_with_blocks_that_do_not_lie_in_all(shape, elements):
-    """Runs are a multiple of the interleave alone, and ranks differ without groups."""
-    whole, nodes = replace(config_of(shape), banks=16), int(np.prod(shape))
-    config = replace(whole, interleave=4)
-    around = Surroundings(nodes=nodes, wiring=torus(shape, "multi_colour", config))
-    folded = replace(around, folded=True)
+    """Ranks differ without groups."""
+    config, around = with_groups(shape)
+    whole, folded = replace(config, interleave=0), replace(around, folded=True)
     command = Command(elements=elements, destination=1 << 20)
 
     assert len({*map(str, modelled(whole, around, command))}) > 1
@@ -409,8 +418,13 @@ def test_tori_with_groups_of_banks_fold_with_blocks_that_do_not_lie_in_all(shape
         modelled(whole, folded, command)
 
     (one,) = modelled(config, folded, command)
-    assert modelled(config, around, command) == [one] * nodes
-    folds_in_rtl(config, around, elements)
+    assert modelled(config, around, command) == [one] * around.nodes
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("shape", "elements"), GROUPS, ids=str)
+def test_they_do_in_rtl(shape, elements):
+    folds_in_rtl(*with_groups(shape), elements)
 
 
 def test_a_block_that_is_no_multiple_of_the_interleave_is_refused_with_one_that_works():

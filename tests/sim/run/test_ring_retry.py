@@ -105,7 +105,7 @@ def test_wires_that_carry_nothing_are_reported_before_the_run(tmp_path, capsys):
         "[topology]\nkind = 'ring'\nshape = [3]\nlatency_s = 1e-8\n"
         "bandwidth_bytes_per_s = 16e9\n"
         "[endpoint]\nkind = 'ace'\npreset = 'test'\nlevel = 'rtl'\n"
-        "[network]\nretry = true\nloss_probability = 1.0\n"
+        "[network]\nretry = true\nretry_slots = 16\nretry_tries = 30\nloss_probability = 1.0\n"
         "[workload]\ncollective = 'all_reduce'\nsize_bytes = 1024\n", encoding="utf-8"
     )
     assert main(["sim", str(file), "-o", str(tmp_path)]) == 1

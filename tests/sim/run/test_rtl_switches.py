@@ -281,7 +281,8 @@ def test_vectors_beyond_the_addresses():
 
 @pytest.mark.parametrize(("on", "keys"), [
     ("", ""), ("[[endpoint.on]]\nnodes = [3]\nlevel = 'cycles'\n", ""),
-    ("", "[network]\nretry = true\nretry_slots = 8\nretry_timeout_cycles = 100\nretry_tries = 9\n"),
+    ("", ("[network]\nretry = true\nretry_slots = 8\nretry_timeout_cycles = 100\n"
+          "retry_tries = 30\n")),
     ("half = true\nbfp = true\nfixed_point = true\nparts = true\n",
      "format = 'bfp16'\nlanes = 16\nhalf = true\nbfp = true\n"),
 ], ids=["rtl", "mixed", "retry", "format"])

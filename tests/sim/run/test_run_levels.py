@@ -232,6 +232,7 @@ def test_hosts_that_wait_for_single_collectives_need_an_engine_that_names_them(t
     assert both[0] <= both[1]
 
 
+@pytest.mark.full
 def test_ring_through_a_torus_on_rtl():
     torus = {**RING["topology"], "kind": "torus", "shape": [2, 2], "one_dimension": True}
     endpoint = {"kind": "ace", "preset": "test", "ports": 4}

@@ -190,12 +190,15 @@ def test_only_an_engine_with_a_pace_of_memory_has_a_bandwidth(kind):
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
-@pytest.mark.parametrize("style", ["multi_colour", "baseline", "halves"])
+@pytest.mark.parametrize("style", [
+    "multi_colour",
+    *(pytest.param(each, marks=pytest.mark.full) for each in ("baseline", "halves")),
+])
 def test_a_dimension_with_more_lanes_has_paths_of_its_own_on_each(style, kind):
     made = [
         of_dimensions(
             level, {"size": 2, "lanes": 2}, {"size": 3}, algorithm={"style": style},
-            endpoint={"ports": 6, "fsms": 8, "alus": 2}, workload={"collective": kind},
+            endpoint={"ports": 6, "fsms": 4, "alus": 2, "banks": 4}, workload={"collective": kind},
         )
         for level in ("rtl", "cycles", "events")
     ]

@@ -20,6 +20,17 @@ def example(name, **tables):
     return made
 
 
+def test_one_model_stands_for_all_in_a_job():
+    whole, folded = (
+        run(example("torus_rtl", endpoint={"level": "cycles"}, run={"fold": fold}))
+        for fold in ("off", "on")
+    )
+    assert folded.time_s == whole.time_s
+    larger = run(example("torus_folded", endpoint={"level": "cycles"}))
+    assert larger.time_s > whole.time_s
+
+
+@pytest.mark.full
 def test_a_job_on_a_torus_of_rtl_takes_the_time_of_the_model_and_of_one_engine():
     rtl = run(example("torus_rtl"))
     assert rtl.data.exact and rtl.data.results == 3 * 8
@@ -29,6 +40,7 @@ def test_a_job_on_a_torus_of_rtl_takes_the_time_of_the_model_and_of_one_engine()
     assert folded.data.exact and folded.time_s == rtl.time_s
 
 
+@pytest.mark.full
 def test_one_engine_stands_for_64_in_a_job():
     rtl = run(example("torus_folded"))
     assert rtl.data.exact and rtl.data.results == 3
