@@ -303,7 +303,7 @@ class RingEngine(wiring.Component):
         queue = StreamFIFO(item_layout(self._config), depth, memory=False)
         m.submodules[f"{name}_items"] = clear(queue)
         connect(m, queue.o, path)
-        wanted = items.p.beats != 0
+        wanted = ~items.p.end
         m.d.comb += [
             queue.i.payload.eq(items.payload),
             queue.i.valid.eq(items.valid & wanted & host.ready),

@@ -75,7 +75,7 @@ class Fetch(HostSide):
 
         # ---- Addresses.
         item = self.item.p
-        absent = item.valid == 0
+        absent = ~item.some
         m.d.comb += [
             reader.cmd.p.address.eq(item.address),
             reader.cmd.p.beats.eq(item.valid),

@@ -75,7 +75,7 @@ class GatherPath(wiring.Component):
             work.i.p.first.eq(self.item.p.first),
             work.i.p.last.eq(self.item.p.last),
             work.i.p.compress.eq(self.item.p.compress),
-            work.i.p.stored.eq(self.item.p.valid != 0),
+            work.i.p.stored.eq(self.item.p.some),
             work.i.valid.eq(self.item.valid & decoder.shape.ready),
             decoder.shape.p.beats.eq(self.item.p.beats),
             decoder.shape.p.compress.eq(self.item.p.compress),

@@ -180,7 +180,8 @@ def outcome_layout() -> data.StructLayout:
 
 
 def item_layout(c: SmartNicConfig) -> data.StructLayout:
-    """One block for one flow: ``beats`` beats, of which the first ``valid`` lie in memory.
+    """One block for one flow: ``beats`` beats, of which the first ``valid`` lie in memory, if
+    ``some`` do; known to who waits for the block without a comparison.
 
     ``tail`` says that the last of these is the last beat of the vector, with ``tail_lanes`` + 1
     elements. ``first`` and ``last`` mark the ends of a round, ``start`` the first block of the
@@ -191,6 +192,7 @@ def item_layout(c: SmartNicConfig) -> data.StructLayout:
             "address": c.address_bits,
             "beats": range(c.block_beats + 1),
             "valid": range(c.block_beats + 1),
+            "some": 1,
             "tail": 1,
             "tail_lanes": range(c.lanes),
             "first": 1,

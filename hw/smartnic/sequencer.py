@@ -163,6 +163,7 @@ class BlockSequencer(wiring.Component):
             items.valid.eq(1),
             items.p.beats.eq(0),
             items.p.valid.eq(0),
+            items.p.some.eq(0),
             items.p.tail.eq(0),
             items.p.end.eq(1),
         ]
@@ -170,7 +171,7 @@ class BlockSequencer(wiring.Component):
     def _clip(self, m: Module, item: Any, left: Signal, block: Signal) -> None:
         """Beats of the *block* that the vector has if *left* are, and whether its last one is
         among them."""
-        m.d.comb += item.tail.eq((left > 0) & (left <= block))
+        m.d.comb += [item.some.eq(left > 0), item.tail.eq((left > 0) & (left <= block))]
         with m.If(left <= 0):
             m.d.comb += item.valid.eq(0)
         with m.Elif(left < block):

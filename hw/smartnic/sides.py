@@ -61,7 +61,7 @@ class HostSide(wiring.Component):
         m.d.comb += [
             block.beats.eq(item.beats),
             block.valid.eq(item.valid),
-            block.some.eq(item.valid != 0),
+            block.some.eq(item.some),
             block.single.eq(item.beats == 1),
         ]
 

@@ -86,8 +86,8 @@ class Store(HostSide):
 
         # ---- Addresses: an item goes to bus, data path and list of marks at once.
         item = self.item.p
-        absent = item.valid == 0
-        empty = item.beats == 0
+        absent = ~item.some
+        empty = item.end
         lane_bytes = (1 << ELEMENT_BYTES) - 1
         strobe = Cat(
             Mux(~item.tail | (item.tail_lanes >= lane if lane else 1), lane_bytes, 0)[

@@ -47,7 +47,7 @@ def test_only_beats_that_memory_answered_with_an_error_are_bad(seed, stall):
         page = rng.randrange(5)
         there = rng.randint(0, MOST)
         address = page * PAGE + BEAT * rng.randrange(PAGE // BEAT - MOST)
-        items.append({"address": address, "beats": MOST, "valid": there})
+        items.append({"address": address, "beats": MOST, "valid": there, "some": there > 0})
         expected += [k < there and page in bad_pages for k in range(MOST)]
     got = fetched(items, seed=seed, stall=stall, bad_pages=bad_pages)
     assert [bad for _, bad in got] == expected
@@ -64,8 +64,8 @@ def test_elements_beyond_the_vector_are_zeros(seed, stall):
         address = BEAT * rng.randrange(5 * PAGE // BEAT - MOST)
         tail &= there > 0
         items.append({
-            "address": address, "beats": beats, "valid": there, "tail": tail,
-            "tail_lanes": lanes - 1,
+            "address": address, "beats": beats, "valid": there,
+            "some": there > 0, "tail": tail, "tail_lanes": lanes - 1,
         })
         size = there * BEAT - (BEAT - ELEMENT_BYTES * lanes if tail else 0)
         expected += contents[address : address + size].ljust(beats * BEAT, b"\0")

@@ -206,6 +206,7 @@ def items(config, job, *, engine, gather):
                     "address": (job["destination" if gather else "source"] + first * 32) % 2**32,
                     "beats": length,
                     "valid": max(0, min(left, length)),
+                    "some": int(left > 0),
                     "tail": int(0 < left <= length),
                     "tail_lanes": job["tail_lanes"],
                     "first": int(passed == 0),
@@ -217,7 +218,7 @@ def items(config, job, *, engine, gather):
                 }
         base += nodes * length
     if gather:
-        yield {"beats": 0, "valid": 0, "end": 1}
+        yield {"beats": 0, "valid": 0, "some": 0, "end": 1}
 
 
 @pytest.mark.parametrize("gather", [False, True])
