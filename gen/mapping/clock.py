@@ -9,6 +9,11 @@ fifth less wire for them; `router1`, the default, then reaches 16 to 18 % more t
 detours miss what the placer has found. Routing late signals again (`--tmg-ripup`) takes three times
 as long for 3 % at most.
 
+Logic is mapped as if a wire took `_WIRE_PS`, as the wires of late paths do when they are routed;
+Yosys supposes a third of that. Paths that need not be as short as they could are given more levels
+to save cells, up to the delay of the longest one. With short wires that is a carry chain, which is
+as long as seven levels; with true ones it is five in the smart NIC.
+
 Large blocks of which a design has eight or more, the lanes of adders, are mapped by themselves and
 flattened then. Mapped as one, equal lanes share a decoder whose wires cross the chip: that took a
 tenth from the clock of the smart NIC. Where there were four, runs gained as often as they lost.
@@ -49,6 +54,15 @@ _PERIOD_NS = 1000 / float(_WANTED_MHZ)
 _LOG_LINES = 3
 _LARGE = 2000
 """Cells before mapping, each module counted once, from which a design is placed as a large one."""
+_WIRE_PS = 900
+_COMMANDS = (
+    "synth_ecp5 -noiopad -run begin:map_luts",
+    "techmap -map +/lattice/latches_map.v",
+    f"abc9 -W {_WIRE_PS}",
+    "clean",
+    "synth_ecp5 -noiopad -run map_cells:",
+)
+"""As the target ``ecp5``, which stands for area, but for the length of wires."""
 _MANY, _LARGE_BLOCK = 8, 200
 """Instances and cells before mapping from which a block without others in it is mapped apart."""
 
@@ -177,19 +191,19 @@ def _steps(netlist: DesignNetlist) -> tuple[str, dict[str, str], list[str]]:
         "read_verilog -D SYNTHESIS macros.v",
         "read_rtlil design.il",
         f"hierarchy -check -top {netlist.top}",
-        *_mapped_apart(netlist.repeated(_MANY, _LARGE_BLOCK), TARGETS["ecp5"].commands),
+        *_mapped_apart(netlist.repeated(_MANY, _LARGE_BLOCK)),
         "write_json netlist.json",
     ]
     made_by = repr((sorted(files.items()), steps, yosys_version()))
     return hashlib.sha256(made_by.encode()).hexdigest()[:24], files, steps
 
 
-def _mapped_apart(blocks: Sequence[str], commands: Sequence[str]) -> list[str]:
-    """*commands*, with *blocks* flattened only after them."""
+def _mapped_apart(blocks: Sequence[str]) -> list[str]:
+    """Commands that map a design, with *blocks* flattened only after them."""
     if not blocks:
-        return list(commands)
+        return list(_COMMANDS)
     keep = [f"setattr -mod -set keep_hierarchy 1 {name}" for name in blocks]
-    return [*keep, *commands, "setattr -mod -unset keep_hierarchy *", "flatten", "clean"]
+    return [*keep, *_COMMANDS, "setattr -mod -unset keep_hierarchy *", "flatten", "clean"]
 
 
 def _mapped(netlist: DesignNetlist) -> tuple[str, Path]:

@@ -122,6 +122,10 @@ class Gearbox(wiring.Component):
         below = o_units - 1
         window = Signal((below + i_units) * unit)
         place = Signal(range(below + i_units + 1), init=below)  # of the next unit to send
+        # It moves every bit of the window: half of them by a register of their own, which holds the
+        # complement, as of two that are equal synthesis keeps one.
+        elsewhere = Signal.like(place, init=~below & ((1 << len(place)) - 1))
+        next_place = Signal.like(place)
         total = Signal(range(below + i_units + 1))
         # Units from there on, and whether they end a vector; kept with them is what follows from
         # that: a beat is there, it is the last one, what is left behind it, and it is the last that
@@ -143,7 +147,7 @@ class Gearbox(wiring.Component):
 
         m.d.comb += [
             o.valid.eq(valid),
-            o.p.data.eq(_moved_down(m, window, place, o_units, unit)),
+            o.p.data.eq(_moved_down(m, window, (place, ~elsewhere), o_units, unit)),
             o.p.units.eq(Mux(left < o_units, left, o_units)),
             o.p.last.eq(final),
             i.ready.eq(~valid | (o.ready & turns)),
@@ -153,14 +157,15 @@ class Gearbox(wiring.Component):
             m.d.sync += window.eq(Cat(window[i_units * unit :], i.p.data))
         # Only whether anything moves waits for the output, not what then becomes of it.
         with m.If(Mux(valid, o.ready, i.valid)):
+            m.d.sync += [place.eq(next_place), elsewhere.eq(~next_place)]
             with m.If(i.valid & (~valid | turns)):
-                m.d.sync += place.eq(below - rest)
+                m.d.comb += next_place.eq(below - rest)
                 m.d.sync += keep(total, i.p.last)
                 if self._whole:
                     with m.If(i.p.last & (total < o_units)):
                         m.d.sync += [left.eq(0), ending.eq(0), rest.eq(0), turns.eq(1)]
             with m.Else():
-                m.d.sync += place.eq(place + o_units)
+                m.d.comb += next_place.eq(place + o_units)
                 m.d.sync += keep(rest, ending & ~final)
 
 
@@ -173,13 +178,20 @@ def _moved_up(m: Module, value: Value, units: Value, unit: int) -> Value:
     return value
 
 
-def _moved_down(m: Module, value: Value, units: Value, keep: int, unit: int) -> Value:
-    """Move *value* down by so many units; of the result, *keep* units are wanted."""
-    for level in reversed(range(len(units))):
+def _moved_down(
+    m: Module, value: Value, units: tuple[Value, Value], keep: int, unit: int
+) -> Value:
+    """Move *value* down by so many units, told twice, for the lower and the upper half of its bits;
+    of the result, *keep* units are wanted."""
+    for level in reversed(range(len(units[0]))):
         # Smaller moves are still to come: so much of this one can be of use.
         wanted = min(len(value), (keep + (1 << level) - 1) * unit)
         moved = Signal(wanted, name=f"down_{level}")
-        m.d.comb += moved.eq(Mux(units[level], value[unit << level :], value))
+        by, half = unit << level, wanted // 2
+        m.d.comb += moved.eq(Cat(
+            Mux(units[0][level], value[by:][:half], value[:half]),
+            Mux(units[1][level], value[by:][half:], value[half:]),
+        ))
         value = moved
     return value
 

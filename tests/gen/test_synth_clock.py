@@ -4,6 +4,7 @@
 
 import gzip
 import json
+import re
 import sys
 from collections import Counter
 
@@ -16,6 +17,8 @@ from gen.extras import MissingExtraError, has_extra
 from gen.mapping import clock as clocks
 from gen.mapping.clock import SEEDS, PlacementError, clock, clock_of, reached
 from gen.mapping.netlist import kept_netlist, known_netlist, netlist_of
+from gen.mapping.targets import TARGETS
+from gen.yosys import run_yosys
 from hw.common.sram import SRAMBank
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
@@ -93,6 +96,23 @@ def test_lanes_are_mapped_by_themselves_and_then_flattened(tmp_path, monkeypatch
         for k in range(8)
     ]
     assert of_lane == of_lane[:1] * 8 and of_lane[0]["LUT4"] > 100
+
+
+def test_only_the_length_of_wires_differs_from_the_mapping_for_area(tmp_path):
+    """With that of Yosys the cells are those of the target; with longer ones there are more."""
+    netlist = netlist_of(FPAdder(stages=2), name="adder")
+
+    def cells(commands):
+        (tmp_path / "design.il").write_text(netlist.text, encoding="utf-8")
+        steps = ["read_rtlil design.il", *commands, "write_json mapped.json"]
+        run_yosys(steps, cwd=tmp_path)
+        mapped = json.loads((tmp_path / "mapped.json").read_text(encoding="utf-8"))
+        return Counter(cell["type"] for cell in mapped["modules"]["adder"]["cells"].values())
+
+    own = [re.sub(r"^abc9 .*", "abc9 -W 300", command) for command in clocks._COMMANDS]
+    area = cells(TARGETS["ecp5"].commands)
+    assert cells(own) == area
+    assert cells(clocks._COMMANDS)["LUT4"] > area["LUT4"]
 
 
 def test_signals_that_arrive_late_are_counted_by_block():
