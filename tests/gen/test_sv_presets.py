@@ -7,16 +7,18 @@ import re
 
 import pytest
 
+from bench._handoff_patterns import found
 from bench._proofs import preset
 from bench.verilog import lint, slang
 from foldwire.catalog import CATALOG, build
 from foldwire.cli import main
 from gen.sv.proof import check
 from gen.verilator import has_verilator
-from gen.verilog import emit_files
+from gen.verilog import emit, emit_files
 from gen.yosys import run_yosys
 
 SMALL = ("ace/test", "switch/test", "adder/binary32", "alu/4-lanes")
+TEXTS = (*SMALL, "smartnic/test", "switch-dma/test")
 PRESETS = [f"{name}/{preset}" for name, entry in CATALOG.items() for preset in entry.presets]
 
 
@@ -35,7 +37,7 @@ def emitted(request, tmp_path_factory):
 
 
 def test_the_small_presets_are_among_those_that_are_quick():
-    assert set(SMALL) < set(PRESETS)
+    assert set(SMALL) < set(TEXTS) < set(PRESETS)
 
 
 def test_verilator_says_nothing(emitted):
@@ -48,6 +50,15 @@ def test_slang_says_nothing(emitted):
     if importlib.util.find_spec("pyslang") is None:
         pytest.skip("needs pyslang")
     assert slang(emitted[0]) == ""
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(each, marks=[] if each in TEXTS else [pytest.mark.full]) for each in PRESETS
+])
+def test_a_reviewer_finds_nothing_to_object_to(name):
+    made = build(*name.split("/"), {})
+    text = emit(made.component, name=made.top, header=made.parameters).text
+    assert {pattern: count for pattern, count in found(text).items() if count} == {}
 
 
 def test_yosys_says_nothing(emitted):
