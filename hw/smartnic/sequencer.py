@@ -114,10 +114,9 @@ class BlockSequencer(wiring.Component):
                         m.d.sync += first_index.eq(after)
                     m.next = "START"
             with m.State("START"):
-                others = self._engine * round_span  # rounds of engines before this one
                 m.d.sync += [
-                    base.eq(others if self._engine else 0),
-                    beyond.eq(job.beats - others if self._engine else job.beats),
+                    base.eq(self._engine * round_span if self._engine else 0),
+                    beyond.eq(job.beats - (self._engine * round_span if self._engine else 0)),
                     begins.eq(self._engine == 0),
                     rest_before.eq(first_index * job.rest),
                     rest_span.eq(job.last_rank * job.rest),
