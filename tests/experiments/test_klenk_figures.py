@@ -135,6 +135,7 @@ def test_trees_are_run_with_what_the_figure_says_that_they_have(monkeypatch):
     assert {each["workload.size_bytes"] for each in changed} == {klenk_packets.TREE_BYTES}
 
 
+@pytest.mark.full
 def test_tables_and_latencies_are_those_of_the_cycle_model(monkeypatch):
     for name, value in (
         ("SIZE_BYTES", 4096), ("ENTRIES", (1, 32)), ("WAVES", (2,)),
