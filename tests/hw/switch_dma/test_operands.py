@@ -2,15 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operands on their way from memory to packets: limits that are out of range, and an early end."""
 
+import random
 from dataclasses import replace
 
 import pytest
 from amaranth.utils import exact_log2
 
+from hw.common.testing import simulate
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset as switch_preset
+from hw.switch.packet import HEADER
 from hw.switch_dma.config import preset
+from hw.switch_dma.operands import Operands
 from tb.switch_dma.fabric import AllReduce, flat, join
+from tests.hw.axi_memory import AXIMemory
 
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -71,3 +76,67 @@ def test_a_refused_read_of_what_was_given_up_spoils_nothing_else(mode):
     system.settle(quiet=QUIET)
     job.check(epoch=system.ask("epoch")[0]["value"])
     assert all(each["done"] and not each["invalid"] for each in system.ask("interrupt"))
+
+
+CONFIG = preset("test")
+FIRST_EPOCH, MEMBERS, BLOCKS = 2, 3, 5
+
+
+class Flushed:
+    """Operands that are pushed, flushed once, and pushed again in the epoch after it."""
+
+    def __init__(self, at, hold):
+        self.dut = Operands(CONFIG, link=0)
+        self.memory = AXIMemory(self.dut.bus, size=1 << 13, latency=3, stall=0.2, seed=at)
+        self.at, self.hold = at, hold
+        self.packets = []  # epoch, cycle of the header, flits
+        self.flushed = range(0)  # the cycles
+
+    async def run(self, ctx):
+        dut, rng = self.dut, random.Random(self.at)
+        ctx.set(dut.member.node, {"endpoint": 1, "members": MEMBERS, "region": 2})
+        ctx.set(dut.member.epoch, FIRST_EPOCH)
+        ctx.set(dut.begin.ready, 1)
+        job = {"final": BLOCKS - 1, "tail_beats": CONFIG.payload_flits - 1, "tail_lanes": 3,
+               "op": ReduceOp.SUM_I32}
+        ctx.set(dut.job.payload, job)
+        cycle, jobs, quiet = 0, 0, 0
+        while quiet < 60:
+            # The second job waits at the door while the first one is given up.
+            ctx.set(dut.job.valid, jobs == 0 or (jobs == 1 and cycle >= self.at))
+            begins, ends = cycle == self.at, self.flushed and not ctx.get(dut.busy)
+            if begins:
+                ctx.set(dut.flush, 1)
+                ctx.set(dut.member.epoch, FIRST_EPOCH + 1)
+                self.flushed = range(cycle, cycle + 1)
+            elif ctx.get(dut.flush):
+                self.flushed = range(self.at, cycle + 1)
+                ctx.set(dut.flush, not (ends and cycle >= self.at + self.hold))
+            ctx.set(dut.o.ready, rng.random() < 0.7)
+            _, _, taken, moved, flit = await ctx.tick().sample(
+                dut.job.valid & dut.job.ready, dut.o.valid & dut.o.ready, dut.o.payload
+            )
+            jobs += taken
+            if moved and flit.first:
+                self.packets.append([HEADER.from_bits(flit.data).epoch, cycle, 0])
+            if moved:
+                self.packets[-1][2] += 1
+                assert flit.last == (self.packets[-1][2] == 1 + CONFIG.payload_flits)
+            quiet = 0 if moved or cycle <= self.at else quiet + 1
+            cycle += 1
+        assert jobs == 2 and not ctx.get(dut.busy)
+
+
+@pytest.mark.parametrize("hold", [2, 8])
+@pytest.mark.parametrize("at", range(1, 90, 4))
+def test_a_flush_in_any_cycle_leaves_whole_packets_of_one_epoch_each(at, hold):
+    """What leaves until it is heard, a cycle later, is of the epoch before."""
+    rig = Flushed(at, hold)
+
+    simulate(rig.dut, rig.run, checks=[rig.memory.serve])
+
+    assert all(flits == 1 + CONFIG.payload_flits for _, _, flits in rig.packets)
+    for epoch, cycle, _ in rig.packets:
+        assert epoch == FIRST_EPOCH + (cycle > at)
+        assert cycle not in rig.flushed[1:]
+    assert sum(epoch > FIRST_EPOCH for epoch, _, _ in rig.packets) == BLOCKS + 1
