@@ -75,6 +75,7 @@ class _Pipe(Console):
 
 END_S = 0.3  # for work to end when it is interrupted
 LOG_EVERY_S = 30.0  # between lines of progress where no bar can move
+LEAST_SHARE = 0.01  # that is told: before, most of the time went into compiling
 ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 # That of a process that was started with its output closed is None.
@@ -162,7 +163,7 @@ def _told_now_and_then(started: float) -> Report:
     def report(share: float) -> None:
         nonlocal told
         now = time.perf_counter()
-        if share > 0 and now - told >= LOG_EVERY_S:
+        if share >= LEAST_SHARE and now - told >= LOG_EVERY_S:
             told = now
             left = timedelta(seconds=round((now - started) * (1 - share) / share))
             announce(f"{100 * share:.0f} % done, about {left} left")

@@ -180,8 +180,8 @@ def outcome_layout() -> data.StructLayout:
 
 
 def item_layout(c: SmartNicConfig) -> data.StructLayout:
-    """One block for one flow: ``beats`` beats, of which the first ``valid`` lie in memory, if
-    ``some`` do; known to who waits for the block without a comparison.
+    """One block for one flow: ``beats`` beats, of which the first ``valid`` lie in memory.
+    ``some`` says that there are any, without a comparison.
 
     ``tail`` says that the last of these is the last beat of the vector, with ``tail_lanes`` + 1
     elements. ``first`` and ``last`` mark the ends of a round, ``start`` the first block of the
