@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LIBERTY_OSU018", "TARGETS", "Device", "MemoryKind", "Target", "check_target"]
+__all__ = [
+    "LIBERTY_OSU018", "TARGETS", "UNUSED_IF_WRITTEN", "Device", "MemoryKind", "Target",
+    "check_target",
+]
 
 LIBERTY_OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")
 """Where Debian's package qflow-tech-osu018 puts the Liberty file of the OSU 0.18 um cells."""
@@ -57,6 +60,11 @@ class Device:
     memory: MemoryKind
     other_memory: MemoryKind | None = None
 
+
+UNUSED_IF_WRITTEN = "setparam -set COLLISION_X_MASK 1'1 t:$memrd_v2 r:CLK_ENABLE=1 %i"
+"""Says that no word is used that is read while it is written. The attribute `no_rw_check`, which
+all such memories have, tells Yosys of memories that it finds, not of those that it is given. Block
+RAM of this family does not return the old word: registers and a comparison would stand in."""
 
 _BRAM36 = MemoryKind(
     "BRAM36",
@@ -143,7 +151,7 @@ TARGETS: dict[str, Target] = {
         Device("XC7VX690T", {"LUT": 433_200, "FF": 866_400, "BRAM": 1470, "DSP": 3600}, _BRAM36),
     ),
     "ecp5": Target(
-        ("synth_ecp5 -noiopad",),
+        (UNUSED_IF_WRITTEN, "synth_ecp5 -noiopad"),
         {
             "LUT4": r"LUT4", "PFUMX": r"PFUMX|L6MUX21", "CCU2C": r"CCU2C", "FF": r"TRELLIS_FF",
             "LUTRAM": r"TRELLIS_DPR16X4", "BRAM": r"DP16KD", "DSP": r"MULT18X18D",

@@ -148,6 +148,7 @@ class _Reader:
             width=ast.Shape.cast(memory._data._shape).width,
             depth=memory._data._depth,
             init=tuple(memory._data._init._raw),
+            attributes=tuple(memory._attrs),
             reads=tuple(
                 ir.ReadPort(
                     self._value(port._addr), self._value(port._data), self._value(port._en),

@@ -278,12 +278,13 @@ class WritePort:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """An array of `depth` rows."""
+    """An array of `depth` rows; `attributes` are for synthesis."""
 
     name: str
     width: int
     depth: int
     init: tuple[int, ...]
+    attributes: tuple[str, ...]
     reads: tuple[ReadPort, ...]
     writes: tuple[WritePort, ...]
 

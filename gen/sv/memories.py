@@ -29,7 +29,8 @@ __all__ = ["array_line", "array_start", "memory_stmts"]
 def array_line(c: Context, memory: ir.Memory) -> Line:
     """The declaration of *memory*."""
     last = plain(memory.depth - 1)
-    return Line(Code(vector(memory.width), " ", c.array(memory), " [0:", last, "];"))
+    marks = [f"(* {name} *) " for name in memory.attributes]
+    return Line(Code(*marks, vector(memory.width), " ", c.array(memory), " [0:", last, "];"))
 
 
 def array_start(c: Context, memory: ir.Memory) -> list[Line]:

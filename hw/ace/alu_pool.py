@@ -52,15 +52,17 @@ class ALUClientSignature(ParametricSignature):
     grant : ``In(1)``
         Answers ``want`` in the same cycle: it is its turn, as soon as the ALU is free.
     free : ``In(1)``
-        Nobody has the ALU, or it is given back in this cycle; comes later than ``grant``.
+        Nobody has the ALU, or it is given back in this cycle.
     claim : ``Out(1)``
         Takes the ALU, in a cycle with ``grant`` and ``free``.
     ending : ``Out(1)``
-        The ALU is given back in this cycle if the last beat is issued.
-    release : ``Out(1)``
-        With ``ending``: it is, so the ALU is given back.
+        The ALU is given back: the last beat is issued, or waits for its operand from now on.
+    waits : ``Out(1)``
+        A beat, the last one or not, still waits for its operand.
+    blocked : ``In(1)``
+        A beat of another client does. No beat is issued that was not waiting before.
     operands : ``Out(ALUOperandSignature(lanes))``
-        Beats of the packet, a fixed time after their issue, so also after ``release``.
+        Beats of the packet, a fixed time after their issue, so also after ``ending``.
     """
 
     def __init__(self, *, lanes: int) -> None:
@@ -71,7 +73,8 @@ class ALUClientSignature(ParametricSignature):
                 "free": In(1),
                 "claim": Out(1),
                 "ending": Out(1),
-                "release": Out(1),
+                "waits": Out(1),
+                "blocked": In(1),
                 "operands": Out(ALUOperandSignature(lanes=lanes)),
             },
             lanes=lanes,
@@ -117,16 +120,20 @@ class ALUPool(wiring.Component):
             taken = Signal(name=f"taken_{index}")
             free = Signal(name=f"free_{index}")
             claims = Cat(client.claim for client in clients)
-            # Turns are given whether the ALU is free or not, which is known later.
-            released = Cat(client.ending & client.release for client in clients).any()
+            # Turns are given whether the ALU is free or not.
             m.d.comb += [
-                free.eq(~taken | released),
+                free.eq(~taken | Cat(client.ending for client in clients).any()),
                 turns.requests.eq(Cat(client.want for client in clients)),
                 turns.advance.eq(claims.any()),
                 turns.served.eq(claims),
             ]
             for n, client in enumerate(clients):
-                m.d.comb += [client.grant.eq(turns.grant[n]), client.free.eq(free)]
+                rivals = Cat(each.waits for each in clients if each is not client)
+                m.d.comb += [
+                    client.grant.eq(turns.grant[n]),
+                    client.free.eq(free),
+                    client.blocked.eq(rivals.any() if len(rivals) else 0),
+                ]
             m.d.sync += taken.eq(claims.any() | ~free)
             # Packets do not overlap in an ALU, so at most one client presents operands.
             domain = m.d.sync if c.alus < c.ports else m.d.comb
@@ -141,8 +148,5 @@ class ALUPool(wiring.Component):
                     ]
                 m.d.comb += operands.result.eq(alu.o)
         for n, client in enumerate(self.client):
-            streams = client.ending & ~client.release
-            m.d.comb += self.contended[n].eq(
-                client.want & ~streams & ~(client.grant & client.free)
-            )
+            m.d.comb += self.contended[n].eq(client.want & ~(client.grant & client.free))
         return m

@@ -390,21 +390,25 @@ class EngineControl(wiring.Component):
             stalled=stalled,
         )
         r.record("completed", done, collective=written.p.collective)
-        r.record(
-            "refusal",
-            refused | turned_away,
-            number=refused + turned_away,
-            error=Mux(
-                turned_away,
+        # Kept a cycle later, long before software can read it.
+        refusal = Signal()
+        number = Signal(2)
+        why = Signal(CommandError)
+        collective = Signal.like(written.p.collective)
+        m.d.sync += [
+            refusal.eq(refused | turned_away), number.eq(refused + turned_away),
+            why.eq(written.p.error),
+            collective.eq(Mux(turned_away, r.command.value.collective, written.p.collective)),
+        ]
+        with m.If(turned_away):
+            m.d.sync += why.eq(
                 Mux(
                     halted,
                     CommandError.HALTED,
                     Mux(aborting, CommandError.ABORTING, CommandError.FULL),
-                ),
-                error.as_value(),
-            ),
-            collective=Mux(turned_away, r.command.value.collective, written.p.collective),
-        )
+                )
+            )
+        r.record("refusal", refusal, number=number, error=why, collective=collective)
         oldest = completions.oldest
         r.show(
             "completion",

@@ -80,27 +80,29 @@ class BlockWalker(wiring.Component):
         # it, which is then in registers.
         coming = Signal(segment_walk_layout(c))
         number = Signal(range(c.max_nodes + 1))
-        elements = Signal(range(c.slot_elements + 1))
         m.d.comb += [
             coming.eq(Mux(active, walk, self.i.p.walk)),
             number.eq(Mux(active, walk.first + 1, self.i.p.walk.first)),
         ]
-        with m.If(number < coming.tail_block):
-            m.d.comb += elements.eq(coming.beats * c.lanes)
-        with m.Elif(number == coming.tail_block):
-            m.d.comb += elements.eq(coming.tail_elements)
+        # Blocks before the tail block are whole, those behind it empty. All three cases are made
+        # ready while numbers are compared.
         lane_bits = c.lanes.bit_length() - 1
         beats = Signal.like(self.o.p.beats)
         last_elements = Signal.like(self.o.p.last_elements)
         empty, single, final = (Signal(name=name) for name in ("empty", "single", "final"))
+        whole, tail = number < coming.tail_block, number == coming.tail_block
+        elements = coming.tail_elements
+        part = elements[:lane_bits]
         with m.If(~active | self.o.ready):
             m.d.sync += [
-                empty.eq(elements == 0),
-                single.eq(elements <= c.lanes),
-                beats.eq((elements + (c.lanes - 1)) >> lane_bits),
-                last_elements.eq(Mux(elements[:lane_bits] == 0, c.lanes, elements[:lane_bits])),
+                empty.eq(~(whole & (coming.beats != 0) | tail & (elements != 0))),
+                single.eq(~(whole & (coming.beats > 1) | tail & (elements > c.lanes))),
+                beats.eq(Mux(whole, coming.beats, 0)),
+                last_elements.eq(Mux(tail & (part != 0), part, c.lanes)),
                 final.eq(number == coming.last),
             ]
+            with m.If(tail):
+                m.d.sync += beats.eq((elements + (c.lanes - 1)) >> lane_bits)
         m.d.comb += [
             self.o.valid.eq(active),
             self.o.p.address.eq(walk.address),

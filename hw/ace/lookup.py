@@ -3,7 +3,7 @@
 
 from itertools import pairwise
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -19,7 +19,7 @@ from hw.ace.isa import (
 from hw.ace.layouts import admit_layout, lookup_layout, resolved_layout
 from hw.ace.ready_table import GrantSignature
 from hw.common.arbiter import StreamArbiter
-from hw.common.sram import SRAMBank
+from hw.common.sram import UNUSED_IF_WRITTEN, SRAMBank
 
 __all__ = [
     "LOOKUP_LATENCY",
@@ -130,18 +130,21 @@ class LookupPipeline(wiring.Component):
         stages = [Signal(self._stage, name=f"stage_{n}") for n in range(4)]
         m.d.sync += [stages[0].valid.eq(accepted.valid), stages[0].request.eq(accepted.p)]
         m.d.sync += [after.eq(before) for before, after in pairwise(stages)]
-        row, expected = self._context_row(m, accepted.p.query.context, stages[0])
+        row, expected_now = self._context_row(m, accepted.p.query.context, stages[0])
         instruction_now = self._instruction(m, stages[0])
         # An SRAM answers late in the cycle: what is made of the word begins in a register.
         instruction = Signal(instruction_layout, name="instruction_1")
         row_1, row_2 = (Signal(admit_layout(self._config), name=f"row_{n}") for n in (1, 2))
-        expected_1, expected_2 = (Signal(name=f"expected_{n}") for n in (1, 2))
+        expected_1 = Signal(len(expected_now))  # a bit each
+        expected_2 = Signal()
         m.d.sync += [
             instruction.eq(instruction_now),
-            row_1.eq(row), expected_1.eq(expected),
-            row_2.eq(row_1), expected_2.eq(expected_1),
+            row_1.eq(row), expected_1.eq(expected_now),
+            row_2.eq(row_1), expected_2.eq(expected_1.all()),
         ]
-        self._respond(m, stages[3], *self._products(m, stages[2], row_2, expected_2, instruction))
+        runs = self._runs(m, stages[1])
+        products = self._products(m, stages[2], row_2, expected_2, instruction, runs)
+        self._respond(m, stages[3], *products)
         return m
 
     def _accept(self, m):
@@ -169,9 +172,14 @@ class LookupPipeline(wiring.Component):
         return requests.o
 
     def _context_row(self, m, asked, stage):
-        """The row of the context *asked* for, and whether it expects such a packet; in *stage*."""
+        """The row of the context *asked* for, and what has to hold for it to expect such a packet;
+        in *stage*."""
         c = self._config
-        rows: Memory = Memory(shape=admit_layout(c), depth=max(2, c.contexts), init=[])
+        # A context is looked up from the cycle after its row is written.
+        depth = max(2, c.contexts)
+        rows: Memory = Memory(
+            shape=admit_layout(c), depth=depth, init=[], attrs=UNUSED_IF_WRITTEN
+        )
         m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port()
         m.d.comb += [
@@ -183,15 +191,13 @@ class LookupPipeline(wiring.Component):
         row, query = read.data, stage.request.query
         context = query.context
         key = Array(k.as_value() for k in self.contexts.key)[context]
-        expected = Signal()
-        m.d.comb += expected.eq(
-            (context < c.contexts)
-            & self.contexts.live.bit_select(context, 1)
-            & (key == query.key.as_value())
-            & (query.step <= self._entry(m, stage).last)
-            & (query.op == row.op.as_value())
+        expected = (
+            (context < c.contexts) & self.contexts.live.bit_select(context, 1),
+            key == query.key.as_value(),
+            query.step <= self._entry(m, stage).last,
+            query.op == row.op.as_value(),
         )
-        return row, (stage.request.client == c.ports) | expected
+        return row, Cat((stage.request.client == c.ports) | each for each in expected)
 
     def _entry(self, m, stage):
         """Table entry of the program that the context in *stage* runs."""
@@ -236,56 +242,80 @@ class LookupPipeline(wiring.Component):
             m.d.sync += self.read_word.eq(words.r_data)
         return instruction
 
-    def _products(self, m, stage, row_now, expected_now, instruction_now):
-        """Place in a slot of the packet in *stage*, and beats of its run from there on, all a cycle
-        later."""
+    def _runs(self, m, stage):
+        """Beats of a run in the packet's context, and whether the packet in *stage* lies within
+        one, all a cycle later: in an even phase and in an odd one."""
         c = self._config
         query = stage.request.query
-        start = Signal(range(c.slot_beats + c.packet_beats + 1))
+        odd = range(2)
+        spans = [Signal(range(c.slot_beats + 1), name=f"span_{n}") for n in odd]
+        inside = Signal(2)
+        own = stage.request.client == c.ports
+        for n in odd:
+            span, packets = (
+                Array(each[n] for each in counts)[query.context]
+                for counts in (self.contexts.span, self.contexts.packets)
+            )
+            m.d.sync += [spans[n].eq(span), inside[n].eq(own | (query.offset < packets))]
+        return spans, inside
+
+    def _products(self, m, stage, row_now, expected_now, instruction_now, runs):
+        """Place in a slot of the packet in *stage*, and its beats, as far as its run goes, all a
+        cycle later."""
+        c = self._config
+        spans, inside = runs
         odd = instruction_now.odd
-        span = Array(Array(each)[odd] for each in self.contexts.span)[query.context]
-        packets = Array(Array(each)[odd] for each in self.contexts.packets)[query.context]
-        inside = (stage.request.client == c.ports) | (query.offset < packets)
-        m.d.comb += start.eq(query.offset * c.packet_beats)
+        start = Signal(range(c.slot_beats + c.packet_beats + 1))
+        span = Mux(odd, spans[1], spans[0])
+        m.d.comb += start.eq(stage.request.query.offset * c.packet_beats)
 
         instruction = Signal(instruction_layout, name="instruction_2")
         row = Signal(admit_layout(c), name="row_3")
         expected = Signal(name="expected_3")
         rows_in = Signal(range(c.sram_beats))  # rows from the start of the slot
-        rest = Signal(range(c.slot_beats + 1))
+        beats = Signal(range(c.packet_beats + 1))
         m.d.sync += [
             instruction.eq(instruction_now),
             row.eq(row_now),
-            expected.eq(expected_now & inside),
+            expected.eq(expected_now & inside.bit_select(odd, 1)),
             rows_in.eq(instruction_now.block * row_now.beats + start),
-            rest.eq(Mux(span > start, span - start, 0)),
+            beats.eq(Mux(span > start, span - start, 0)),
         ]
-        return row, expected, instruction, rows_in, rest
+        with m.If(span >= start + c.packet_beats):
+            m.d.sync += beats.eq(c.packet_beats)
+        return row, expected, instruction, rows_in, beats
 
-    def _length(self, m, elements, rows_in, rest):
-        """Bytes of a packet: a full one, or what is left of its run, of which only the *elements*
-        of the chunk count."""
+    def _length(self, m, elements, rows_in, beats):
+        """Bytes of a packet of some *beats*, of which only the *elements* of the chunk count. Also
+        a function of a length that is 1 if it is as long: all cases are compared before it is known
+        which one it is."""
         c = self._config
         length = Signal(12)
         first = rows_in * c.lanes
-        beats = Mux(rest < c.packet_beats, rest, c.packet_beats)
         left = Signal(range(c.slot_elements + 1))
         room = Signal(range(c.packet_elements + 1))
         m.d.comb += [left.eq(elements - first), room.eq(beats * c.lanes)]
-        with m.If(elements > first):
-            m.d.comb += length.eq(Mux(left < room, left, room) << 2)
-        return length
+        begins = elements > first
+        ends = (left >> len(room) == 0) & (left[: len(room)] < room)
+        with m.If(begins):
+            m.d.comb += length.eq(Mux(ends, left, room) << 2)
 
-    def _respond(self, m, stage, row, expected, instruction, rows_in, rest):
+        def fits(given: Value) -> Value:
+            partial = Mux(ends, given == left << 2, given == room << 2)
+            return Mux(begins, partial, given == 0)
+
+        return length, fits
+
+    def _respond(self, m, stage, row, expected, instruction, rows_in, beats):
         """The response to the request in *stage*, to the one who asked."""
         c = self._config
         response = Signal(resolved_layout(c))
         query, client = stage.request.query, stage.request.client
         operation, port = instruction.op, instruction.port
-        length = self._length(m, row.elements, rows_in, rest)
+        length, has_length = self._length(m, row.elements, rows_in, beats)
         fits = (
             operation.receive
-            & (query.length == length)
+            & has_length(query.length)
             & (query.contributions == instruction.arriving)
         )
         readies = Array(Array(r)[port] for r in self.grants.readies)[query.context]

@@ -236,7 +236,6 @@ class Port(wiring.Component):
             self.halted.eq(heard & (control.kind == PacketKind.HALT)),
             self.halted_because.eq(control.op[:2]),
             sender.node.eq(self.node),
-            self.dropped.eq(receiver.dropped),
             self.rejected.eq(unit.rejected),
             self.repeated.eq(unit.repeated),
             self.missing.eq(unit.missing),
@@ -244,4 +243,5 @@ class Port(wiring.Component):
             self.starved.eq(transmitter.starved),
             self.idle.eq(receiver.idle & unit.idle & sender.idle & transmitter.idle),
         ]
+        m.d.sync += self.dropped.eq(receiver.dropped)  # known late, and in no hurry
         return m

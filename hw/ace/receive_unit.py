@@ -6,6 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.alu_pool import ALUClientSignature
+from hw.ace.beat_issue import BeatIssue
 from hw.ace.config import AceConfig
 from hw.ace.layouts import event_layout, lookup_layout, ready_layout, resolved_layout
 from hw.ace.packet_lookup import PacketLookup
@@ -45,61 +46,20 @@ class ForwardSignature(ParametricSignature):
         )
 
 
-class PacketStart(wiring.Component):
-    """Start of a packet: what comes late passes one level of logic, in a block of its own.
-
-    Members
-    -------
-    startable : ``In(1)``, reduces : ``In(1)``
-        It may begin; it is reduced.
-    streams : ``In(1)``, operand : ``In(1)``
-        It follows a packet that is reduced, and begins only if that gets its last operand.
-    turn : ``In(1)``, free : ``In(1)``
-        Of the ALU, see `ALUClientSignature`.
-    start : ``Out(1)``, claim : ``Out(1)``
-        It begins; it takes the ALU.
-    """
-
-    startable: Signal
-    reduces: Signal
-    streams: Signal
-    operand: Signal
-    turn: Signal
-    free: Signal
-    start: Signal
-    claim: Signal
-
-    def __init__(self) -> None:
-        known = ("startable", "reduces", "streams", "operand", "turn", "free")
-        super().__init__(
-            {**dict.fromkeys(known, In(1)), **dict.fromkeys(("start", "claim"), Out(1))}
-        )
-
-    def elaborate(self, platform):
-        m = Module()
-        follows = self.startable & (~self.streams | self.operand)
-        gets = self.turn & self.free
-        m.d.comb += [
-            self.start.eq(follows & (~self.reduces | gets)),
-            self.claim.eq(follows & self.reduces & gets),
-        ]
-        return m
-
-
 class ReceiveUnit(wiring.Component):
     """Consumes the packets of one receive buffer, in order of arrival.
 
     For each DATA packet an FSM is asked for its context and instruction (`PacketLookup`). The
     packet is then streamed, one beat per cycle, back to back with the next one: a reduction reads
-    the operand from SRAM and adds (`ReducePath`); the outcome is stored, forwarded or both
-    (`PacketOutcome`). At the start of a packet the unit takes the ALU and room in the forward queue
-    together. If there is no such room or the peer is not ready, the packet is *parked*: written to
-    SRAM and left for the FSM to send. So no packet here ever waits for an output, which is what
-    keeps the network free of cyclic waits.
+    the operand from SRAM (`BeatIssue`) and adds (`ReducePath`); the outcome is stored, forwarded or
+    both (`PacketOutcome`). At the start of a packet the unit takes the ALU and room in the forward
+    queue together. If there is no such room or the peer is not ready, the packet is *parked*:
+    written to SRAM and left for the FSM to send. So no packet here ever waits for an output, which
+    is what keeps the network free of cyclic waits.
 
     Timing: with nothing in its way, the first beat of a packet is issued 2 cycles after the
     response to its lookup, and is stored or forwarded ``READ_LATENCY + alu_latency + 1`` cycles
-    after that.
+    after that. The slot of a packet is free a cycle after its last beat was issued.
 
     Stalls: SRAM bank conflicts, an ALU that another port uses, FSM lookups and events under
     contention.
@@ -174,6 +134,7 @@ class ReceiveUnit(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.lookups = lookups = PacketLookup(self._config)
+        m.submodules.issues = issues = BeatIssue(self._config)
         m.submodules.path = path = ReducePath(self._config)
         m.submodules.outcome = outcome = PacketOutcome(self._config)
         for inner, outer in (
@@ -181,35 +142,38 @@ class ReceiveUnit(wiring.Component):
             (lookups.lookup, self.lookup),
             (lookups.resolved, self.resolved),
             (lookups.ready, self.ready),
+            (issues.operand, self.operand),
             (path.alu, self.alu.operands),
             (outcome.store, self.store),
             (outcome.event, self.event),
             *((mine, port.packets) for mine, port in zip(outcome.forward, self.forward)),
         ):
             wiring.connect(m, inner, wiring.flipped(outer))
+        wiring.connect(m, issues.issued, path.issue)
         wiring.connect(m, path.result, outcome.result)
 
         active = Signal()  # a packet is being streamed
-        final = Signal()  # of which one beat is left
-        issue = Signal()  # a beat is issued
-        # A packet may start behind the one that is streamed. All that is decided about it is
-        # decided before it is known whether SRAM gives the operand of the last beat: then it starts
-        # or not.
-        turn = ~active | (final & path.room)
-        m.submodules.begins = begins = PacketStart()
-        m.d.comb += begins.operand.eq(self.operand.grant)
+        ending = Signal()  # of which the last beat goes on in this cycle
         start, reject, stores, last = self._start(
-            m, lookups.packet, outcome.packet, turn, begins, active
+            m, lookups.packet, outcome.packet, ~active | ending,
+            ~active & issues.beat.ready & ~issues.ended,
         )
-        self._stream(
-            m, lookups.packet.p, stores, last, begins, reject, path, active, final, issue
-        )
+        self._stream(m, lookups.packet.p, stores, last, start, reject, issues, active, ending)
+        # All slots are given back a cycle late, so their credits keep their order.
+        m.d.sync += self.payload.release_control.eq(lookups.release_control)
         m.d.comb += [
             outcome.node.eq(self.node),
             lookups.epoch.eq(self.epoch),
             lookups.restart.eq(self.restart),
             lookups.packet.ready.eq(start | reject),
-            self.payload.release_control.eq(lookups.release_control),
+            issues.room.eq(path.room),
+            path.payload.eq(self.payload.data),
+            path.operand.eq(self.operand.data),
+            # A row is read until its beat is issued, and a slot is free once its last beat has
+            # been.
+            self.payload.enable.eq(issues.reads),
+            self.payload.row.eq(issues.payload_row),
+            self.payload.release.eq(issues.ended | reject),
             self.rejected.eq((reject & ~lookups.packet.p.repeated) + lookups.dropped),
             self.repeated.eq(lookups.repeated),
             self.missing.eq(lookups.missing),
@@ -217,10 +181,10 @@ class ReceiveUnit(wiring.Component):
         ]
         return m
 
-    def _start(self, m, offered, outcome, turn, begins, active):
-        """Begin with the packet *offered*, ALU and output together or not at all, or reject it. It
-        is its *turn* unless SRAM holds up the one before, which comes late. Returns whether it
-        begins or is rejected, whether it is stored, and its last beat."""
+    def _start(self, m, offered, outcome, turn, rest):
+        """Begin with the packet *offered* at its *turn*, ALU and output together or not at all, or
+        reject it. Returns whether it begins or is rejected, whether it is stored, and its last
+        beat. At *rest* no beat of another packet is left."""
         header, resolved = offered.p.header, offered.p.resolved
         operation = resolved.op
         startable = Signal()
@@ -230,17 +194,14 @@ class ReceiveUnit(wiring.Component):
         reject = Signal()
         stores = Signal()
         last = Signal(range(max(2, self._config.packet_beats)))  # its last beat
+        gets = self.alu.grant & self.alu.free
         m.d.comb += [
             startable.eq(offered.valid & resolved.valid & turn & outcome.ready),
             self.alu.want.eq(startable & operation.reduce),
-            begins.startable.eq(startable),
-            begins.reduces.eq(operation.reduce),
-            begins.turn.eq(self.alu.grant),
-            begins.free.eq(self.alu.free),
-            start.eq(begins.start),
-            self.alu.claim.eq(begins.claim),
-            # Not in the cycle in which another packet ends: one slot is freed at a time.
-            reject.eq(offered.valid & ~resolved.valid & ~active),
+            start.eq(startable & (~operation.reduce | gets)),
+            self.alu.claim.eq(startable & operation.reduce & gets),
+            # Not in the cycle in which the slot of another packet is free: one at a time.
+            reject.eq(offered.valid & ~resolved.valid & rest),
         ]
         for n, port in enumerate(self.forward):
             wanted = operation.send & resolved.granted & (resolved.port == n)
@@ -272,41 +233,39 @@ class ReceiveUnit(wiring.Component):
         ]
         return start, reject, stores, last
 
-    def _stream(self, m, packet, stores, last_beat, begins, reject, path, active, final, issue):
-        """Read payload and operand of the packet that was started, one beat per cycle."""
+    def _stream(self, m, packet, stores, last_beat, start, reject, issues, active, ending):
+        """Give the beats of the packet that was started to *issues*, one per cycle."""
         c = self._config
-        resolved, start = packet.resolved, begins.start
-        reduce = Signal()  # it is active and reduced
+        resolved = packet.resolved
+        reduce = Signal()  # the packet is reduced, as long as it is active
+        final = Signal()  # its last beat is next
         stored = Signal()
         operator = Signal.like(resolved.operator)
         operand_row = Signal(range(c.sram_beats))
         last = Signal.like(last_beat)
         beat = Signal.like(last_beat)
-        ending = Signal()
+        offered = issues.beat
+        moves = offered.valid & offered.ready
         m.d.comb += [
-            self.operand.enable.eq(reduce & path.room),
-            self.operand.row.eq(operand_row),
-            issue.eq(active & path.room & (~reduce | self.operand.grant)),
-            ending.eq(issue & final),
-            begins.streams.eq(reduce),
-            self.alu.ending.eq(reduce & path.room & final),
-            self.alu.release.eq(self.operand.grant),
-            path.issue.valid.eq(issue),
-            path.issue.p.reduce.eq(reduce),
-            path.issue.p.operator.eq(operator),
-            path.issue.p.stores.eq(stored),
-            path.issue.p.last.eq(final),
-            path.payload.eq(self.payload.data),
-            path.operand.eq(self.operand.data),
+            # Beats of two packets never meet in an ALU: behind one that waits there is none.
+            offered.valid.eq(active & ~(reduce & self.alu.blocked)),
+            offered.p.issue.reduce.eq(reduce),
+            offered.p.issue.operator.eq(operator),
+            offered.p.issue.stores.eq(stored),
+            offered.p.issue.last.eq(final),
+            offered.p.operand_row.eq(operand_row),
+            ending.eq(moves & final),
+            self.alu.ending.eq(ending & reduce),
+            self.alu.waits.eq(issues.waits),
         ]
         # Behind the last beat nothing of a packet is used, whether another one starts or not: so
         # registers need not wait for what starts.
         first = ~active | final
         m.d.sync += [
             active.eq(start | (active & ~ending)),
-            reduce.eq(begins.claim | (reduce & ~ending)),
+            reduce.eq(self.alu.claim | (reduce & ~ending)),
         ]
-        with m.If(~active | issue):
+        with m.If(~active | moves):
             m.d.sync += [
                 operand_row.eq(Mux(first, resolved.row, operand_row + 1)),
                 beat.eq(Mux(first, 0, beat + 1)),
@@ -319,17 +278,14 @@ class ReceiveUnit(wiring.Component):
                     last.eq(last_beat),
                 ]
 
-        # The payload is read as beats are issued, and a slot is free once its last beat has been.
-        base = Signal(range(c.rx_beats))
+        base = Signal(range(c.rx_beats))  # of the payload
         row = Signal(range(c.rx_beats))
         next_base = Signal(range(c.rx_beats))
         m.d.comb += [
-            self.payload.enable.eq(issue),
-            self.payload.row.eq(row),
-            self.payload.release.eq(ending | reject),
+            offered.p.payload_row.eq(row),
             next_base.eq(Mux(base == c.rx_beats - c.packet_beats, 0, base + c.packet_beats)),
         ]
-        with m.If(self.payload.release):
+        with m.If(ending | reject):
             m.d.sync += base.eq(next_base)
-        with m.If(issue | reject):
+        with m.If(moves | reject):
             m.d.sync += row.eq(Mux(first, next_base, row + 1))

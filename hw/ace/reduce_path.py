@@ -76,7 +76,7 @@ class ReducePath(wiring.Component):
         m = Module()
         width = 8 * self._config.bus_bytes
         latency = READ_LATENCY + self._config.alu_latency
-        depth = latency + 7
+        depth = latency + 8
         m.submodules.results = results = StreamFIFO(
             result_layout(self._config), depth, kept=("beat",)
         )
@@ -91,12 +91,15 @@ class ReducePath(wiring.Component):
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(issued)]
         # SRAM decides late on a beat, which is promised a place a cycle after it was issued: so the
-        # last place is for a beat that is not counted yet.
+        # last place is for a beat that is not counted yet. So does it on an outcome, whose place
+        # is free a cycle after it has left.
         promised = Signal(range(depth + 1))
+        left = Signal()
         room = Signal(init=1)
         m.d.comb += self.room.eq(room)
-        moves = {"up": issued[1].valid, "down": self.result.valid & self.result.ready}
+        moves = {"up": issued[1].valid, "down": left}
         m.d.sync += [
+            left.eq(self.result.valid & self.result.ready),
             promised.eq(stepped(promised, **moves)),
             room.eq(~Cat(stepped_to(promised, most, **moves) for most in (depth - 1, depth)).any()),
         ]

@@ -130,8 +130,10 @@ class RegisterFile(wiring.Component):
         counters = self._count(m)
         write_fault = self._write_channels(m)
         read_fault = self._read_channels(m, counters)
-        m.d.sync += self.fault.eq(write_fault | read_fault)
-        count = self.faults + write_fault + read_fault
+        faulty = Signal(2)
+        m.d.sync += faulty.eq(Cat(write_fault, read_fault))
+        m.d.comb += self.fault.eq(faulty.any())
+        count = self.faults + faulty[0] + faulty[1]
         limit = (1 << len(self.faults)) - 1
         m.d.sync += self.faults.eq(Mux(count > limit, limit, count))
         return m
@@ -225,10 +227,13 @@ class RegisterFile(wiring.Component):
             m.d.sync += [address.eq(self._within(bus.araddr)), have_address.eq(1)]
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += [bus.rvalid.eq(0), have_address.eq(0)]
-        known, readable = self._known(address), self._known(address, "readable")
+        known, readable = Signal(), Signal()
         parts = self._read_parts(m, address, counters)
         chosen = Signal()
-        m.d.sync += chosen.eq(have_address & ~chosen & ~bus.rvalid)
+        m.d.sync += [
+            known.eq(self._known(address)), readable.eq(self._known(address, "readable")),
+            chosen.eq(have_address & ~chosen & ~bus.rvalid),
+        ]
         with m.If(chosen):
             m.d.sync += [
                 bus.rvalid.eq(1), bus.rdata.eq(reduce(or_, parts) if parts else 0),

@@ -11,11 +11,15 @@ from amaranth.utils import ceil_log2
 
 from hw.common.params import require, require_choice, require_int
 
-__all__ = ["MACRO_BITS", "SRAMBank", "block_memory", "buffer_rows"]
+__all__ = ["MACRO_BITS", "UNUSED_IF_WRITTEN", "SRAMBank", "block_memory", "buffer_rows"]
 
 MACRO_BITS = 4096
 """From this size on, block memory is an SRAM macro, since in an ASIC anything else is registers; a
 smaller one would be mostly decoders."""
+
+UNUSED_IF_WRITTEN = {"no_rw_check": 1}
+"""Attribute of a memory of which no word is used that is read while it is written. Without it Yosys
+adds a register for each bit, and a comparison, to return the old word."""
 
 # Simulators see zeros at first, as with the Amaranth memory. Synthesis must not: initial contents
 # would keep it from using a RAM that has none.
@@ -225,12 +229,13 @@ def block_memory(depth: int, width: int) -> SRAMBank | None:
 def buffer_rows(
     m: Module, depth: int, value: Value, *, write: Value, free: Value, row: Value, read: Value
 ) -> Value:
-    """Rows of a buffer: *value* is written at *free*; of *row*, what it held before, in the next
-    cycle. It stays while there is no *read* in a bank, and is undefined then in a memory."""
+    """Rows of a buffer: *value* is written at *free*; *row* is read and seen in the next cycle,
+    undefined if it is written in this one. It stays while there is no *read* in a bank, and is
+    undefined then in a memory."""
     width = len(value)
     bank = block_memory(depth, width)
     if bank is None:
-        rows: Memory = Memory(shape=width, depth=depth, init=[])
+        rows: Memory = Memory(shape=width, depth=depth, init=[], attrs=UNUSED_IF_WRITTEN)
         m.submodules.rows = rows
         w_port, r_port = rows.write_port(), rows.read_port()
         m.d.comb += [

@@ -10,7 +10,6 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.fifo import StreamFIFO
 from hw.fp.alu import ReduceALU
-from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import item_layout, local_layout, send_layout, wire_layout
 from hw.smartnic.wire_codec import BLOCKS_INSIDE, WireDecoder, WireEncoder, sum_layout
@@ -73,7 +72,7 @@ class ReducePath(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        m.submodules.alu = alu = ReduceALU(c.lanes, stages=c.alu_stages)
+        m.submodules.alu = alu = ReduceALU(c.lanes, stages=c.alu_stages, keeps=True)
         # Its front is in registers: the encoder compares exponents in its first cycle.
         m.submodules.sums = sums = StreamFIFO(sum_layout(c), c.alu_stages + 4, memory=False)
         m.submodules.decoder = decoder = WireDecoder(c)
@@ -125,10 +124,11 @@ class ReducePath(wiring.Component):
         m.d.sync += [
             has_place.eq(places != issue),
             alu.i_valid.eq(issue),
-            # Adding the integer zero passes the local block through, bit for bit.
-            alu.op.eq(Mux(item.first, ReduceOp.SUM_I32, item.op)),
-            alu.a.eq(self.local.p.data),
-            alu.b.eq(Mux(item.first, 0, decoder.o.payload)),
+            # Nothing is added to a local block that is the first one.
+            alu.op.eq(item.op),
+            alu.keep.eq(item.first),
+            alu.a.eq(decoder.o.payload),
+            alu.b.eq(self.local.p.data),
         ]
         with m.If(issue != given_back):
             m.d.sync += places.eq(Mux(issue, places - 1, places + 1))

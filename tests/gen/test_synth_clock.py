@@ -99,7 +99,8 @@ def test_lanes_are_mapped_by_themselves_and_then_flattened(tmp_path, monkeypatch
 
 
 def test_only_the_length_of_wires_differs_from_the_mapping_for_area(tmp_path):
-    """With that of Yosys the cells are those of the target; with longer ones there are more."""
+    """With that of Yosys the cells are those of the target; with longer ones there are more. No
+    register of an adder has a reset, which is what else differs."""
     netlist = netlist_of(FPAdder(stages=2), name="adder")
 
     def cells(commands):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hw.ace import (
     alu_pool,
+    beat_issue,
     command_arbiter,
     command_table,
     completions,
@@ -73,7 +74,7 @@ PARTS = {
     "TxDMA": lambda: dma.TxDMA(_ACE),
     "RxDMA": lambda: dma.RxDMA(_ACE),
     "ReceiveUnit": lambda: receive_unit.ReceiveUnit(_ACE),
-    "PacketStart": receive_unit.PacketStart,
+    "BeatIssue": lambda: beat_issue.BeatIssue(_ACE),
     "Dispatcher": lambda: dispatcher.Dispatcher(_ACE),
     "PhaseFSM": lambda: phase_fsm.PhaseFSM(_ACE),
     "Port": lambda: port.Port(_ACE),

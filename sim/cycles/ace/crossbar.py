@@ -6,7 +6,7 @@ from sim.cycles.ace.dma import fetched, moved
 from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.occupancy import SRAM_READ, SRAM_WRITE, worked
 from sim.cycles.ace.partitions import copied, may_read, wrote
-from sim.cycles.ace.receive import collected, issued
+from sim.cycles.ace.receive import collected, issued, offer
 from sim.cycles.ace.send import carried
 from sim.cycles.ace.state import REQUESTS
 from sim.cycles.queues import NEVER
@@ -25,6 +25,10 @@ def serve(s, node, now):
     d.banks_at = now
     readers = c.first_writer
     clients = readers + c.targets + c.memory_ports
+    for n in range(c.ports):
+        q = s.client[node, n]
+        if q.count and q.ready[q.head] <= now and s.port[node, n].front_since == 0:
+            offer(s, node, n, now)
     asking = 0
     for n in range(clients):
         bank = _wanted(s, node, n, now)
@@ -85,10 +89,13 @@ def serve(s, node, now):
 
 @compiled
 def _may_issue(s, node, p, now):
-    """True if there is a place for the outcome of another beat; one that was issued in the cycle
-    before is not counted yet."""
+    """True if a beat is offered and there is a place for its outcome; beats that were issued or
+    collected in the cycle before are not counted yet."""
     r = s.port[node, p]
-    return r.promised - (r.issued_at == now - 1) < READ_LATENCY + s.c[0].alu_latency + 6
+    if r.front_since == 0:
+        return False
+    promised = r.promised - (r.issued_at == now - 1) + (r.collected_at == now - 1)
+    return promised < READ_LATENCY + s.c[0].alu_latency + 7
 
 
 @compiled

@@ -24,7 +24,7 @@ from sim.cycles.ace.words import (
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
-__all__ = ["arrive", "collected", "greet_taken", "issued", "look", "start"]
+__all__ = ["arrive", "collected", "greet_taken", "issued", "look", "offer", "start"]
 
 
 @compiled
@@ -183,7 +183,7 @@ def look(s, node, p, now):
         if not _may_greet(s, node, f, p, now):
             post(s, now + 1, LOOK, node, p)
             return
-        give_credit(s, node, p, now + 2)
+        give_credit(s, node, p, now + 3)
     r.looked += 1
     r.look_free = now + 1
     post(s, now + 1, LOOK, node, p)
@@ -307,6 +307,34 @@ def start(s, node, p, now):
 
 
 @compiled
+def offer(s, node, p, now):
+    """Offer the next beat, unless one of another packet in its ALU still waits for its operand; it
+    is issued, or waits from now on. Behind the last one another packet may start."""
+    c = s.c[0]
+    r = s.port[node, p]
+    alu = p % c.alus
+    if r.reduces:
+        for other in range(alu, c.ports, c.alus):
+            rival = s.port[node, other]
+            if other != p and rival.front_reduces and 0 < rival.front_since < now:
+                return
+    r.front_since = now
+    r.front_reduces = r.reduces
+    r.front_row = r.write_row
+    if r.write_row >= 0:
+        r.write_row += 1
+    r.issue_left -= 1
+    r.front_last = r.issue_left == 0
+    if r.front_last:
+        r.stream_until = now
+        if r.reduces:
+            s.port[node, alu].alu_until = now
+            for other in range(alu, c.ports, c.alus):
+                post(s, now, START, node, other)
+        post(s, now, START, node, p)
+
+
+@compiled
 def issued(s, node, p, now):
     """A beat has got its operand; its outcome follows after the latency of SRAM and ALU."""
     c = s.c[0]
@@ -314,21 +342,12 @@ def issued(s, node, p, now):
     r.promised += 1
     r.issued_at = now
     outcome = now + READ_LATENCY + c.alu_latency + 1
-    request(s, node, c.first_writer + p, r.write_row, outcome)
-    if r.write_row >= 0:
-        r.write_row += 1
-    r.issue_left -= 1
-    if r.reduces:
+    request(s, node, c.first_writer + p, r.front_row, outcome)
+    if r.front_reduces:
         worked(s, node, ALUS, now, 1)
-    if r.issue_left == 0:
-        r.stream_until = now
-        if r.reduces:
-            alu = p % c.alus
-            s.port[node, alu].alu_until = now
-            for other in range(alu, c.ports, c.alus):
-                post(s, now, START, node, other)
-        post(s, now, START, node, p)
-        give_credit(s, node, p, now + 2)
+    if r.front_last:
+        give_credit(s, node, p, now + 3)
+    r.front_since = 0
 
 
 @compiled
@@ -336,6 +355,7 @@ def collected(s, node, p, now):
     """The outcome of a beat is stored or forwarded; the last one reports the packet."""
     r = s.port[node, p]
     r.promised -= 1
+    r.collected_at = now
     flight = r.flying[r.flight_head]
     flight.left -= 1
     if flight.left:

@@ -139,7 +139,10 @@ _PORT = np.dtype(
         # in front still needs (-1: its header, too), the next cycle.
         "beat_tail", "beat_head", "window", "needs", "unpacks_at",
         "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
-        "write_row", "promised", "issued_at", "flight_head", "flights",
+        "write_row", "promised", "issued_at", "collected_at", "flight_head", "flights",
+        # The beat in front of the receive unit: the cycle since when it is (0: there is none), how
+        # it is reduced and stored, and whether it is the last one of its packet.
+        "front_since", "front_reduces", "front_row", "front_last",
         # Counters.
         "beats", "flits", "packets", "parked", "first_beat", "stalled",
     )

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of FSM, receive unit and dispatcher keep the latencies of their data sheets."""
 
+import random
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
+from hw.ace.beat_issue import BeatIssue
 from hw.ace.command_table import CommandTable
 from hw.ace.config import preset
 from hw.ace.isa import Opcode, instruction_layout, opcode_layout, program_entry_layout
@@ -339,7 +341,7 @@ def test_issue_stops_when_results_have_no_place():
         while ctx.get(dut.result.valid):
             taken += 1
             await ctx.tick()
-        assert taken == issued == READ_LATENCY + CONFIG.alu_latency + 7
+        assert taken == issued == READ_LATENCY + CONFIG.alu_latency + 8
 
     simulate(dut, bench)
 
@@ -494,3 +496,52 @@ def test_command_completes_when_its_last_chunk_is_stored():
         assert ctx.get(dut.free) == 1
 
     simulate(dut, bench)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_beats_are_issued_in_order_with_room_and_operand(seed):
+    rng = random.Random(seed)
+    busy, crowded, refused = (rng.choice([0, 0.3, 0.6]) for _ in range(3))
+    dut = BeatIssue(CONFIG)
+    beats = [
+        {"issue": {"reduce": rng.random() < 0.6, "operator": rng.choice(list(ReduceOp)),
+                   "stores": rng.random() < 0.5, "last": rng.random() < 0.4},
+         "operand_row": rng.randrange(CONFIG.sram_beats),
+         "payload_row": rng.randrange(CONFIG.rx_beats)}
+        for _ in range(200)
+    ]  # fmt: skip
+    left = list(beats)  # not issued
+
+    async def bench(ctx):
+        kept = ended = False  # a beat that was offered is still here; the last one issued
+        for _ in range(3000):
+            offers = len(left) > kept and rng.random() >= busy
+            room, grant = rng.random() >= crowded, rng.random() >= refused
+            ctx.set(dut.beat.valid, offers)
+            if offers:
+                ctx.set(dut.beat.p, left[kept])
+            ctx.set(dut.room, room)
+            front = left[0] if kept or offers else None
+            reads = bool(front and front["issue"]["reduce"] and room)
+            assert ctx.get(dut.operand.enable) == reads
+            ctx.set(dut.operand.grant, reads and grant)
+            issues = bool(front and room and (grant or not front["issue"]["reduce"]))
+            assert ctx.get(dut.beat.ready) == (not kept)
+            assert ctx.get(dut.waits) == bool(kept and front["issue"]["reduce"])
+            assert ctx.get(dut.ended) == ended
+            assert ctx.get(dut.reads) == bool(front)
+            assert ctx.get(dut.issued.valid) == issues
+            if front:
+                assert ctx.get(dut.payload_row) == front["payload_row"]
+            if reads:
+                assert ctx.get(dut.operand.row) == front["operand_row"]
+            if issues:
+                for name, value in front["issue"].items():
+                    assert ctx.get(dut.issued.p[name]) == value
+                left.pop(0)
+            ended = issues and front["issue"]["last"]
+            kept = bool(front) and not issues
+            await ctx.tick()
+
+    simulate(dut, bench)
+    assert not left

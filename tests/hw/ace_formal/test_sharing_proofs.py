@@ -291,48 +291,57 @@ class RoomlessGate(ForwardGate):
 
 
 class PoolHarness(wiring.Component):
-    """Clients that claim when they are granted and give back at any later time.
+    """Clients that claim when they are granted, and give back with any later beat, which SRAM may
+    hold up for any time.
 
-    `bad`: two clients hold an ALU or are granted it at a time, a free ALU is not granted to anyone
-    who wants it, or a client that keeps wanting waits for more than one packet of every other
-    client. `held` times are up to the clients.
+    `bad`: two clients hold an ALU or are granted it at a time, issue a beat in one cycle or have
+    one that waits, a free ALU is not granted to anyone who wants it, or a client that keeps wanting
+    waits for more than one packet of every other client. `held` times are up to the clients.
     """
 
     def __init__(self, pool, config):
         self.pool = pool
         self.config = config
         n = config.ports
-        super().__init__({"want": In(n), "take": In(n), "give": In(n), "bad": Out(1),
-                          "cover_each_has_an_alu_after_it_waited": Out(1)})
+        super().__init__({"want": In(n), "take": In(n), "give": In(n), "read": In(n),
+                          "bad": Out(1), "cover_each_has_an_alu_after_it_waited": Out(1),
+                          "cover_a_client_is_blocked": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         c = self.config
         m.submodules.pool = pool = self.pool
-        faults, patient = [], []
+        faults, patient, blocked = [], [], []
         for first in range(c.alus):
             clients = range(first, c.ports, c.alus)
             claims, grants, held = (Signal(len(clients), name=f"{x}_{first}") for x in "cgh")
+            kept, issued = (Signal(len(clients), name=f"{x}_{first}") for x in "ki")
             gives = Signal(len(clients), name=f"gives_{first}")
             wants = Signal(len(clients), name=f"wants_{first}")
             for n, port in enumerate(clients):
                 client = pool.client[port]
+                moves = held[n] & ~kept[n] & ~client.blocked
                 m.d.comb += [
-                    gives[n].eq(held[n] & self.give[port]),
+                    gives[n].eq(moves & self.give[port]),
+                    issued[n].eq((moves | kept[n]) & self.read[port]),
                     # A unit that streams a packet wants the next ALU when that packet ends.
                     wants[n].eq(self.want[port] & (~held[n] | gives[n])),
                     client.want.eq(wants[n]),
                     grants[n].eq(client.grant & client.free),
                     claims[n].eq(wants[n] & grants[n] & self.take[port]),
                     client.claim.eq(claims[n]),
-                    client.ending.eq(held[n]),
-                    client.release.eq(self.give[port]),
+                    client.ending.eq(gives[n]),
+                    client.waits.eq(kept[n]),
                 ]
+                m.d.sync += kept[n].eq((moves | kept[n]) & ~self.read[port])
+                blocked.append(held[n] & client.blocked)
             m.d.sync += held.eq((held & ~gives) | claims)
             used = Signal(name=f"used_{first}")
             m.d.comb += used.eq(claims.any())
             faults += [
                 several(held),
+                several(issued),
+                several(kept),
                 (claims & ~wants).any(),
                 several(claims),
                 (claims.any() & (held & ~gives).any()),
@@ -351,6 +360,7 @@ class PoolHarness(wiring.Component):
         m.d.comb += self.cover_each_has_an_alu_after_it_waited.eq(
             Cat(ever(m, each) for each in patient).all()
         )
+        m.d.comb += self.cover_a_client_is_blocked.eq(Cat(blocked).any())
         return m
 
 
@@ -371,6 +381,15 @@ class HeldALU(ALUPool):
         ending = Cat(client.ending for client in self.client)
         with m.If(ending.any()):
             m.d.comb += [client.free.eq(0) for client in self.client]
+        return m
+
+
+class OpenALU(ALUPool):
+    """Planted bug: beats are issued while one of another packet waits."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += [client.blocked.eq(0) for client in self.client]
         return m
 
 
@@ -491,7 +510,7 @@ def test_an_alu_has_one_owner_and_every_client_its_turn(ports, alus, tmp_path):
     assert holds(PoolHarness(ALUPool(config), config), tmp_path)
 
 
-@pytest.mark.parametrize("planted", [SharedALU, HeldALU])
+@pytest.mark.parametrize("planted", [SharedALU, HeldALU, OpenALU])
 def test_broken_alu_pool_is_refuted(planted, tmp_path):
     config = AceConfig(ports=2, **SMALL)
     assert not holds(PoolHarness(planted(config), config), tmp_path)

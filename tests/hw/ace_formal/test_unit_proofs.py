@@ -186,7 +186,7 @@ class TwinHarness(wiring.Component):
                 unit.resolved.p.port.eq(self.port),
                 Cat(port.grant for port in unit.forward).eq(self.forward.word_select(k, 2)),
             ]
-            timing = Signal(11, name=f"timing_{k}")
+            timing = Signal(12, name=f"timing_{k}")
             m.d.comb += timing.eq(
                 Cat(
                     unit.header.ready,
@@ -197,7 +197,8 @@ class TwinHarness(wiring.Component):
                     unit.event.valid,
                     unit.alu.want,
                     unit.alu.claim,
-                    unit.alu.ending & unit.alu.release,
+                    unit.alu.ending,
+                    unit.alu.waits,
                     unit.operand.enable,
                     unit.rejected,
                 )
