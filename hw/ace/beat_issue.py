@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Issues the beats of packets: each one waits here until SRAM reads its operand."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.reduce_path import issue_layout
 from hw.ace.sram import SRAMReadSignature
+from hw.common.skid import ReadySkid
 
 __all__ = ["BeatIssue", "beat_layout"]
 
@@ -27,8 +28,8 @@ def beat_layout(c: AceConfig) -> data.StructLayout:
 class BeatIssue(wiring.Component):
     """Issues beats in order, each in the cycle in which SRAM grants the read of its operand.
 
-    A grant comes late in its cycle. So a beat is taken before it is known, and one that is not
-    granted is kept here: what comes behind it is held up a cycle later.
+    A grant comes late in its cycle: one that is not granted is kept, and what comes behind it is
+    held up a cycle later (`ReadySkid`).
 
     Timing: a beat is issued in the cycle in which it is offered if there is ``room`` and SRAM
     grants its read, otherwise as soon as that is so. Stalls: SRAM bank conflicts.
@@ -76,24 +77,20 @@ class BeatIssue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        keeps = Signal()
-        kept = Signal(beat_layout(self._config))
-        front = Signal.like(kept)
-        offered = self.reads
+        m.submodules.beats = beats = ReadySkid(beat_layout(self._config))
+        wiring.connect(m, wiring.flipped(self.beat), beats.i)
+        front = beats.o.p
         reduce = front.issue.reduce
         issue = self.issued.valid
         m.d.comb += [
-            self.beat.ready.eq(~keeps),
-            offered.eq(keeps | self.beat.valid),
-            front.eq(Mux(keeps, kept, self.beat.p)),
-            self.operand.enable.eq(offered & reduce & self.room),
+            self.reads.eq(beats.o.valid),
+            self.operand.enable.eq(beats.o.valid & reduce & self.room),
             self.operand.row.eq(front.operand_row),
             self.payload_row.eq(front.payload_row),
-            issue.eq(offered & self.room & (~reduce | self.operand.grant)),
+            issue.eq(beats.o.valid & self.room & (~reduce | self.operand.grant)),
+            beats.o.ready.eq(issue),
             self.issued.p.eq(front.issue),
-            self.waits.eq(keeps & kept.issue.reduce),
+            self.waits.eq(~beats.i.ready & reduce),
         ]
-        m.d.sync += [keeps.eq(offered & ~issue), self.ended.eq(issue & front.issue.last)]
-        with m.If(~keeps):
-            m.d.sync += kept.eq(self.beat.p)
+        m.d.sync += self.ended.eq(issue & front.issue.last)
         return m

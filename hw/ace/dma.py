@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TX DMA (memory to SRAM) and RX DMA (SRAM to memory)."""
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -23,6 +24,7 @@ from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
+from hw.common.skid import ReadySkid
 
 __all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
 
@@ -326,42 +328,43 @@ class RxDMA(_BlockDMA):
             unacknowledged.i.p.eq(walker.o.p),
         ]
 
-        # Reads are issued only as far as there is room for what they return.
-        depth = READ_LATENCY + 4
+        # Reads are issued only as far as there is room for what they return. A grant comes late: a
+        # row that is not granted is kept, and a read is counted a cycle after it was issued.
+        depth = READ_LATENCY + 5
         m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, depth)
+        m.submodules.rows = rows = ReadySkid(range(c.sram_beats))
         promised = Signal(range(depth + 1))
         more = Signal(init=1)  # there is room for another one
         beat = Signal(range(c.slot_beats + 1))
         within = Signal()  # beat is not 0, and its row:
         next_row = Signal(range(c.sram_beats))
         segment = segments.o.p
-        issue = Signal()
+        moves = Signal()
         last = Signal()
         ending = Signal()  # the same, behind the first beat
         m.d.comb += [
             last.eq(Mux(within, ending, segment.single)),
-            self.read.enable.eq(segments.o.valid & more),
-            self.read.row.eq(Mux(within, next_row, segment.row)),
-            issue.eq(self.read.enable & self.read.grant),
-            segments.o.ready.eq(issue & last),
+            rows.i.valid.eq(segments.o.valid),
+            rows.i.payload.eq(Mux(within, next_row, segment.row)),
+            moves.eq(rows.i.valid & rows.i.ready),
+            segments.o.ready.eq(moves & last),
+            self.read.enable.eq(rows.o.valid & more),
+            self.read.row.eq(rows.o.payload),
+            rows.o.ready.eq(more & self.read.grant),
         ]
-        with m.If(issue):
+        with m.If(moves):
             m.d.sync += [
                 beat.eq(Mux(last, 0, beat + 1)), ending.eq(beat + 2 == segment.beats),
-                within.eq(~last), next_row.eq(self.read.row + 1),
+                within.eq(~last), next_row.eq(rows.i.payload + 1),
             ]
-        arrives = issue
-        for n in range(READ_LATENCY):
-            after = Signal(name=f"arrives_{n + 1}")
-            m.d.sync += after.eq(arrives)
-            arrives = after
+        arrives = [Signal(name=f"arrives_{n}") for n in range(READ_LATENCY + 1)]
+        m.d.comb += arrives[0].eq(self.read.enable & self.read.grant)
+        m.d.sync += [after.eq(before) for before, after in pairwise(arrives)]
         wiring.connect(m, beats.o, writer.data)
-        m.d.comb += [beats.i.valid.eq(arrives), beats.i.payload.eq(self.read.data)]
-        moves = {"up": issue, "down": beats.o.valid & beats.o.ready}
-        m.d.sync += [
-            promised.eq(stepped(promised, **moves)),
-            more.eq(~stepped_to(promised, depth, **moves)),
-        ]
+        m.d.comb += [beats.i.valid.eq(arrives[-1]), beats.i.payload.eq(self.read.data)]
+        counted = {"up": arrives[1], "down": beats.o.valid & beats.o.ready}
+        full = (stepped_to(promised, most, **counted) for most in (depth - 1, depth))
+        m.d.sync += [promised.eq(stepped(promised, **counted)), more.eq(~Cat(full).any())]
 
         # Acknowledgements come in the order of the segments.
         oldest = unacknowledged.o.p

@@ -14,12 +14,15 @@ from hw.ace.sram import SRAMWriteSignature
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
 from hw.common.signature import ParametricSignature
+from hw.common.skid import ReadySkid
 from hw.link.transmit import PacketQueueSignature, queued_header, queued_header_layout
 
 __all__ = ["ForwardDataSignature", "PacketOutcome", "outcome_layout"]
 
 _PACKETS = 8
 """Most packets that wait for their beats."""
+
+_EVENTS = 5
 
 _MADE_READY = ("header", "onward")
 """Of a packet: what its header for the forward queue is made of."""
@@ -65,11 +68,12 @@ def outcome_layout(c: AceConfig) -> data.StructLayout:
 class PacketOutcome(wiring.Component):
     """Back of a receive unit: writes the beats of packets to where they go, in order.
 
-    A beat is stored and forwarded in the same cycle. The last one closes the packet: header to the
-    forward queue, event to the FSM.
+    A beat is stored and forwarded in the same cycle, or stored later if SRAM does not grant it. The
+    last one closes the packet: header to the forward queue, event to the FSM when it is stored.
 
     Timing: a beat that is offered goes on in the same cycle, one per cycle, back to back across
-    packets. Stalls: SRAM bank conflicts of a store; events under contention at the end of a packet.
+    packets; an event is told a cycle after the last beat is stored, or gone on. Stalls: SRAM bank
+    conflicts of a store; events under contention at the end of a packet.
 
     Members
     -------
@@ -114,8 +118,14 @@ class PacketOutcome(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.events = events = StreamFIFO(event_layout(c), 4)
+        event = Signal(event_layout(c))
+        m.submodules.events = events = StreamFIFO(event_layout(c), _EVENTS)
         wiring.connect(m, events.o, wiring.flipped(self.event))
+        m.submodules.stores = stores = ReadySkid(
+            data.StructLayout(
+                {"row": range(c.sram_beats), "beat": 8 * c.bus_bytes, "stores": 1, "last": 1}
+            )
+        )
 
         packets, none = self._packets(m)
         packet = packets.o.p
@@ -123,19 +133,28 @@ class PacketOutcome(wiring.Component):
         next_row = Signal.like(self.store.row)
         ending = Signal()
         collect = Signal()
-        # The last beat also reports the event.
-        offered = self.result.valid & (~ending | events.i.ready)
+        # A write is granted late: beats go on before. The last one also reports the event, for
+        # which there is a place, and for the one before that may be on its way.
         m.d.comb += [
             ending.eq(self.result.p.last),
-            self.store.enable.eq(offered & self.result.p.stores),
-            self.store.row.eq(Mux(within, next_row, packet.row)),
-            self.store.data.eq(self.result.p.beat),
-            collect.eq(offered & (~self.result.p.stores | self.store.grant)),
+            stores.i.valid.eq(self.result.valid & (~ending | (events.level < _EVENTS - 1))),
+            stores.i.p.row.eq(Mux(within, next_row, packet.row)),
+            stores.i.p.beat.eq(self.result.p.beat),
+            stores.i.p.stores.eq(self.result.p.stores),
+            stores.i.p.last.eq(ending),
+            collect.eq(stores.i.valid & stores.i.ready),
             self.result.ready.eq(collect),
             packets.o.ready.eq(collect & ending),
         ]
         with m.If(collect):
-            m.d.sync += [within.eq(~ending), next_row.eq(self.store.row + 1)]
+            m.d.sync += [within.eq(~ending), next_row.eq(stores.i.p.row + 1)]
+        done = stores.o.valid & (~stores.o.p.stores | self.store.grant)
+        m.d.comb += [
+            self.store.enable.eq(stores.o.valid & stores.o.p.stores),
+            self.store.row.eq(stores.o.p.row),
+            self.store.data.eq(stores.o.p.beat),
+            stores.o.ready.eq(done),
+        ]
 
         for n, port in enumerate(self.forward):
             mine = Signal(name=f"forward_{n}")
@@ -146,19 +165,23 @@ class PacketOutcome(wiring.Component):
                 port.header.valid.eq(mine & ending),
                 port.header.p.eq(packet.onward),
             ]
-        m.d.comb += [events.i.valid.eq(collect & ending), events.i.p.received.eq(1)]
-        m.d.comb += [
-            events.i.p[name].eq(packet.onward.header[name]) for name in ("fsm", "offset")
-        ]
-        m.d.comb += [
-            events.i.p.context.eq(packet.context),
-            events.i.p.step.eq(packet.step),
-            events.i.p.sent.eq(packet.forward),
-            events.i.p.parked.eq(packet.parked),
-            events.i.p.odd.eq(packet.odd),
-            events.i.p.poisoned.eq(packet.poisoned),
-            self.idle.eq(none & (events.level == 0)),
-        ]
+        # An event waits for the last beat in a register, and is told a cycle after it.
+        m.d.sync += events.i.valid.eq(done & stores.o.p.last)
+        m.d.comb += events.i.p.eq(event)
+        with m.If(collect):
+            m.d.sync += [
+                event.received.eq(1),
+                event.fsm.eq(packet.onward.header.fsm),
+                event.offset.eq(packet.onward.header.offset),
+                event.context.eq(packet.context),
+                event.step.eq(packet.step),
+                event.sent.eq(packet.forward),
+                event.parked.eq(packet.parked),
+                event.odd.eq(packet.odd),
+                event.poisoned.eq(packet.poisoned),
+            ]
+        quiet = stores.i.ready & ~events.i.valid & (events.level == 0)
+        m.d.comb += self.idle.eq(none & quiet)
         return m
 
     def _packets(self, m):

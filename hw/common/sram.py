@@ -17,7 +17,7 @@ MACRO_BITS = 4096
 """From this size on, block memory is an SRAM macro, since in an ASIC anything else is registers; a
 smaller one would be mostly decoders."""
 
-UNUSED_IF_WRITTEN = {"no_rw_check": 1}
+UNUSED_IF_WRITTEN = {"no_rw_check": "1"}
 """Attribute of a memory of which no word is used that is read while it is written. Without it Yosys
 adds a register for each bit, and a comparison, to return the old word."""
 

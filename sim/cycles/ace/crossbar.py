@@ -6,7 +6,7 @@ from sim.cycles.ace.dma import fetched, moved
 from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.occupancy import SRAM_READ, SRAM_WRITE, worked
 from sim.cycles.ace.partitions import copied, may_read, wrote
-from sim.cycles.ace.receive import collected, issued, offer
+from sim.cycles.ace.receive import collected, issued, left, offer
 from sim.cycles.ace.send import carried
 from sim.cycles.ace.state import REQUESTS
 from sim.cycles.queues import NEVER
@@ -51,6 +51,9 @@ def serve(s, node, now):
         if q.count == 0 or q.ready[q.head] > now:
             continue
         row = q.row[q.head]
+        p = n - readers  # of whose outcomes this is
+        if 0 <= p < c.ports and not s.port[node, p].left:
+            left(s, node, p, now)
         if row >= 0:
             writes = 0 if n < readers or c.shared_banks else 1
             bank = _bank(c, row)
@@ -72,7 +75,7 @@ def serve(s, node, now):
         elif n < readers:
             copied(s, node, now)
         elif n < readers + c.ports:
-            collected(s, node, n - readers, now)
+            collected(s, node, p, now)
         elif n < readers + c.ports + c.memory_ports:
             moved(s, node, n - readers - c.ports, now)
         else:

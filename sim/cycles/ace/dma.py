@@ -30,7 +30,7 @@ SKID_BEATS = 2  # that the AXI reader has taken and the TX DMA has not written
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
 ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
 _SEGMENTS_FIFO = 4  # segments of the RX DMA between walker and SRAM
-_BEATS_FIFO = READ_LATENCY + 4  # beats of the RX DMA between SRAM and memory
+_BEATS_FIFO = READ_LATENCY + 5  # beats of the RX DMA between SRAM and memory
 
 
 @compiled
@@ -431,7 +431,15 @@ def _read(s, node, m, now):
         if cut.beats == 0:
             _close_segment(s, node, m, d, cut.accepted + 1)
     d.reading = 1
-    ready = max(d.from_cycle, d.last_read + 1, d.writes[d.count % _BEATS_FIFO])
+    offered = max(d.from_cycle, d.last_read + 1)
+    # A read is counted a cycle late: right behind it another one may take the last place.
+    ready = max(offered, d.writes[d.count % _BEATS_FIFO])
+    if ready > d.last_read + 1:
+        ready = max(ready, d.writes[(d.count + 1) % _BEATS_FIFO])
+    if d.piece == 1 and d.last_piece:
+        d.ends[d.segments % _SEGMENTS_FIFO] = offered
+        d.segments += 1
+        _cut(s, node, m, now)
     request(s, node, 2 * c.ports + m, d.read_row, max(ready, now))
 
 
@@ -459,8 +467,6 @@ def fetched(s, node, m, now):
         d.acknowledged[d.bursts % OUTSTANDING] = answered
         d.bursts += 1
         if d.last_piece:
-            d.ends[d.segments % _SEGMENTS_FIFO] = now
-            d.segments += 1
             _close_segment(s, node, m, d, answered + 1)
         _cut(s, node, m, now)
     _read(s, node, m, now + 1)

@@ -24,7 +24,7 @@ from sim.cycles.ace.words import (
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
-__all__ = ["arrive", "collected", "greet_taken", "issued", "look", "offer", "start"]
+__all__ = ["arrive", "collected", "greet_taken", "issued", "left", "look", "offer", "start"]
 
 
 @compiled
@@ -351,9 +351,12 @@ def issued(s, node, p, now):
 
 
 @compiled
-def collected(s, node, p, now):
-    """The outcome of a beat is stored or forwarded; the last one reports the packet."""
+def left(s, node, p, now):
+    """The outcome of a beat goes on: it is forwarded in this cycle, and stored in this one or
+    later; with the last one the packet is complete."""
     r = s.port[node, p]
+    r.left = 1
+    r.event_fsm = -1
     r.promised -= 1
     r.collected_at = now
     flight = r.flying[r.flight_head]
@@ -381,4 +384,14 @@ def collected(s, node, p, now):
     event = event << 1 | flight.parks
     event = event << 4 | slot
     event = event << 1 | _code(s, node, word).odd
-    report(s, node, f, p, event << 2 | 2 | (flight.out >= 0), now)
+    r.event = event << 2 | 2 | (flight.out >= 0)
+    r.event_fsm = f
+
+
+@compiled
+def collected(s, node, p, now):
+    """The outcome of a beat is stored, if it is at all; the last one reports the packet."""
+    r = s.port[node, p]
+    r.left = 0
+    if r.event_fsm >= 0:
+        report(s, node, r.event_fsm, p, r.event, now + 1)

@@ -143,6 +143,9 @@ _PORT = np.dtype(
         # The beat in front of the receive unit: the cycle since when it is (0: there is none), how
         # it is reduced and stored, and whether it is the last one of its packet.
         "front_since", "front_reduces", "front_row", "front_last",
+        # Its outcome in front: whether it has left, perhaps without being stored, and what is told
+        # when it is (event_fsm -1: nothing).
+        "left", "event", "event_fsm",
         # Counters.
         "beats", "flits", "packets", "parked", "first_beat", "stalled",
     )
