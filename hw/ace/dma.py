@@ -28,6 +28,9 @@ from hw.common.skid import ReadySkid
 
 __all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
 
+_REPORTS = 3
+"""Reports of a TX DMA that wait for those of others."""
+
 
 def _segment_layout(c: AceConfig) -> data.StructLayout:
     """A run of consecutive beats in memory and SRAM, if it is not ``empty``; the last segment of a
@@ -174,8 +177,9 @@ class TxDMA(_BlockDMA):
     Elements beyond the end of a block are written as zero. A chunk with a beat that memory answered
     with an error is loaded all the same and reported with ``error``.
 
-    Timing: a beat is written in the cycle in which memory's is at hand (see `AXI4Reader`); the
-    report is offered a cycle after the last one. Stalls: memory, SRAM bank, ``loaded``.
+    Timing: a beat is written in the cycle in which memory's is at hand (see `AXI4Reader`), or as
+    soon as SRAM grants it; the report is offered 2 cycles after the last one. Stalls: memory, SRAM
+    bank, ``loaded``.
 
     Members
     -------
@@ -207,7 +211,10 @@ class TxDMA(_BlockDMA):
         c = self._config
         walker, reader = self._walk(m, reader=AXI4Reader)
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 16)
-        m.submodules.reports = reports = StreamFIFO(loaded_layout(c), 2)
+        m.submodules.reports = reports = StreamFIFO(loaded_layout(c), _REPORTS)
+        m.submodules.writes = writes = ReadySkid(
+            data.StructLayout({"row": range(c.sram_beats), "beat": 8 * c.bus_bytes, "closes": 1})
+        )
         wiring.connect(m, reports.o, wiring.flipped(self.loaded))
 
         nonempty = ~walker.o.p.empty
@@ -230,40 +237,57 @@ class TxDMA(_BlockDMA):
         error = Signal()
         close = Signal()
         kept = Signal(c.lanes)
+        # There is a place for a report, and for the one before that may be on its way.
+        may_close = ~segment.final | (reports.level < _REPORTS - 1)
+        # A write is granted late: beats go on before.
         m.d.comb += [
             last.eq(Mux(within, ending, segment.single)),
             kept.eq(Mux(last, (1 << segment.last_elements) - 1, (1 << c.lanes) - 1)),
-            self.write.row.eq(Mux(within, next_row, segment.row)),
-            self.write.data.eq(
+            writes.i.valid.eq(
+                segments.o.valid & reader.data.valid & ~segment.empty & (~last | may_close)
+            ),
+            writes.i.p.row.eq(Mux(within, next_row, segment.row)),
+            writes.i.p.beat.eq(
                 Cat(Mux(kept[n], reader.data.p.data.word_select(n, 32), 0) for n in range(c.lanes))
             ),
-            self.write.enable.eq(
-                segments.o.valid
-                & reader.data.valid
-                & ~segment.empty
-                & (~last | ~segment.final | reports.i.ready)
-            ),
-            moved.eq(self.write.enable & self.write.grant),
+            writes.i.p.closes.eq(last & segment.final),
+            moved.eq(writes.i.valid & writes.i.ready),
             reader.data.ready.eq(moved),
             close.eq(
                 Mux(
                     segment.empty,
-                    segments.o.valid & (~segment.final | reports.i.ready),
+                    segments.o.valid & writes.i.ready & may_close,
                     moved & last,
                 )
             ),
             segments.o.ready.eq(close),
-            reports.i.valid.eq(close & segment.final),
-            reports.i.p.fsm.eq(segment.fsm),
-            reports.i.p.slot.eq(segment.slot),
-            reports.i.p.command.eq(segment.command),
-            reports.i.p.error.eq(error | (moved & reader.data.p.error)),
-            self.idle.eq(walker.i.ready & (segments.level == 0) & (reports.level == 0)),
+            self.write.enable.eq(writes.o.valid),
+            self.write.row.eq(writes.o.p.row),
+            self.write.data.eq(writes.o.p.beat),
+            writes.o.ready.eq(self.write.grant),
         ]
+        # A report waits for the last beat in a register, and follows it by a cycle.
+        report = Signal(loaded_layout(c))
+        written = writes.o.valid & self.write.grant & writes.o.p.closes
+        m.d.sync += reports.i.valid.eq(written | (close & segment.empty & segment.final))
+        m.d.comb += [
+            reports.i.p.eq(report),
+            self.idle.eq(
+                walker.i.ready & (segments.level == 0) & writes.i.ready & ~reports.i.valid
+                & (reports.level == 0)
+            ),
+        ]
+        with m.If(close):
+            m.d.sync += [
+                report.fsm.eq(segment.fsm),
+                report.slot.eq(segment.slot),
+                report.command.eq(segment.command),
+                report.error.eq(error | (moved & reader.data.p.error)),
+            ]
         with m.If(moved):
             m.d.sync += [
                 beat.eq(Mux(last, 0, beat + 1)), ending.eq(beat + 2 == segment.beats),
-                within.eq(~last), next_row.eq(self.write.row + 1),
+                within.eq(~last), next_row.eq(writes.i.p.row + 1),
             ]
         with m.If(close & segment.final):
             m.d.sync += error.eq(0)

@@ -21,6 +21,7 @@ from hw.ace.lookup import own_request_layout, own_response_layout
 from hw.common.arbiter import AgeArbiter, RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.common.select import index_of, lowest, marked
+from hw.common.skid import SkidBuffer
 
 __all__ = ["SendGenerator", "Source", "parking_queue"]
 
@@ -171,7 +172,9 @@ class SendGenerator(wiring.Component):
             m.d.sync += [ports.eq(0) for ports in ready_ports]
         m.d.comb += [
             self.sending.eq(fresh | Cat(ports.any() for ports in ready_ports)),
-            self.busy.eq(~idle | (m.submodules.parking.level != 0) | ~self.room.all()),
+            self.busy.eq(
+                ~idle | (m.submodules.parking.level != 0) | parked.valid | ~self.room.all()
+            ),
             self.fresh.eq(fresh),
             *(shown.eq(ports) for shown, ports in zip(self.ready_ports, ready_ports, strict=True)),
             *(shown.eq(step) for shown, step in zip(self.steps, positions[0], strict=True)),
@@ -269,7 +272,10 @@ class SendGenerator(wiring.Component):
             parking.i.p.step.eq(Mux(parked_now, event.step, self._step)),
             parking.i.p.offset.eq(Mux(parked_now, event.offset, self._offset)),
         ]
-        return parking.o, parked_now
+        # Behind a block memory, which answers late in the cycle.
+        m.submodules.next_parked = front = SkidBuffer(parking.o.payload.shape())
+        wiring.connect(m, parking.o, front.i)
+        return front.o, parked_now
 
     def _next_ready(self, m, ready_ports):
         """For each context the port with room that its READY is for next, a bit each; the context

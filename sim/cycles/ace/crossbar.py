@@ -2,7 +2,7 @@
 """One cycle of the banked SRAM: each bank serves one reader and one writer, in turn."""
 
 from hw.ace.sram import READ_LATENCY
-from sim.cycles.ace.dma import fetched, moved
+from sim.cycles.ace.dma import fetched, moved, written
 from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.occupancy import SRAM_READ, SRAM_WRITE, worked
 from sim.cycles.ace.partitions import copied, may_read, wrote
@@ -51,9 +51,12 @@ def serve(s, node, now):
         if q.count == 0 or q.ready[q.head] > now:
             continue
         row = q.row[q.head]
-        p = n - readers  # of whose outcomes this is
+        # What is written goes on before it is known whether it is: outcomes, and what is loaded.
+        p = n - readers
         if 0 <= p < c.ports and not s.port[node, p].left:
             left(s, node, p, now)
+        elif 0 <= p - c.ports < c.memory_ports and not s.loader[node, p - c.ports].kept:
+            moved(s, node, p - c.ports, now)
         if row >= 0:
             writes = 0 if n < readers or c.shared_banks else 1
             bank = _bank(c, row)
@@ -77,7 +80,7 @@ def serve(s, node, now):
         elif n < readers + c.ports:
             collected(s, node, p, now)
         elif n < readers + c.ports + c.memory_ports:
-            moved(s, node, n - readers - c.ports, now)
+            written(s, node, p - c.ports, now)
         else:
             wrote(s, node, now)
     following = NEVER

@@ -24,7 +24,7 @@ from sim.cycles.queues import NEVER
 from sim.cycles.stalls import unstalled, used
 from sim.native.mark import compiled
 
-__all__ = ["address", "data", "fetched", "moved", "reported", "store", "walk"]
+__all__ = ["address", "data", "fetched", "moved", "reported", "store", "walk", "written"]
 
 SKID_BEATS = 2  # that the AXI reader has taken and the TX DMA has not written
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
@@ -253,13 +253,13 @@ def data(s, node, m, now):
         if burst.beats < 0:
             # Segments without beats are closed when they are in front, one per cycle, the last one
             # when the walker has come to it.
-            if d.ahead:
+            if d.ahead or d.kept:
                 return
             if burst.due > now:
                 post(s, burst.due, DATA, node, m)
                 return
             d.moved_before = d.moved
-            d.moved = max(d.moved - burst.beats, now)
+            d.moved = d.written = max(d.written - burst.beats, now)
             d.to_come -= 1
             _close_burst(s, node, m, burst)
         elif d.ahead == SKID_BEATS:
@@ -290,12 +290,22 @@ def _arrive(s, node, m, burst):
 
 @compiled
 def moved(s, node, m, now):
-    """A beat has been written to SRAM."""
+    """A beat goes to SRAM: it is written in this cycle, or kept and written later."""
     d = s.loader[node, m]
-    burst = d.under_way[d.open_head]
+    d.kept = 1
     d.ahead -= 1
     d.moved_before = d.moved
     d.moved = now
+    data(s, node, m, now)
+
+
+@compiled
+def written(s, node, m, now):
+    """A beat has been written to SRAM."""
+    d = s.loader[node, m]
+    burst = d.under_way[d.open_head]
+    d.kept = 0
+    d.written = now
     worked(s, node, MEMORY_READ, now, 1)
     burst.left -= 1
     if burst.left == 0:
@@ -309,7 +319,7 @@ def _close_burst(s, node, m, burst):
     d.open_head = (d.open_head + 1) % UNDER_WAY
     d.open_count -= 1
     if burst.final:
-        _report(s, LOADED, node, m, d, d.moved + s.c[0].report, burst.tag)
+        _report(s, LOADED, node, m, d, d.written + s.c[0].report, burst.tag)
 
 
 # ---- RX DMA: SRAM to memory.

@@ -214,7 +214,7 @@ class EngineModel(RingCycles):
             "poll": POLL_CYCLES,
             "headers": fifo(c.tx_packets)[1],
             "payloads": fifo(c.tx_packets * c.packet_beats)[1],
-            "parking": fifo(s.parking.shape[2])[1],
+            "parking": fifo(s.parking.shape[2])[1] + 1,  # a skid buffer behind it
             **table.of(config),
         }
         for name, value in settings.items():

@@ -177,6 +177,7 @@ _DMA = np.dtype(
         # Bursts under way.
         "bus_free", "bursts", "open_head", "open_count", "beats_done",
         "arrives", "moved", "moved_before", "ahead", "to_come",
+        "kept", "written",  # TX DMA only: a beat that has moved on is not written yet; the last one
         "passed_head", "passed_count",
         # RX DMA only.
         "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
