@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Send unit: reads packets from SRAM and queues them for a link."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -9,10 +11,13 @@ from hw.ace.config import AceConfig
 from hw.ace.layouts import event_layout, send_command_layout
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature
 from hw.common.fifo import StreamFIFO
+from hw.common.skid import ReadySkid
 from hw.link.packet import PacketKind
 from hw.link.transmit import PacketQueueSignature, queued_header, queued_header_layout
 
 __all__ = ["SendUnit"]
+
+_EVENTS = 5
 
 
 class SendUnit(wiring.Component):
@@ -22,9 +27,10 @@ class SendUnit(wiring.Component):
     next one right behind it. When its last beat has been read, a *sent* event goes to the FSM (not
     for READY packets), which may then reuse the SRAM.
 
-    Timing: a command is taken in the cycle in which the last beat of the one before is read; a beat
-    is in the queue ``READ_LATENCY`` cycles after its read is granted, the header with the last one.
-    Stalls: no room in the queue, SRAM bank conflicts, contention for events.
+    Timing: a command is taken in the cycle in which the last beat of the one before is read, or
+    waits to be (`ReadySkid`); a beat is in the queue ``READ_LATENCY`` cycles after its read is
+    granted, the header with the last one. An event is told a cycle after that grant. Stalls: no
+    room in the queue, SRAM bank conflicts, contention for events.
 
     Members
     -------
@@ -72,29 +78,47 @@ class SendUnit(wiring.Component):
         empty = Signal()
         last = Signal(index)
         final = Signal()  # one beat is left
-        m.submodules.events = events = StreamFIFO(event_layout(c), 4)
+        event = Signal(event_layout(c))
+        m.submodules.events = events = StreamFIFO(event_layout(c), _EVENTS)
         wiring.connect(m, events.o, wiring.flipped(self.event))
+        # A read is granted late: what is behind it goes on before.
+        m.submodules.reads = reads = ReadySkid(
+            data.StructLayout({"row": range(c.sram_beats), "empty": 1, "last": 1, "event": 1})
+        )
 
         step = Signal()
         ending = Signal()
         accept = Signal()
         claimed = Signal()  # room, in the cycle before: known late, so a register before it counts
+        granted = Signal()
         m.d.comb += [
-            self.read.enable.eq(active & ~empty & (events.i.ready | ~final)),
-            self.read.row.eq(row),
-            step.eq(active & Mux(empty, events.i.ready, self.read.grant)),
+            # There is a place for an event, and for the one before that may be on its way.
+            reads.i.valid.eq(active & (~final | (events.level < _EVENTS - 1))),
+            reads.i.p.row.eq(row),
+            reads.i.p.empty.eq(empty),
+            reads.i.p.last.eq(final),
+            reads.i.p.event.eq(final & ~command.ready),
+            step.eq(reads.i.valid & reads.i.ready),
             ending.eq(step & final),
+            self.read.enable.eq(reads.o.valid & ~reads.o.p.empty),
+            self.read.row.eq(reads.o.p.row),
+            granted.eq(reads.o.valid & (reads.o.p.empty | self.read.grant)),
+            reads.o.ready.eq(granted),
             accept.eq(
                 (~active | ending) & (self.queue.spare | (self.queue.room & ~claimed))
             ),
             self.command.ready.eq(accept),
             self.queue.reserve.eq(claimed),
-            events.i.valid.eq(ending & ~command.ready),
-            events.i.p.fsm.eq(command.fsm),
-            events.i.p.context.eq(command.context),
-            events.i.p.sent.eq(1),
-            events.i.p.odd.eq(command.odd),
+            events.i.p.eq(event),
         ]
+        m.d.sync += events.i.valid.eq(granted & reads.o.p.event)
+        with m.If(step):
+            m.d.sync += [
+                event.fsm.eq(command.fsm),
+                event.context.eq(command.context),
+                event.sent.eq(1),
+                event.odd.eq(command.odd),
+            ]
         length = self.command.p.length
         none = length == 0
         past = Signal(index)  # the last beat of what comes
@@ -132,8 +156,14 @@ class SendUnit(wiring.Component):
         ]
         stage = data.StructLayout({"data": 1, "header": 1})
         delayed = Signal(stage)
-        m.d.comb += [delayed.data.eq(step & ~empty), delayed.header.eq(ending)]
-        headers = header
+        m.d.comb += [
+            delayed.data.eq(granted & ~reads.o.p.empty),
+            delayed.header.eq(granted & reads.o.p.last),
+        ]
+        kept = Signal(c.format.layout)  # until the last beat is read
+        with m.If(step):
+            m.d.sync += kept.eq(header)
+        headers: Any = kept
         for n in range(READ_LATENCY):
             after = Signal(stage, name=f"after_{n + 1}")
             m.d.sync += after.eq(delayed)
@@ -141,15 +171,17 @@ class SendUnit(wiring.Component):
             if n == 1:  # made ready for the queue behind a register
                 header_after = Signal(queued_header_layout(c.format), name="header_after_2")
                 m.d.sync += queued_header(header_after, headers, c.format, flits=c.flits)
-            else:
+                headers = header_after
+            elif n:
                 header_after = Signal.like(headers, name=f"header_after_{n + 1}")
                 m.d.sync += header_after.eq(headers)
-            headers = header_after
+                headers = header_after
+        quiet = reads.i.ready & ~events.i.valid & (events.level == 0)
         m.d.comb += [
             self.queue.data.valid.eq(delayed.data),
             self.queue.data.payload.eq(self.read.data),
             self.queue.header.valid.eq(delayed.header),
             self.queue.header.p.eq(headers),
-            self.idle.eq(~active & (events.level == 0)),
+            self.idle.eq(~active & quiet),
         ]
         return m

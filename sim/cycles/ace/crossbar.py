@@ -7,7 +7,7 @@ from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.occupancy import SRAM_READ, SRAM_WRITE, worked
 from sim.cycles.ace.partitions import copied, may_read, wrote
 from sim.cycles.ace.receive import collected, issued, left, offer
-from sim.cycles.ace.send import carried
+from sim.cycles.ace.send import carried, passed
 from sim.cycles.ace.state import REQUESTS
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled, inlined
@@ -51,9 +51,12 @@ def serve(s, node, now):
         if q.count == 0 or q.ready[q.head] > now:
             continue
         row = q.row[q.head]
-        # What is written goes on before it is known whether it is: outcomes, and what is loaded.
+        # Units go on before it is known whether SRAM grants what they ask for: those that send,
+        # receive and load.
         p = n - readers
-        if 0 <= p < c.ports and not s.port[node, p].left:
+        if c.ports <= n < 2 * c.ports and not s.port[node, n - c.ports].passed:
+            passed(s, node, n - c.ports, now)
+        elif 0 <= p < c.ports and not s.port[node, p].left:
             left(s, node, p, now)
         elif 0 <= p - c.ports < c.memory_ports and not s.loader[node, p - c.ports].kept:
             moved(s, node, p - c.ports, now)

@@ -12,7 +12,7 @@ from sim.cycles.ace.words import FLITS, field
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
-__all__ = ["carried", "unit"]
+__all__ = ["carried", "passed", "unit"]
 
 _SENT = 1
 
@@ -86,16 +86,29 @@ def _carry_out(s, node, p, now):
 
 
 @compiled
+def passed(s, node, p, now):
+    """The read of a beat is asked for, and granted in this cycle or later; behind the last one the
+    next command may follow."""
+    q = s.port[node, p]
+    q.passed = 1
+    q.carried_left -= 1
+    q.read_last = q.carried_left == 0
+    if q.read_last:
+        q.read_word = q.carried_word
+        q.read_fsm = q.carried_fsm
+        q.read_event = q.carried_context << 3 | q.carried_odd << 2 | _SENT
+        q.unit_free = now
+        post(s, now, UNIT, node, p)
+
+
+@compiled
 def carried(s, node, p, now):
     """A beat has been read; with the last one the packet is complete."""
     c = s.c[0]
     q = s.port[node, p]
-    q.carried_left -= 1
-    if q.carried_left:
+    q.passed = 0
+    if not q.read_last:
         return
-    q.unit_free = now
-    post(s, now, UNIT, node, p)
-    put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY)
-    if q.carried_word & 1:
-        event = q.carried_context << 3 | q.carried_odd << 2 | _SENT
-        report(s, node, q.carried_fsm, c.ports + p, event, now)
+    put_packet(s, node, p, 1, q.read_word, now + READ_LATENCY)
+    if q.read_word & 1:
+        report(s, node, q.read_fsm, c.ports + p, q.read_event, now + 1)

@@ -133,6 +133,8 @@ _PORT = np.dtype(
         "unit_free", "held", "held_at", "held_word", "held_row", "held_place", "held_context",
         "held_odd",
         "carried_word", "carried_fsm", "carried_context", "carried_odd", "carried_left",
+        # The read in front, if there is one: whether it is the last one of its packet, and which.
+        "passed", "read_last", "read_word", "read_fsm", "read_event",
         # Receive buffer and unit, ALU.
         "tail", "ended", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
         # Unpacker: beats that have been sent and taken, flits in its window, those that the packet

@@ -230,8 +230,8 @@ class LoudSender(SendUnit):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        with m.If(self.command.valid & self.command.ready & self.command.p.ready):
-            m.d.comb += m.submodules.events.i.valid.eq(1)
+        reads = m.submodules.reads.i
+        m.d.comb += reads.p.event.eq(reads.p.last)
         return m
 
 
