@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Synthesis tables count what is there, block by block."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,13 +10,15 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from foldwire.catalog import build
 from gen.cache import set_announcer
 from gen.mapping import blocks
-from gen.mapping.netlist import netlist_of
+from gen.mapping.netlist import kept_netlist, netlist_of
 from gen.mapping.whole import map_whole
 from gen.synth import LIBERTY_OSU018, TARGETS, largest_blocks, synthesize
 from gen.yosys import run_yosys
 from hw.common.sram import SRAMBank
+from sim.engines import registry
 
 
 class Stage(wiring.Component):
@@ -202,3 +205,22 @@ def test_a_liberty_file_that_is_missing_or_not_complete_is_refused(
     monkeypatch.setitem(TARGETS, "osu018", replace(TARGETS["osu018"], liberty=liberty))
     with pytest.raises(ValueError, match=message):
         synthesize(Chain(), name="chain", target="osu018")
+
+
+@pytest.mark.parametrize(
+    "name", [name for record in registry.records() for name in record.blueprints]
+)
+def test_memories_read_with_a_clock_say_that_no_old_word_is_used(name):
+    """The mapping for ECP5 is told so of all of them."""
+    built = build(name, "test", {})
+    text = kept_netlist(
+        built.component, name=built.top, configuration=built.configuration
+    ).text
+    for module in text.split("\nmodule ")[1:]:
+        marked = set(re.findall(r"attribute \\no_rw_check .*\n +memory .* (\\\S+)\n", module))
+        reads = re.findall(r"cell \$memrd_v2 .*\n((?: +parameter .*\n)+)", module)
+        clocked = {
+            re.search(r'\\MEMID "\\(\S+)"', read).group(1)
+            for read in reads if "\\CLK_ENABLE 1" in read
+        }
+        assert clocked <= marked
