@@ -137,6 +137,15 @@ class SendUnit(wiring.Component):
             with m.If(first):
                 m.d.sync += [command.eq(self.command.p), empty.eq(none), last.eq(past)]
 
+        self._queue(m, command, step, granted, reads.o.p)
+        quiet = reads.i.ready & ~events.i.valid & (events.level == 0)
+        m.d.comb += self.idle.eq(~active & quiet)
+        return m
+
+    def _queue(self, m, command, step, granted, read):
+        """Put into the queue the beats of a *read* that is *granted*, and the header of *command*,
+        which is of the packet that is read last in each *step*."""
+        c = self._config
         # Data follows a granted read by READ_LATENCY cycles; the header goes in with the last beat.
         header = Signal(c.format.layout)
         m.d.comb += [
@@ -157,8 +166,8 @@ class SendUnit(wiring.Component):
         stage = data.StructLayout({"data": 1, "header": 1})
         delayed = Signal(stage)
         m.d.comb += [
-            delayed.data.eq(granted & ~reads.o.p.empty),
-            delayed.header.eq(granted & reads.o.p.last),
+            delayed.data.eq(granted & ~read.empty),
+            delayed.header.eq(granted & read.last),
         ]
         kept = Signal(c.format.layout)  # until the last beat is read
         with m.If(step):
@@ -176,12 +185,9 @@ class SendUnit(wiring.Component):
                 header_after = Signal.like(headers, name=f"header_after_{n + 1}")
                 m.d.sync += header_after.eq(headers)
                 headers = header_after
-        quiet = reads.i.ready & ~events.i.valid & (events.level == 0)
         m.d.comb += [
             self.queue.data.valid.eq(delayed.data),
             self.queue.data.payload.eq(self.read.data),
             self.queue.header.valid.eq(delayed.header),
             self.queue.header.p.eq(headers),
-            self.idle.eq(~active & quiet),
         ]
-        return m

@@ -22,9 +22,11 @@ from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, REPORTS, SEGMENTS, UNDER_WAY
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import unstalled, used
-from sim.native.mark import compiled
+from sim.native.mark import compiled, inlined
 
-__all__ = ["address", "data", "fetched", "moved", "reported", "store", "walk", "written"]
+__all__ = [
+    "address", "data", "fetched", "may_fetch", "moved", "reported", "store", "walk", "written",
+]
 
 SKID_BEATS = 2  # that the AXI reader has taken and the TX DMA has not written
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
@@ -443,14 +445,22 @@ def _read(s, node, m, now):
     d.reading = 1
     offered = max(d.from_cycle, d.last_read + 1)
     # A read is counted a cycle late: right behind it another one may take the last place.
+    d.place_at = d.writes[(d.count + 1) % _BEATS_FIFO]
     ready = max(offered, d.writes[d.count % _BEATS_FIFO])
     if ready > d.last_read + 1:
-        ready = max(ready, d.writes[(d.count + 1) % _BEATS_FIFO])
+        ready = max(ready, d.place_at)
     if d.piece == 1 and d.last_piece:
         d.ends[d.segments % _SEGMENTS_FIFO] = offered
         d.segments += 1
         _cut(s, node, m, now)
     request(s, node, 2 * c.ports + m, d.read_row, max(ready, now))
+
+
+@inlined
+def may_fetch(s, node, m, now):
+    """True if there is a place for the beat that the RX DMA asks for, also if it was refused."""
+    d = s.storer[node, m]
+    return now == d.last_read + 1 or now >= d.place_at
 
 
 @compiled

@@ -185,6 +185,7 @@ _DMA = np.dtype(
         "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
         "write_before", "answered", "count", "segments",
         "pushed", "issued", "cut", "taken", "read_row", "read_tag", "from_cycle", "last_piece",
+        "place_at",  # in the beats FIFO, unless a beat was read in the cycle before
         "closes", "addressed",
         "pace", "pace_next",  # of beats of the memory port
         "report_head", "report_count",

@@ -72,7 +72,7 @@ def test_a_preset_gives_the_event_endpoint_its_parameters():
     endpoint = description.endpoint
     assert (endpoint.fsms, endpoint.contexts, endpoint.sram_bytes) == (1, 2, config.sram_bytes)
     assert endpoint.memory_bytes_per_s == 16 * 1.245e9
-    assert endpoint.fetch_cycles == 13
+    assert endpoint.fetch_cycles == 14
     assert endpoint.read_latency_s == pytest.approx(50 / 1.245e9)
     assert description.scheduler.chunk_bytes == 4 * config.slot_elements
     assert description.dimensions[0].efficiency == 64 / (64 + 16)
