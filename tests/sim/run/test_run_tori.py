@@ -52,7 +52,8 @@ def test_all_levels_agree_and_every_link_is_used(kind):
     assert cycles.time_s == rtl.time_s
     assert cycles.record.link_bytes.tolist() == rtl.record.link_bytes.tolist()
     assert len(rtl.record.links) == 36 and (rtl.record.link_bytes > 0).all()
-    assert events.time_s == pytest.approx(rtl.time_s, rel=0.15)
+    # Gathers, which fill all links for long, come early (docs/reference/ace.md).
+    assert events.time_s == pytest.approx(rtl.time_s, rel=0.17)
     assert (events.record.link_bytes > 0).all()
 
 
