@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.ace import send_unit
+from hw.ace import receive_unit, send_unit
 from hw.ace.config import AceConfig
 from hw.ace.receive_unit import ReceiveUnit
 from hw.ace.send_unit import SendUnit
@@ -135,7 +135,8 @@ class TwinHarness(wiring.Component):
     queues.
 
     `bad`: they differ in when they take, free or report a packet, or in what they ask of ALU and
-    SRAM reads. A packet that is parked is stored where one that is forwarded need not be; writes
+    SRAM reads; or one asks for an operand while a beat of another client waits for its own, unless
+    it did before. A packet that is parked is stored where one that is forwarded need not be; writes
     therefore stall only while both units write. *alu_with_output* plants the bug that an ALU is
     granted only together with the output.
     """
@@ -156,13 +157,14 @@ class TwinHarness(wiring.Component):
                 "answer": In(1),
                 "forward": In(4),
                 "stall": In(6),
+                "blocked": In(1),
                 "bad": Out(1), "cover_third_packet_is_reported_while_queues_differ": Out(1),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        seen = []
+        seen, meets = [], []
         writing = Cat(unit.store.enable for unit in self.units)
         for k, unit in enumerate(self.units):
             m.submodules[f"unit_{k}"] = unit
@@ -177,6 +179,7 @@ class TwinHarness(wiring.Component):
                 unit.operand.grant.eq(~self.stall[2]),
                 unit.alu.grant.eq(outputs.all() if self.alu_with_output else 1),
                 unit.alu.free.eq(~self.stall[3]),
+                unit.alu.blocked.eq(self.blocked),
                 unit.event.ready.eq(~self.stall[4]),
                 unit.store.grant.eq(~(self.stall[5] & writing.all())),
                 unit.resolved.valid.eq(self.answer),
@@ -204,7 +207,8 @@ class TwinHarness(wiring.Component):
                 )
             )
             seen.append(timing)
-        m.d.comb += self.bad.eq(seen[0] != seen[1])
+            meets.append(unit.operand.enable & self.blocked & ~unit.alu.waits)
+        m.d.comb += self.bad.eq((seen[0] != seen[1]) | Cat(meets).any())
         differ = self.forward.word_select(0, 2) != self.forward.word_select(1, 2)
         m.d.comb += self.cover_third_packet_is_reported_while_queues_differ.eq(
             ever(m, differ) & nth(m, self.units[0].event.valid & ~self.stall[4], 3)
@@ -264,3 +268,10 @@ def test_receive_unit_never_waits_for_an_output(tmp_path):
 def test_waiting_for_an_output_is_refuted(tmp_path):
     units = [ReceiveUnit(CONFIG), ReceiveUnit(CONFIG)]
     assert not holds(TwinHarness(units, alu_with_output=True), tmp_path, twins=True)
+
+
+def test_beats_that_meet_those_of_another_packet_are_refuted(tmp_path):
+    changed = with_change(
+        receive_unit, "ReceiveUnit", "active & ~(reduce & self.alu.blocked)", "active"
+    )
+    assert not holds(TwinHarness([changed(CONFIG), changed(CONFIG)]), tmp_path, twins=True)
