@@ -6,7 +6,7 @@ from sim.cycles.ace.dma import fetched, may_fetch, moved, written
 from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.occupancy import SRAM_READ, SRAM_WRITE, worked
 from sim.cycles.ace.partitions import copied, may_read, wrote
-from sim.cycles.ace.receive import collected, issued, left, offer
+from sim.cycles.ace.receive import collected, issued, left, may_offer, offer
 from sim.cycles.ace.send import carried, passed
 from sim.cycles.ace.state import REQUESTS
 from sim.cycles.queues import NEVER
@@ -27,8 +27,9 @@ def serve(s, node, now):
     clients = readers + c.targets + c.memory_ports
     for n in range(c.ports):
         q = s.client[node, n]
-        if q.count and q.ready[q.head] <= now and s.port[node, n].front_since == 0:
+        if q.count and q.ready[q.head] <= now and not q.offered and may_offer(s, node, n, now):
             offer(s, node, n, now)
+            q.offered = now
     asking = 0
     for n in range(clients):
         bank = _wanted(s, node, n, now)
@@ -51,15 +52,9 @@ def serve(s, node, now):
         if q.count == 0 or q.ready[q.head] > now:
             continue
         row = q.row[q.head]
-        # Units go on before it is known whether SRAM grants what they ask for: those that send,
-        # receive and load.
-        p = n - readers
-        if c.ports <= n < 2 * c.ports and not s.port[node, n - c.ports].passed:
-            passed(s, node, n - c.ports, now)
-        elif 0 <= p < c.ports and not s.port[node, p].left:
-            left(s, node, p, now)
-        elif 0 <= p - c.ports < c.memory_ports and not s.loader[node, p - c.ports].kept:
-            moved(s, node, p - c.ports, now)
+        if not q.offered and n >= c.ports:
+            q.offered = now
+            _go_on(s, node, n, now)
         if row >= 0:
             writes = 0 if n < readers or c.shared_banks else 1
             bank = _bank(c, row)
@@ -72,6 +67,7 @@ def serve(s, node, now):
             continue
         q.head = (q.head + 1) % REQUESTS
         q.count -= 1
+        q.offered = 0
         if n < c.ports:
             issued(s, node, n, now)
         elif n < 2 * c.ports:
@@ -81,9 +77,9 @@ def serve(s, node, now):
         elif n < readers:
             copied(s, node, now)
         elif n < readers + c.ports:
-            collected(s, node, p, now)
+            collected(s, node, n - readers, now)
         elif n < readers + c.ports + c.memory_ports:
-            written(s, node, p - c.ports, now)
+            written(s, node, n - readers - c.ports, now)
         else:
             wrote(s, node, now)
     following = NEVER
@@ -96,12 +92,26 @@ def serve(s, node, now):
         post(s, following, BANKS, node, 0)
 
 
+@inlined
+def _go_on(s, node, n, now):
+    """Units that send, receive and load go on before it is known whether SRAM grants what they ask
+    for."""
+    c = s.c[0]
+    p = n - c.first_writer
+    if n < 2 * c.ports:
+        passed(s, node, n - c.ports, now)
+    elif 0 <= p < c.ports:
+        left(s, node, p, now)
+    elif 0 <= p - c.ports < c.memory_ports:
+        moved(s, node, p - c.ports, now)
+
+
 @compiled
 def _may_issue(s, node, p, now):
     """True if a beat is offered and there is a place for its outcome; beats that were issued or
     collected in the cycle before are not counted yet."""
     r = s.port[node, p]
-    if r.front_since == 0:
+    if not s.client[node, p].offered:
         return False
     promised = r.promised - (r.issued_at == now - 1) + (r.collected_at == now - 1)
     return promised < READ_LATENCY + s.c[0].alu_latency + 7

@@ -255,7 +255,8 @@ def data(s, node, m, now):
         if burst.beats < 0:
             # Segments without beats are closed when they are in front, one per cycle, the last one
             # when the walker has come to it.
-            if d.ahead or d.kept:
+            c = s.c[0]
+            if d.ahead or s.client[node, c.first_writer + c.ports + m].offered:
                 return
             if burst.due > now:
                 post(s, burst.due, DATA, node, m)
@@ -294,7 +295,6 @@ def _arrive(s, node, m, burst):
 def moved(s, node, m, now):
     """A beat goes to SRAM: it is written in this cycle, or kept and written later."""
     d = s.loader[node, m]
-    d.kept = 1
     d.ahead -= 1
     d.moved_before = d.moved
     d.moved = now
@@ -306,7 +306,6 @@ def written(s, node, m, now):
     """A beat has been written to SRAM."""
     d = s.loader[node, m]
     burst = d.under_way[d.open_head]
-    d.kept = 0
     d.written = now
     worked(s, node, MEMORY_READ, now, 1)
     burst.left -= 1

@@ -24,7 +24,9 @@ from sim.cycles.ace.words import (
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
-__all__ = ["arrive", "collected", "greet_taken", "issued", "left", "look", "offer", "start"]
+__all__ = [
+    "arrive", "collected", "greet_taken", "issued", "left", "look", "may_offer", "offer", "start",
+]
 
 
 @compiled
@@ -307,18 +309,24 @@ def start(s, node, p, now):
 
 
 @compiled
+def may_offer(s, node, p, now):
+    """True unless a beat of another packet in its ALU still waits for its operand."""
+    c = s.c[0]
+    if s.port[node, p].reduces:
+        for other in range(p % c.alus, c.ports, c.alus):
+            waits = 0 < s.client[node, other].offered < now
+            if other != p and waits and s.port[node, other].front_reduces:
+                return False
+    return True
+
+
+@compiled
 def offer(s, node, p, now):
-    """Offer the next beat, unless one of another packet in its ALU still waits for its operand; it
-    is issued, or waits from now on. Behind the last one another packet may start."""
+    """Offer the next beat, which is issued, or waits from now on. Behind the last one another
+    packet may start."""
     c = s.c[0]
     r = s.port[node, p]
     alu = p % c.alus
-    if r.reduces:
-        for other in range(alu, c.ports, c.alus):
-            rival = s.port[node, other]
-            if other != p and rival.front_reduces and 0 < rival.front_since < now:
-                return
-    r.front_since = now
     r.front_reduces = r.reduces
     r.front_row = r.write_row
     if r.write_row >= 0:
@@ -347,7 +355,6 @@ def issued(s, node, p, now):
         worked(s, node, ALUS, now, 1)
     if r.front_last:
         give_credit(s, node, p, now + 3)
-    r.front_since = 0
 
 
 @compiled
@@ -355,7 +362,6 @@ def left(s, node, p, now):
     """The outcome of a beat goes on: it is forwarded in this cycle, and stored in this one or
     later; with the last one the packet is complete."""
     r = s.port[node, p]
-    r.left = 1
     r.event_fsm = -1
     r.promised -= 1
     r.collected_at = now
@@ -392,6 +398,5 @@ def left(s, node, p, now):
 def collected(s, node, p, now):
     """The outcome of a beat is stored, if it is at all; the last one reports the packet."""
     r = s.port[node, p]
-    r.left = 0
     if r.event_fsm >= 0:
         report(s, node, r.event_fsm, p, r.event, now + 1)

@@ -90,7 +90,6 @@ def passed(s, node, p, now):
     """The read of a beat is asked for, and granted in this cycle or later; behind the last one the
     next command may follow."""
     q = s.port[node, p]
-    q.passed = 1
     q.carried_left -= 1
     q.read_last = q.carried_left == 0
     if q.read_last:
@@ -106,7 +105,6 @@ def carried(s, node, p, now):
     """A beat has been read; with the last one the packet is complete."""
     c = s.c[0]
     q = s.port[node, p]
-    q.passed = 0
     if not q.read_last:
         return
     put_packet(s, node, p, 1, q.read_word, now + READ_LATENCY)

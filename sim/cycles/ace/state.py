@@ -133,8 +133,8 @@ _PORT = np.dtype(
         "unit_free", "held", "held_at", "held_word", "held_row", "held_place", "held_context",
         "held_odd",
         "carried_word", "carried_fsm", "carried_context", "carried_odd", "carried_left",
-        # The read in front, if there is one: whether it is the last one of its packet, and which.
-        "passed", "read_last", "read_word", "read_fsm", "read_event",
+        # The read in front: whether it is the last one of its packet, and which.
+        "read_last", "read_word", "read_fsm", "read_event",
         # Receive buffer and unit, ALU.
         "tail", "ended", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
         # Unpacker: beats that have been sent and taken, flits in its window, those that the packet
@@ -142,12 +142,11 @@ _PORT = np.dtype(
         "beat_tail", "beat_head", "window", "needs", "unpacks_at",
         "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
         "write_row", "promised", "issued_at", "collected_at", "flight_head", "flights",
-        # The beat in front of the receive unit: the cycle since when it is (0: there is none), how
-        # it is reduced and stored, and whether it is the last one of its packet.
-        "front_since", "front_reduces", "front_row", "front_last",
-        # Its outcome in front: whether it has left, perhaps without being stored, and what is told
-        # when it is (event_fsm -1: nothing).
-        "left", "event", "event_fsm",
+        # The beat in front of the receive unit: how it is reduced and stored, and whether it is the
+        # last one of its packet.
+        "front_reduces", "front_row", "front_last",
+        # What is told when its outcome in front is stored (event_fsm -1: nothing).
+        "event", "event_fsm",
         # Counters.
         "beats", "flits", "packets", "parked", "first_beat", "stalled",
     )
@@ -179,7 +178,7 @@ _DMA = np.dtype(
         # Bursts under way.
         "bus_free", "bursts", "open_head", "open_count", "beats_done",
         "arrives", "moved", "moved_before", "ahead", "to_come",
-        "kept", "written",  # TX DMA only: a beat that has moved on is not written yet; the last one
+        "written",  # TX DMA only: the last beat that was, not just moved on
         "passed_head", "passed_count",
         # RX DMA only.
         "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
@@ -202,6 +201,7 @@ _CLIENT = np.dtype(
     [
         ("head", np.int64),
         ("count", np.int64),
+        ("offered", np.int64),  # cycle since when the unit has its front asked for; 0: it has not
         ("ready", np.int64, (REQUESTS,)),
         ("row", np.int64, (REQUESTS,)),
     ]
