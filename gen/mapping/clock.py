@@ -16,13 +16,11 @@ as long as seven levels; with true ones it is five in the smart NIC.
 
 The library says that a reset passes a register in no time, meant for asynchronous ones, of which
 there are none here. With it a register whose reset depends on it is a loop, which the mapper cuts
-somewhere, and then makes paths longer that it does not see: eleven levels instead of seven in the
-switch, which has 53 of them. So it is taken out.
+somewhere: it does not see the paths there, and leaves them long. So it is taken out.
 
 Large blocks of which a design has four or more, the lanes of adders, are mapped by themselves and
 flattened then. Mapped as one, equal lanes share a decoder whose wires cross the chip, which took a
-tenth from the clock of the smart NIC; and a lane's longest path is what Yosys gives all others
-leave to be: in ACE it left 917 signals within a tenth of it, apart there are 13.
+tenth from the clock of the smart NIC; and as long as a lane's longest path is, all others may be.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class ALUClientSignature(ParametricSignature):
     waits : ``Out(1)``
         A beat, the last one or not, still waits for its operand.
     blocked : ``In(1)``
-        A beat of another client does. No beat is issued that was not waiting before.
+        A beat of another client waits. Only a beat that was waiting before may be issued.
     operands : ``Out(ALUOperandSignature(lanes))``
         Beats of the packet, a fixed time after their issue, so also after ``ending``.
     """

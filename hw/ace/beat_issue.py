@@ -28,8 +28,8 @@ def beat_layout(c: AceConfig) -> data.StructLayout:
 class BeatIssue(wiring.Component):
     """Issues beats in order, each in the cycle in which SRAM grants the read of its operand.
 
-    A grant comes late in its cycle: one that is not granted is kept, and what comes behind it is
-    held up a cycle later (`ReadySkid`).
+    Grants come late in the cycle. A beat without one is kept, and what comes behind it is held up a
+    cycle later (`ReadySkid`).
 
     Timing: a beat is issued in the cycle in which it is offered if there is ``room`` and SRAM
     grants its read, otherwise as soon as that is so. Stalls: SRAM bank conflicts.

@@ -239,7 +239,7 @@ class TxDMA(_BlockDMA):
         kept = Signal(c.lanes)
         # There is a place for a report, and for the one before that may be on its way.
         may_close = ~segment.final | (reports.level < _REPORTS - 1)
-        # A write is granted late: beats go on before.
+        # Grants come late: beats go on without waiting for them.
         m.d.comb += [
             last.eq(Mux(within, ending, segment.single)),
             kept.eq(Mux(last, (1 << segment.last_elements) - 1, (1 << c.lanes) - 1)),

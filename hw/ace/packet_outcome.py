@@ -133,8 +133,8 @@ class PacketOutcome(wiring.Component):
         next_row = Signal.like(self.store.row)
         ending = Signal()
         collect = Signal()
-        # A write is granted late: beats go on before. The last one also reports the event, for
-        # which there is a place, and for the one before that may be on its way.
+        # Grants come late: beats go on without waiting for them. The last one also reports the
+        # event, for which there is a place, and for the one before that may be on its way.
         m.d.comb += [
             ending.eq(self.result.p.last),
             stores.i.valid.eq(self.result.valid & (~ending | (events.level < _EVENTS - 1))),

@@ -91,8 +91,8 @@ class ReducePath(wiring.Component):
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(issued)]
         # SRAM decides late on a beat, which is promised a place a cycle after it was issued: so the
-        # last place is for a beat that is not counted yet. So does it on an outcome, whose place
-        # is free a cycle after it has left.
+        # last place is for a beat that is not counted yet. It decides late on outcomes, too: a
+        # place is free a cycle after its outcome has left.
         promised = Signal(range(depth + 1))
         left = Signal()
         room = Signal(init=1)

@@ -81,7 +81,7 @@ class SendUnit(wiring.Component):
         event = Signal(event_layout(c))
         m.submodules.events = events = StreamFIFO(event_layout(c), _EVENTS)
         wiring.connect(m, events.o, wiring.flipped(self.event))
-        # A read is granted late: what is behind it goes on before.
+        # Grants come late: the unit goes on without waiting for them.
         m.submodules.reads = reads = ReadySkid(
             data.StructLayout({"row": range(c.sram_beats), "empty": 1, "last": 1, "event": 1})
         )

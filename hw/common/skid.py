@@ -63,11 +63,11 @@ class SkidBuffer(wiring.Component):
 
 
 class ReadySkid(wiring.Component):
-    """A place for the beat of a stream of which it is known late whether it is taken.
+    """Keeps a beat that is not taken at once, where that is known late in the cycle.
 
-    A beat is offered at ``o`` in the cycle in which it comes. It is taken from ``i`` before it is
-    known whether ``o`` takes it: if not, it is kept and offered again, and ``i`` stalls. So
-    ``i.ready`` is a register. Latency is 0 cycles; throughput is 1 beat per cycle.
+    A beat is offered at ``o`` in the cycle in which it comes, and taken from ``i`` whether ``o``
+    takes it or not. If not, it is kept and offered again, and ``i`` stalls: ``i.ready`` is a
+    register. Latency is 0 cycles; throughput is 1 beat per cycle.
 
     Parameters
     ----------
