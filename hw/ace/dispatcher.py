@@ -102,7 +102,7 @@ class Dispatcher(wiring.Component):
     valid is refused as a whole, before anything is moved.
 
     Timing: a command is checked in 5 cycles and one for each shard before the last that holds
-    anything; a refusal follows 2 cycles later. A chunk takes 4 cycles when its FSM has a context
+    anything; a refusal follows 2 cycles later. A chunk takes 5 cycles when its FSM has a context
     free and its DMA takes the job. Stalls: those two.
 
     Members
@@ -373,19 +373,21 @@ class Dispatcher(wiring.Component):
             for n, port in enumerate(self.load):
                 m.d.comb += port.valid.eq(port_of == n)
             with m.If(Array(port.ready for port in self.load)[port_of]):
-                for n, port in enumerate(self.admit):
-                    m.d.comb += port.valid.eq(chunk.fsm == n)
-                end = chunk.offset + Mux(command.contiguous, command.stride, chunk.block)
-                m.d.comb += [table.admitted.eq(1), table.last.eq(final)]
-                m.d.sync += [
-                    chunk.offset.eq(end),
-                    chunk.number.eq(chunk.number + 1),
-                    chunk.age.eq(chunk.age + 1),
-                    chunk.fsm.eq(Mux(chunk.fsm + 1 == job.fsms, 0, chunk.fsm + 1)),
-                ]
-                m.next = "CHUNK"
-                with m.If(table.last):
-                    m.next = "IDLE"
+                m.next = "ADMIT"
+        with m.State("ADMIT"):  # a cycle of its own: all of an FSM waits for it
+            for n, port in enumerate(self.admit):
+                m.d.comb += port.valid.eq(chunk.fsm == n)
+            end = chunk.offset + Mux(command.contiguous, command.stride, chunk.block)
+            m.d.comb += [table.admitted.eq(1), table.last.eq(final)]
+            m.d.sync += [
+                chunk.offset.eq(end),
+                chunk.number.eq(chunk.number + 1),
+                chunk.age.eq(chunk.age + 1),
+                chunk.fsm.eq(Mux(chunk.fsm + 1 == job.fsms, 0, chunk.fsm + 1)),
+            ]
+            m.next = "CHUNK"
+            with m.If(final):
+                m.next = "IDLE"
 
     def _describe(self, m, job, chunk):
         """Describe a chunk to the TX DMAs, to the RX DMA and to its FSM."""

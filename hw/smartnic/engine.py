@@ -300,7 +300,10 @@ class RingEngine(wiring.Component):
         self, m: Module, items: Any, name: str, host: Any, path: Any, clear: Any, *, depth: int
     ) -> None:
         """Give every item to the host side; those with beats, through a queue, to the datapath."""
-        queue = StreamFIFO(item_layout(self._config), depth, memory=False)
+        layout = item_layout(self._config)
+        # All but what a path looks at before it takes an item.
+        kept = tuple(name for name in layout.members if name != "first")
+        queue = StreamFIFO(layout, depth, memory=False, kept=kept)
         m.submodules[f"{name}_items"] = clear(queue)
         connect(m, queue.o, path)
         wanted = ~items.p.end

@@ -73,7 +73,7 @@ class Store(HostSide):
         mark = data.StructLayout({"written": 1, "end": 1})
         m.submodules.writer = writer = AXI4Writer(**c.memory_master)
         connect(m, writer.bus, flipped(self.bus))
-        blocks = StreamFIFO(self._block_layout(), 4, memory=False)
+        blocks = StreamFIFO(self._block_layout(), 4, memory=False, kept=("beats", "valid"))
         m.submodules.blocks = clear(blocks)
         marks = StreamFIFO(mark, BLOCKS_OPEN, memory=False)
         m.submodules.marks = clear(marks)
@@ -109,13 +109,15 @@ class Store(HostSide):
             marks.i.valid.eq(go & to_bus & to_blocks),
             self.item.ready.eq(to_bus & to_blocks & marks.i.ready & ~self.flush),
         ]
+        # Counted a cycle later: whether a command is taken is known late.
         under_way = Signal(range(2 * BLOCKS_OPEN))
-        m.d.sync += under_way.eq(
-            under_way
-            + (writer.cmd.valid & writer.cmd.ready)
-            - (writer.done.valid & writer.done.ready)
-        )
-        m.d.comb += self.busy.eq(under_way != 0)
+        begun, ended = Signal(), Signal()
+        m.d.sync += [
+            begun.eq(writer.cmd.valid & writer.cmd.ready),
+            ended.eq(writer.done.valid & writer.done.ready),
+            under_way.eq(under_way + begun - ended),
+        ]
+        m.d.comb += self.busy.eq(begun | (under_way != 0))
 
         # ---- Beats.
         self._enter(m, blocks.i.p)

@@ -10,7 +10,7 @@ from sim.native.mark import compiled
 
 __all__ = ["dispatch", "host", "stored"]
 
-_IDLE, _SLOT, _LOAD = range(3)
+_IDLE, _SLOT, _LOAD, _ADMIT = range(4)
 _ADMITTING = 1 << 40
 
 
@@ -43,25 +43,38 @@ def dispatch(s, node, now):
         d.slot = slot
         d.phase = _LOAD
         d.ready_at = now + c.chunk
-    else:
+    elif d.phase == _LOAD:
         if s.loader[node, d.fsm % c.memory_ports].jobs == 2:
             return
+        _load_chunk(s, node, now)
+        d.phase = _ADMIT
+        d.ready_at = now + 1
+    else:
         _admit_chunk(s, node, now)
     post(s, d.ready_at, DISPATCH, node, 0)
 
 
 @compiled
-def _admit_chunk(s, node, now):
+def _piece(s, node):
+    """Elements of each shard, or of the vector, that the present chunk takes."""
+    d = s.node[node]
+    command = s.commands[d.current]
+    if command.contiguous:
+        return command.stride
+    return min(command.stride - d.offset, command.block)
+
+
+@compiled
+def _load_chunk(s, node, now):
+    """Make a chunk; its TX DMA has the job."""
     c = s.c[0]
     d = s.node[node]
     command = s.commands[d.current]
     f = d.fsm
     rank = d.rank
     m = f % c.memory_ports
-    whole, piece, size = command.elements, command.stride, command.block
-    if not command.contiguous:
-        size = piece = min(command.stride - d.offset, command.block)
-        whole = command.stride
+    piece = _piece(s, node)
+    size = command.block if command.contiguous else piece
     tail = command.elements - command.tail_block * command.stride
     tail = min(max(0, tail - d.offset), piece)
     x = s.context[node, f, d.slot]
@@ -92,18 +105,26 @@ def _admit_chunk(s, node, now):
     job.tag = f << 4 | d.slot
     job.at = d.current
     _walk_of(job, command, x, rank, c, command.store_all, 0 if c.phases else row, tail)
+    post(s, now + 1, WALK, node, m)
 
+
+@compiled
+def _admit_chunk(s, node, now):
+    """The chunk takes its context."""
+    c = s.c[0]
+    d = s.node[node]
+    command = s.commands[d.current]
+    f = d.fsm
     s.progress[node, d.current].left += 1
     admit(s, node, f, d.slot, now)
     if c.phases:
         enter(s, node, f, d.slot, d.chunk == 0, now)
-    post(s, now + 1, WALK, node, m)
-    d.offset += piece
+    d.offset += _piece(s, node)
     d.chunk += 1
     d.fsm = 0 if f + 1 == c.queues else f + 1
     d.phase = _SLOT
     d.ready_at = now + 2
-    if d.offset >= whole:
+    if d.offset >= (command.elements if command.contiguous else command.stride):
         s.progress[node, d.current].left -= _ADMITTING
         d.phase = _IDLE
         d.ready_at = now + 1
