@@ -302,7 +302,8 @@ class RxDMA(_BlockDMA):
     ``stored`` follows when memory has acknowledged the whole chunk. Nothing is written beyond the
     end of a block.
 
-    Timing: a beat is with the `AXI4Writer` ``READ_LATENCY + 1`` cycles after its read is granted.
+    Timing: a row is asked for a cycle after its segment is there; a beat is with the `AXI4Writer`
+    ``READ_LATENCY + 1`` cycles after its read is granted.
     Stalls: memory, SRAM bank, ``stored``.
 
     Members
@@ -352,11 +353,13 @@ class RxDMA(_BlockDMA):
             unacknowledged.i.p.eq(walker.o.p),
         ]
 
-        # Reads are issued only as far as there is room for what they return. A grant comes late: a
-        # row that is not granted is kept, and a read is counted a cycle after it was issued.
+        # Rows are asked for only as far as there is room for what they return, and their queue has
+        # as many places: a grant, which comes late and from afar, does nothing but take a row.
         depth = READ_LATENCY + 5
         m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, depth)
-        m.submodules.rows = rows = ReadySkid(range(c.sram_beats))
+        m.submodules.rows = rows = StreamFIFO(
+            range(c.sram_beats), depth, memory=False, kept=True
+        )
         promised = Signal(range(depth + 1))
         more = Signal(init=1)  # there is room for another one
         beat = Signal(range(c.slot_beats + 1))
@@ -368,13 +371,13 @@ class RxDMA(_BlockDMA):
         ending = Signal()  # the same, behind the first beat
         m.d.comb += [
             last.eq(Mux(within, ending, segment.single)),
-            rows.i.valid.eq(segments.o.valid),
+            rows.i.valid.eq(segments.o.valid & more),
             rows.i.payload.eq(Mux(within, next_row, segment.row)),
-            moves.eq(rows.i.valid & rows.i.ready),
+            moves.eq(rows.i.valid),
             segments.o.ready.eq(moves & last),
-            self.read.enable.eq(rows.o.valid & more),
+            self.read.enable.eq(rows.o.valid),
             self.read.row.eq(rows.o.payload),
-            rows.o.ready.eq(more & self.read.grant),
+            rows.o.ready.eq(self.read.grant),
         ]
         with m.If(moves):
             m.d.sync += [
@@ -382,13 +385,15 @@ class RxDMA(_BlockDMA):
                 within.eq(~last), next_row.eq(rows.i.payload + 1),
             ]
         arrives = [Signal(name=f"arrives_{n}") for n in range(READ_LATENCY + 1)]
-        m.d.comb += arrives[0].eq(self.read.enable & self.read.grant)
+        m.d.comb += arrives[0].eq(rows.o.valid & rows.o.ready)
         m.d.sync += [after.eq(before) for before, after in pairwise(arrives)]
         wiring.connect(m, beats.o, writer.data)
         m.d.comb += [beats.i.valid.eq(arrives[-1]), beats.i.payload.eq(self.read.data)]
-        counted = {"up": arrives[1], "down": beats.o.valid & beats.o.ready}
-        full = (stepped_to(promised, most, **counted) for most in (depth - 1, depth))
-        m.d.sync += [promised.eq(stepped(promised, **counted)), more.eq(~Cat(full).any())]
+        counted = {"up": moves, "down": beats.o.valid & beats.o.ready}
+        m.d.sync += [
+            promised.eq(stepped(promised, **counted)),
+            more.eq(~stepped_to(promised, depth, **counted)),
+        ]
 
         # Acknowledgements come in the order of the segments.
         oldest = unacknowledged.o.p

@@ -2,7 +2,7 @@
 """One cycle of the banked SRAM: each bank serves one reader and one writer, in turn."""
 
 from hw.ace.sram import READ_LATENCY
-from sim.cycles.ace.dma import fetched, may_fetch, moved, written
+from sim.cycles.ace.dma import fetched, moved, written
 from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.occupancy import SRAM_READ, SRAM_WRITE, worked
 from sim.cycles.ace.partitions import copied, may_read, wrote
@@ -125,9 +125,6 @@ def _wanted(s, node, n, now):
     if q.count == 0 or q.ready[q.head] > now or q.row[q.head] < 0:
         return -1
     if n < c.ports and not _may_issue(s, node, n, now):
-        return -1
-    dma = n - 2 * c.ports
-    if 0 <= dma < c.memory_ports and not may_fetch(s, node, dma, now):
         return -1
     if n == 2 * c.ports + c.memory_ports < c.first_writer and not may_read(s, node):
         return -1

@@ -22,10 +22,10 @@ from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import BURST, CUTS, OUTSTANDING, REPORTS, SEGMENTS, UNDER_WAY
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import unstalled, used
-from sim.native.mark import compiled, inlined
+from sim.native.mark import compiled
 
 __all__ = [
-    "address", "data", "fetched", "may_fetch", "moved", "reported", "store", "walk", "written",
+    "address", "data", "fetched", "moved", "reported", "store", "walk", "written",
 ]
 
 SKID_BEATS = 2  # that the AXI reader has taken and the TX DMA has not written
@@ -338,7 +338,6 @@ def store(s, node, m, now):
         else:
             _start_walk(d, s.fsm[node, f].results[d.held_result], now)
         d.held = 0
-        _cut(s, node, m, now)
         _read(s, node, m, now)
     if not d.held and c.phases:
         _take_result(s, node, m, now)
@@ -395,7 +394,11 @@ def _cut(s, node, m, now):
             if d.final:
                 post(s, max(d.accepted + 1, now), STORE, node, m)
             d.burst_free = max(d.burst_free, d.accepted + 1)
-            d.pushed += d.left > 0
+            if d.left:
+                at = d.pushed % _SEGMENTS_FIFO
+                d.walk_beats[at], d.walk_row[at] = d.left, d.burst_row
+                d.walk_at[at] = d.accepted + 1
+                d.pushed += 1
             beats = 0
         if d.left:
             if d.issued - d.bursts == OUTSTANDING:
@@ -403,9 +406,7 @@ def _cut(s, node, m, now):
             at = max(d.burst_free, d.acknowledged[d.issued % OUTSTANDING] + 1)
             d.burst_free = unstalled(d.stall_key[0], d.stall_below, at + 1)
             d.issued += 1
-            row = d.burst_row
             beats = _next_burst(d)
-            d.burst_row += beats
             if d.left == 0:
                 d.splitter_free = at + 1
         cut = s.storer[node, m].cuts[d.cut % CUTS]
@@ -415,51 +416,49 @@ def _cut(s, node, m, now):
         cut.final = d.final
         cut.tag = d.burst_tag
         if beats:
-            cut.row = row
             cut.at = at
             cut.free = d.burst_free
         d.cut += 1
+        _take(s, node, m)
 
 
 @compiled
 def _read(s, node, m, now):
-    """The RX DMA asks for the next beat, of this burst or the next one."""
+    """Rows of the next beats go into the queue in front of SRAM, as far as there are places for
+    beats."""
     c = s.c[0]
     d = s.storer[node, m]
-    if d.reading:
-        return
-    while d.piece == 0:
-        if d.taken == d.cut:
-            _cut(s, node, m, now)
-            if d.taken == d.cut:
+    _cut(s, node, m, now)
+    while d.ahead < _BEATS_FIFO:
+        if d.to_read == 0:
+            if d.segments == d.pushed:
                 return
+            at = d.segments % _SEGMENTS_FIFO
+            d.to_read, d.read_row, d.from_cycle = d.walk_beats[at], d.walk_row[at], d.walk_at[at]
+        place = d.writes[(d.count + d.ahead) % _BEATS_FIFO]
+        d.moved = max(d.from_cycle, d.moved + 1, place)
+        d.ahead += 1
+        request(s, node, 2 * c.ports + m, d.read_row, max(d.moved + 1, now))
+        d.read_row += 1
+        d.to_read -= 1
+        if d.to_read == 0:
+            d.ends[d.segments % _SEGMENTS_FIFO] = d.moved
+            d.segments += 1
+            _cut(s, node, m, now)
+
+
+@compiled
+def _take(s, node, m):
+    """The next burst whose beats are read; segments without any are closed on the way."""
+    d = s.storer[node, m]
+    while d.piece == 0 and d.taken < d.cut:
         cut = s.storer[node, m].cuts[d.taken % CUTS]
         d.taken += 1
         d.piece = cut.beats
-        d.read_row, d.from_cycle = cut.row, cut.accepted + 1
         d.burst_at, d.addressed = cut.at, cut.free
         d.last_piece, d.closes, d.read_tag = cut.last, cut.final, cut.tag
         if cut.beats == 0:
             _close_segment(s, node, m, d, cut.accepted + 1)
-    d.reading = 1
-    offered = max(d.from_cycle, d.last_read + 1)
-    # A read is counted a cycle late: right behind it another one may take the last place.
-    d.place_at = d.writes[(d.count + 1) % _BEATS_FIFO]
-    ready = max(offered, d.writes[d.count % _BEATS_FIFO])
-    if ready > d.last_read + 1:
-        ready = max(ready, d.place_at)
-    if d.piece == 1 and d.last_piece:
-        d.ends[d.segments % _SEGMENTS_FIFO] = offered
-        d.segments += 1
-        _cut(s, node, m, now)
-    request(s, node, 2 * c.ports + m, d.read_row, max(ready, now))
-
-
-@inlined
-def may_fetch(s, node, m, now):
-    """True if there is a place for the beat that the RX DMA asks for, also if it was refused."""
-    d = s.storer[node, m]
-    return now == d.last_read + 1 or now >= d.place_at
 
 
 @compiled
@@ -467,9 +466,7 @@ def fetched(s, node, m, now):
     """A beat has been read from SRAM; it is written to memory when its burst has begun."""
     c = s.c[0]
     d = s.storer[node, m]
-    d.reading = 0
-    d.last_read = now
-    d.read_row += 1
+    d.ahead -= 1
     worked(s, node, MEMORY_WRITE, now, 1)
     d.piece -= 1
     # Into the writer's skid buffer, which holds two beats, and from there to memory.
@@ -487,7 +484,7 @@ def fetched(s, node, m, now):
         d.bursts += 1
         if d.last_piece:
             _close_segment(s, node, m, d, answered + 1)
-        _cut(s, node, m, now)
+        _take(s, node, m)
     _read(s, node, m, now + 1)
 
 

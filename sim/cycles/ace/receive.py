@@ -206,7 +206,7 @@ def _startable(s, node, p, now):
         r.asked > 0
         and r.asked_words[r.asked_head].at + s.c[0].lookup + 1 <= now
         and r.stream_until <= now
-        and r.flights < FLIGHTS
+        and r.flights + (r.flown_at == now) < FLIGHTS
     )
 
 
@@ -371,6 +371,7 @@ def left(s, node, p, now):
         return
     r.flight_head = (r.flight_head + 1) % FLIGHTS
     r.flights -= 1
+    r.flown_at = now
     if r.flights == FLIGHTS - 1:
         post(s, now + 1, START, node, p)
     word = flight.word

@@ -142,6 +142,7 @@ _PORT = np.dtype(
         "beat_tail", "beat_head", "window", "needs", "unpacks_at",
         "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
         "write_row", "promised", "issued_at", "collected_at", "flight_head", "flights",
+        "flown_at",  # when the last beat of a packet went on
         # The beat in front of the receive unit: how it is reduced and stored, and whether it is the
         # last one of its packet.
         "front_reduces", "front_row", "front_last",
@@ -165,7 +166,7 @@ _BURST = np.dtype(integers("due", "row", "beats", "left", "final", "tag"))
 """``beats`` have yet to come from memory, ``left`` to be written; below zero: so many segments
 without any."""
 
-_CUT = np.dtype(integers("row", "beats", "at", "free", "accepted", "last", "final", "tag"))
+_CUT = np.dtype(integers("beats", "at", "free", "accepted", "last", "final", "tag"))
 """A burst of the RX DMA, or a segment without beats; ``last``: of its segment."""
 
 _DMA = np.dtype(
@@ -177,19 +178,20 @@ _DMA = np.dtype(
         "accepted", "splitter_free", "left", "burst_row", "burst_address", "burst_tag", "final",
         # Bursts under way.
         "bus_free", "bursts", "open_head", "open_count", "beats_done",
-        "arrives", "moved", "moved_before", "ahead", "to_come",
+        "arrives", "moved", "moved_before", "to_come",
+        "ahead",  # beats that are loaded in a skid buffer, rows that are read in a queue
         "written",  # TX DMA only: the last beat that was, not just moved on
         "passed_head", "passed_count",
         # RX DMA only.
-        "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
+        "piece", "burst_at", "burst_free", "last_write", "last_close",
         "write_before", "answered", "count", "segments",
-        "pushed", "issued", "cut", "taken", "read_row", "read_tag", "from_cycle", "last_piece",
-        "place_at",  # in the beats FIFO, unless a beat was read in the cycle before
+        "pushed", "issued", "cut", "taken", "to_read", "read_row", "read_tag", "from_cycle",
+        "last_piece",
         "closes", "addressed",
         "pace", "pace_next",  # of beats of the memory port
         "report_head", "report_count",
     )
-    + arrays(8, "writes", "acknowledged", "ends")
+    + arrays(8, "writes", "acknowledged", "ends", "walk_row", "walk_beats", "walk_at")
     + arrays(REPORTS, "report_at", "report_tag")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
