@@ -357,7 +357,7 @@ class RxDMA(_BlockDMA):
         # as many places: a grant, which comes late and from afar, does nothing but take a row.
         depth = READ_LATENCY + 5
         m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, depth)
-        m.submodules.rows = rows = StreamFIFO(
+        m.submodules.wanted = wanted = StreamFIFO(
             range(c.sram_beats), depth, memory=False, kept=True
         )
         promised = Signal(range(depth + 1))
@@ -371,21 +371,21 @@ class RxDMA(_BlockDMA):
         ending = Signal()  # the same, behind the first beat
         m.d.comb += [
             last.eq(Mux(within, ending, segment.single)),
-            rows.i.valid.eq(segments.o.valid & more),
-            rows.i.payload.eq(Mux(within, next_row, segment.row)),
-            moves.eq(rows.i.valid),
+            moves.eq(segments.o.valid & more),
+            wanted.i.valid.eq(moves),
+            wanted.i.payload.eq(Mux(within, next_row, segment.row)),
             segments.o.ready.eq(moves & last),
-            self.read.enable.eq(rows.o.valid),
-            self.read.row.eq(rows.o.payload),
-            rows.o.ready.eq(self.read.grant),
+            self.read.enable.eq(wanted.o.valid),
+            self.read.row.eq(wanted.o.payload),
+            wanted.o.ready.eq(self.read.grant),
         ]
         with m.If(moves):
             m.d.sync += [
                 beat.eq(Mux(last, 0, beat + 1)), ending.eq(beat + 2 == segment.beats),
-                within.eq(~last), next_row.eq(rows.i.payload + 1),
+                within.eq(~last), next_row.eq(wanted.i.payload + 1),
             ]
         arrives = [Signal(name=f"arrives_{n}") for n in range(READ_LATENCY + 1)]
-        m.d.comb += arrives[0].eq(rows.o.valid & rows.o.ready)
+        m.d.comb += arrives[0].eq(wanted.o.valid & wanted.o.ready)
         m.d.sync += [after.eq(before) for before, after in pairwise(arrives)]
         wiring.connect(m, beats.o, writer.data)
         m.d.comb += [beats.i.valid.eq(arrives[-1]), beats.i.payload.eq(self.read.data)]

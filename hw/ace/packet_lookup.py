@@ -148,11 +148,15 @@ class PacketLookup(wiring.Component):
             later = Signal(name=f"fit_{n + 1}")
             m.d.sync += later.eq(fit)
             fit = later
-        m.d.comb += [
-            ask.eq(self.lookup.valid & self.lookup.ready),
+        # Whose turn it is comes late, and a header is wanted with its answer only: a register is in
+        # front of their queue.
+        m.d.sync += [
             asked.i.valid.eq(ask),
             asked.i.p.header.eq(head),
             asked.i.p.repeated.eq(repeated),
+        ]
+        m.d.comb += [
+            ask.eq(self.lookup.valid & self.lookup.ready),
             answers.i.valid.eq(self.resolved.valid),
             answers.i.p.eq(self.resolved.p),
             answers.i.p.valid.eq(self.resolved.p.valid & fit),
