@@ -5,12 +5,13 @@ import pytest
 
 from tb.common.copy_engine import CopyEngine
 from tb.runner import simulate
+from tests.families import quick
 
 pytestmark = pytest.mark.cosim
 
 
 @pytest.mark.parametrize(
-    "data_width, max_burst, outstanding", [(32, 16, 8), (64, 4, 1), (512, 16, 4)]
+    "data_width, max_burst, outstanding", quick(2, [(32, 16, 8), (64, 4, 1), (512, 16, 4)])
 )
 def test_emitted_copy_engine_passes_its_bench(
     data_width: int, max_burst: int, outstanding: int, simulator: str

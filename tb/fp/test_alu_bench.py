@@ -5,11 +5,12 @@ import pytest
 
 from hw.fp.alu import ReduceALU
 from tb.runner import simulate
+from tests.families import quick
 
 pytestmark = pytest.mark.cosim
 
 
-@pytest.mark.parametrize("stages", [1, 3, 6])
+@pytest.mark.parametrize("stages", quick(2, [1, 6, 3]))
 def test_emitted_lanes_pass_their_bench(stages: int, simulator: str) -> None:
     results = simulate(
         ReduceALU(2, stages=stages),

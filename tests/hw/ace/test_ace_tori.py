@@ -27,6 +27,7 @@ from sim.rtl.harness.specs import HeaderFault, PacketFault
 from sim.rtl.writes import halves
 from sim.workload.graph import CollectiveKind
 from tb.link.lossy import bad_wires
+from tests.families import quick
 from tests.hw.ace.exits import assert_exact, outcomes, recover, start
 from tests.sim.cycles.test_tori import ACE
 
@@ -156,9 +157,7 @@ def test_aborts_in_each_phase_at_times_of_their_own(torus, vectors, phase):
             assert_exact(cluster, arrays)
 
 
-@pytest.mark.parametrize("seed", [
-    0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in (2, 3)),
-])
+@pytest.mark.parametrize("seed", quick(1, range(4)))
 def test_aborts_of_many_chunks_in_many_phases(torus, vectors, seed):
     rng = random.Random(seed)
     cluster = torus((3, 2), config=ACE, style=BY_DIMENSION[seed], seed=seed, link_stalls=0.1,

@@ -16,6 +16,7 @@ from hw.ace.isa import instruction_layout, phase_layout
 from hw.ace.lookup import LOOKUP_LATENCY
 from hw.ace.ready_table import ReadyTable
 from hw.ace.send_generator import SendGenerator, Source
+from tests.families import quick
 from tests.hw.common.prover import ever, holds, nth, with_change
 
 
@@ -808,7 +809,7 @@ def test_generator_sends_what_is_granted_and_waits_for_no_peer_and_no_phase(tmp_
     assert holds(SendHarness(SendGenerator(small(2))), tmp_path)
 
 
-@pytest.mark.parametrize("bug", GENERATOR_BUGS)
+@pytest.mark.parametrize("bug", quick(10, GENERATOR_BUGS))
 def test_broken_generator_is_refuted(bug, tmp_path):
     changed = with_change(send_generator, "SendGenerator", *GENERATOR_BUGS[bug])
     assert not holds(SendHarness(changed(small(2))), tmp_path)
@@ -819,9 +820,7 @@ def test_chunks_and_phases_end_when_nothing_is_left_and_slots_when_they_are_stor
     assert holds(ContextHarness(ContextTable(small(2))), tmp_path, timeout=900)
 
 
-@pytest.mark.parametrize("bug", [
-    *CONTEXT_BUGS, *(pytest.param(each, marks=pytest.mark.full) for each in SLOW_CONTEXT_BUGS),
-])
+@pytest.mark.parametrize("bug", quick(8, (*CONTEXT_BUGS, *SLOW_CONTEXT_BUGS)))
 def test_broken_context_table_is_refuted(bug, tmp_path):
     change = (CONTEXT_BUGS | SLOW_CONTEXT_BUGS)[bug]
     changed = with_change(contexts, "ContextTable", *change, of="PhaseCounts")

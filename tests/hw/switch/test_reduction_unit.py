@@ -17,6 +17,7 @@ from hw.switch.packet import Kind, encode
 from hw.switch.reduction_unit import EVENTS, ReductionUnit
 from sim.rtl.switch.orders import fold
 from tb.switch.endpoint import words_of
+from tests.families import quick
 from tests.hw.switch.rig import PAYLOAD_FLITS, Bench, packet, packets_of
 from tests.hw.switch.table_model import Operand, TableModel
 
@@ -111,9 +112,9 @@ def wanted(operands, kind):
 @pytest.mark.parametrize("gaps, stalls", [(0, 0.5), (0.3, 0.3)])
 @pytest.mark.parametrize(
     "entries, stages, lanes",
-    [(1, 3, 4), (2, 0, 4), (3, 6, 4), (4, 3, 4), (32, 3, 4),
-     # Beats of a packet: more than stages, as many, fewer.
-     (4, 3, 8), (2, 4, 8), (3, 6, 8), (1, 1, 16), (2, 2, 16), (4, 3, 16)],
+    # Beats of a packet: more than stages, as many, fewer.
+    quick(6, [(1, 3, 4), (32, 3, 4), (2, 0, 4), (4, 3, 8), (3, 6, 8), (2, 2, 16),
+              (3, 6, 4), (4, 3, 4), (2, 4, 8), (1, 1, 16), (4, 3, 16)]),
 )
 def test_unit_does_what_the_model_of_its_table_does(entries, stages, lanes, gaps, stalls):
     expected = 4

@@ -128,8 +128,8 @@ def test_blocks_without_data_pass_while_the_ones_before_them_wait_for_memory(con
 
 
 @pytest.mark.parametrize("shape, style, rtl", [
-    ((3, 3), "enhanced", (0,)), ((3, 3), "enhanced", (1, 4, 7)), ((3, 2), "baseline", (2, 5)),
-    ((5,), "baseline", (0, 3)),
+    ((3, 3), "enhanced", (0,)), ((3, 2), "baseline", (2, 5)), ((5,), "baseline", (0, 3)),
+    pytest.param((3, 3), "enhanced", (1, 4, 7), marks=pytest.mark.full),
 ], ids=str)
 def test_rtl_among_models_sends_golden_packets_in_every_phase(shape, style, rtl):
     config = by_phase(3, 12)
