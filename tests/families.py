@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families of tests of which ``make test`` runs a part."""
+"""Families of tests of which ``make test`` runs a part and ``make test-full`` all."""
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
 import pytest
 
-__all__ = ["quick"]
+__all__ = ["full", "quick"]
+
+
+def full(family: Iterable[Any]) -> list[Any]:
+    """Parameters of a *family*, single ones or tuples, for ``make test-full`` alone."""
+    return [
+        pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.full)
+        for each in family
+    ]
 
 
 def quick(count: int, family: Iterable[Any]) -> list[Any]:
-    """Parameters of a *family*, single ones or tuples: the first *count* as they are, the others
-    for ``make test-full`` alone."""
-    members = iter(family)
-    chosen = list(islice(members, count))
-    return [*chosen, *(
-        pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.full)
-        for each in members
-    )]
+    """Parameters of a *family*: the first *count* for ``make test`` as well."""
+    members = list(family)
+    return [*members[:count], *full(members[count:])]

@@ -16,6 +16,7 @@ from gen.sv.proof import check
 from gen.verilator import has_verilator
 from gen.verilog import emit, emit_files
 from gen.yosys import run_yosys
+from tests.families import full
 
 SMALL = ("ace/test", "switch/test", "adder/binary32", "alu/4-lanes")
 TEXTS = (*SMALL, "smartnic/test", "switch-dma/test")
@@ -72,7 +73,7 @@ def test_yosys_says_nothing(emitted):
 
 @pytest.mark.parametrize("name", [
     "adder/binary16", "alu/4-lanes",
-    *(pytest.param(each, marks=pytest.mark.full) for each in PRESETS if each.endswith("/test")),
+    *full(each for each in PRESETS if each.endswith("/test")),
 ])
 def test_a_preset_is_proved_as_it_is_emitted(name):
     made = preset(name)

@@ -6,6 +6,7 @@ import pytest
 
 from bench.parts import PARTS
 from gen.synth import synthesize
+from tests.families import full
 
 TOLERANCE = 0.02
 NOISE = {"gates": 12, "ff": 0, "sram_macros": 0}
@@ -15,7 +16,7 @@ QUICK = ("StreamFIFO", "AXI4Reader", "SendUnit")
 
 @pytest.mark.parametrize(
     "name",
-    [*QUICK, *(pytest.param(each, marks=pytest.mark.full) for each in PARTS if each not in QUICK)],
+    [*QUICK, *full(each for each in PARTS if each not in QUICK)],
 )
 def test_cells_of_a_block_are_those_of_its_netlist(name):
     netlist, text = (

@@ -19,6 +19,7 @@ from sim.collectives.ace_program import AceProgram
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
 from sim.workload.graph import CollectiveKind
+from tests.families import full
 
 SMALLEST = {
     "ports": 1, "bus_bytes": 16, "packet_bytes": 16, "sram_bytes": 64, "banks": 1, "alus": 1,
@@ -116,8 +117,7 @@ def _lint(config, tmp_path, style="plain"):
 # As SystemVerilog the smallest preset is read in tests/gen.
 @pytest.mark.parametrize("interleave, style", [
     (2, "plain"),
-    *(pytest.param(*each, marks=pytest.mark.full)
-      for each in ((1, "plain"), (1, "sv"), (2, "sv"))),
+    *full(((1, "plain"), (1, "sv"), (2, "sv"))),
 ])
 def test_verilator_finds_nothing_in_groups_of_banks(interleave, style, tmp_path):
     _lint(replace(preset("duo"), banks=8, interleave=interleave), tmp_path, style)

@@ -24,7 +24,7 @@ from sim.rtl.driver import Request
 from sim.rtl.errors import CommandRefusedError
 from sim.rtl.writes import halves
 from sim.workload.graph import CollectiveKind
-from tests.families import quick
+from tests.families import full, quick
 from tests.hw.ace.test_ace_tori import organised, wired
 
 TEST = preset("test")
@@ -309,7 +309,7 @@ UNLIKE = replace(
 
 @pytest.mark.parametrize("config", [
     UNLIKE,
-    *(pytest.param(replace(THREE, commands=8, **division), marks=pytest.mark.full) for division in (
+    *full(replace(THREE, commands=8, **division) for division in (
         {"partition_slots": (1, 1, 1, 1)},
         {"partition_slots": (2, 1, 1, 1)},
         {"phase_fsms": (2, 4, 2), "fsms": 8, "partition_slots": (2, 1, 2, 2)},
@@ -379,7 +379,7 @@ def test_a_command_that_a_later_phase_has_no_program_for_is_refused(vectors):
 
 
 @pytest.mark.parametrize("phases, fsms", [
-    (1, 1), *(pytest.param(*each, marks=pytest.mark.full) for each in ((1, 2), (2, 4), (1, 6))),
+    (1, 1), *full(((1, 2), (2, 4), (1, 6))),
 ])
 def test_hamiltonian_rings_with_fewer_fsms_than_ways(vectors, phases, fsms):
     config = replace(THREE, phases=phases, fsms=fsms, memory_ports=1, max_nodes=16)

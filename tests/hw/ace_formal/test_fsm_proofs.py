@@ -16,7 +16,7 @@ from hw.ace.isa import instruction_layout, phase_layout
 from hw.ace.lookup import LOOKUP_LATENCY
 from hw.ace.ready_table import ReadyTable
 from hw.ace.send_generator import SendGenerator, Source
-from tests.families import quick
+from tests.families import full, quick
 from tests.hw.common.prover import ever, holds, nth, with_change
 
 
@@ -798,7 +798,7 @@ def test_ready_packets_reach_their_contexts_however_early_they_come(tmp_path):
 
 @pytest.mark.parametrize("broken", [
     HastyTable, CommonTable,
-    *(pytest.param(each, marks=pytest.mark.full) for each in (StaleTable, SingleTable)),
+    *full((StaleTable, SingleTable)),
 ])
 def test_broken_ready_table_is_refuted(broken, tmp_path):
     assert not holds(ReadyHarness(broken(small(2))), tmp_path)

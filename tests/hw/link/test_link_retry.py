@@ -17,6 +17,7 @@ from hw.switch.packet import Kind, decode
 from hw.switch.retry import PacketRetry, packet_frames
 from tb.link.lossy import Faults
 from tb.link.retry import KINDS, BeatEnd, Link, PacketEnd, numbered_packet, retry_config
+from tests.families import full
 from tests.hw.common.prover import assert_moore
 from tests.hw.link.retry_model import CONTENT, START, ModelEnd
 
@@ -303,7 +304,7 @@ def test_headers_that_are_wrong_already_are_dropped():
 
 
 @pytest.mark.parametrize(
-    "flits", [1, 4, *(pytest.param(flits, marks=pytest.mark.full) for flits in (2, 8))]
+    "flits", [1, 4, *full((2, 8))]
 )
 @pytest.mark.parametrize("probability", PROBABILITIES)
 def test_beats_arrive_once_and_in_order(flits, probability):

@@ -8,6 +8,7 @@ import pytest
 
 from tb.link.lossy import Faults
 from tb.link.retry import KINDS, Link, PacketEnd, numbered_packet, retry_config
+from tests.families import full
 from tests.hw.link.retry_model import ModelEnd
 
 FLITS, CREDITS = 4, 3
@@ -44,7 +45,7 @@ def exact(ends, expected):
 
 @pytest.mark.parametrize("kinds", END)
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 20))]
+    "seed", [0, 1, *full(range(2, 20))]
 )
 @pytest.mark.parametrize("longest, probability", [(400, 0.0), (5000, 0.02)])
 def test_late_copies_change_nothing(longest, probability, seed, kinds):
@@ -70,7 +71,7 @@ def test_late_copies_change_nothing(longest, probability, seed, kinds):
 @pytest.mark.parametrize("kinds", END)
 @pytest.mark.parametrize("ways", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 12))]
+    "seed", [0, *full(range(1, 12))]
 )
 def test_a_cable_is_cut_and_mended(seed, ways, kinds):
     """At random moments, for random times: nothing is lost, nobody is reset."""

@@ -22,6 +22,7 @@ from hw.smartnic.sequencer import BlockSequencer
 from sim.collectives.partition import NicPartition
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.smartnic.ring import NicRing
+from tests.families import full
 from tests.hw.common.attributes import assert_attributes
 from tests.hw.common.prover import assert_moore
 
@@ -258,7 +259,7 @@ def test_no_output_of_the_nic_depends_on_an_input_in_the_same_cycle(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["test", *(pytest.param(name, marks=pytest.mark.full) for name in PRESETS if name != "test")],
+    ["test", *full(name for name in PRESETS if name != "test")],
 )
 def test_verilator_finds_nothing_to_say_about_the_nic(name, tmp_path):
     if not has_verilator():

@@ -13,6 +13,7 @@ from hw.switch.packet import Format
 from hw.switch.recount import GUARD_CYCLES
 from hw.switch_dma.config import preset
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tests.families import full
 
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -80,7 +81,7 @@ def clear(system):
 
 @pytest.mark.parametrize("ways", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 9))]
+    "seed", [0, *full(range(1, 9))]
 )
 def test_a_cable_that_is_cut_and_mended_costs_time_alone(seed, ways, mode):
     """Registers and an interrupt of both ends tell of it; nobody is reset, nothing is lost."""

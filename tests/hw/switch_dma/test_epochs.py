@@ -17,6 +17,7 @@ from hw.switch.recount import GUARD_CYCLES
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.receive import Receive
 from tb.switch_dma.fabric import AllReduce, Placement, flat, join, two_levels
+from tests.families import full
 
 SWITCH = replace(switch_preset("test"), regions=3, timeout_bits=16, trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -73,10 +74,9 @@ def mode(request):
     (flat, 8, {"timeout": 20_000}),
     (flat, 9, {"timeout": 0, "dma": replace(DMA, links=2)}),
     (two_levels, 8, {"timeout": 20_000}),
-    *(pytest.param(make, aborts, {"timeout": timeout, "dma": replace(DMA, links=links)},
-                   marks=pytest.mark.full)
-      for aborts in (1, 2, 7, 8, 15, 16, 20) for timeout in (200, 65_535)
-      for make, links in ((flat, 1), (flat, 2), (two_levels, 1))),
+    *full((make, aborts, {"timeout": timeout, "dma": replace(DMA, links=links)})
+          for aborts in (1, 2, 7, 8, 15, 16, 20) for timeout in (200, 65_535)
+          for make, links in ((flat, 1), (flat, 2), (two_levels, 1))),
 ])
 def test_nothing_of_epochs_before_is_in_a_sum(make, aborts, options, mode):
     """The last member comes late every time, so operands of the others wait for it in tables; the

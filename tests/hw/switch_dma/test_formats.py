@@ -17,6 +17,7 @@ from hw.switch_dma.control import Control
 from hw.switch_dma.layouts import Part
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, Restriction, flat, join, shares, smallest, two_levels
+from tests.families import full
 from tests.hw.switch_dma.test_switch_dma import (
     QUIET,
     counted,
@@ -60,8 +61,7 @@ def test_sums_are_rounded_once(format, mode, lanes):
 
 @pytest.mark.parametrize("mode", ["push", "pull"])
 @pytest.mark.parametrize("least, lanes", [
-    (False, 4), *(pytest.param(*each, marks=pytest.mark.full)
-                  for each in ((True, 4), (True, 8), (False, 16))),
+    (False, 4), *full(((True, 4), (True, 8), (False, 16))),
 ])
 @formats
 def test_two_levels_and_members_that_begin_apart(format, least, lanes, mode):
@@ -91,7 +91,7 @@ def test_lengths(elements, format):
 
 
 @pytest.mark.parametrize("links, lanes", [
-    (1, 4), (1, 16), *(pytest.param(*each, marks=pytest.mark.full) for each in ((1, 8), (2, 4)))
+    (1, 4), (1, 16), *full(((1, 8), (2, 4)))
 ])
 def test_one_after_the_other_in_all_formats(links, lanes):
     """Minimum and maximum, too; words as they were."""

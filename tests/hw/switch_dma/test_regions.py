@@ -14,6 +14,7 @@ from hw.switch.packet import AbortCause
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.registers import COUNTERS, CommandError
 from tb.switch_dma.fabric import SOURCE, AllReduce, Placement, flat, join, two_levels
+from tests.families import full
 
 SWITCH = replace(switch_preset("test"), regions=3, entries=1, trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -103,8 +104,8 @@ LEAVES = [(0, 3, 4), (1, 2, 5, 6, 7)]  # both at several leaves, and together on
 
 @pytest.mark.parametrize("make, groups, seed", [
     (flat, PAIRS, 1), (two_levels, LEAVES, 3),
-    *(pytest.param(make, groups, seed, marks=pytest.mark.full)
-      for seed in range(4, 9) for make, groups in ((flat, PAIRS), (two_levels, LEAVES))),
+    *full((make, groups, seed)
+          for seed in range(4, 9) for make, groups in ((flat, PAIRS), (two_levels, LEAVES))),
 ])
 def test_each_group_has_collectives_of_its_own(make, groups, seed):
     """Other modes, operations, lengths and times, all under way at once."""
@@ -159,8 +160,7 @@ TROUBLES = {
 
 @pytest.mark.parametrize("cause, mode", [
     *zip(TROUBLES, ("push", "pull", "pull", "push")),
-    *(pytest.param(*each, marks=pytest.mark.full)
-      for each in zip(TROUBLES, ("pull", "push", "push", "pull"))),
+    *full(zip(TROUBLES, ("pull", "push", "push", "pull"))),
 ])
 def test_what_one_group_gives_up_does_not_disturb_the_other(cause, mode):
     """Tables of one entry, which both use; the group that gave up works on afterwards."""
@@ -203,8 +203,8 @@ def overlapping(rng, endpoints, regions):
 
 @pytest.mark.parametrize("make, endpoints, seed", [
     (flat, 4, 2), (two_levels, 6, 3),
-    *(pytest.param(make, endpoints, seed, marks=pytest.mark.full)
-      for seed in range(4, 10) for make, endpoints in ((flat, 4), (two_levels, 7))),
+    *full((make, endpoints, seed)
+          for seed in range(4, 10) for make, endpoints in ((flat, 4), (two_levels, 7))),
 ])
 def test_collectives_in_any_region_one_after_the_other(make, endpoints, seed):
     """Nothing is programmed anew between them; endpoints that are in none of those under way are
@@ -248,8 +248,7 @@ def test_partials_of_a_region_wait_while_another_is_busy():
 
 @pytest.mark.parametrize("after, mode", [
     (40, "push"), (250, "pull"), (700, "push"), (1400, "pull"),
-    *(pytest.param(*each, marks=pytest.mark.full)
-      for each in ((40, "pull"), (250, "push"), (700, "pull"), (1400, "push"))),
+    *full(((40, "pull"), (250, "push"), (700, "pull"), (1400, "push"))),
 ])
 def test_an_abort_concerns_its_region_alone(after, mode):
     """Two endpoints have commands of both regions in their queues, by turns; after some time one

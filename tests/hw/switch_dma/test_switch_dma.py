@@ -17,6 +17,7 @@ from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, Placement, flat, join, smallest, two_levels
+from tests.families import full
 from tests.hw.common.prover import assert_moore
 
 SWITCH = replace(switch_preset("test"), trace=True)
@@ -96,7 +97,7 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls, mo
 
 
 @pytest.mark.parametrize(
-    "links", [2, *(pytest.param(links, marks=pytest.mark.full) for links in (3, 6))]
+    "links", [2, *full((3, 6))]
 )
 def test_several_links(links, mode):
     system = join(flat(SWITCH, replace(DMA, links=links), 4, mode=mode, stalls=0.2, seed=links))
@@ -553,7 +554,7 @@ def test_a_packet_of_which_a_flit_came_twice_is_dropped(flit, to, mode):
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.full) for seed in (0, 2, 3))]
+    "seed", [1, *full((0, 2, 3))]
 )
 def test_random_troubles(seed, mode):
     """Aborts, refused reads and disagreements at random cycles: each is signalled, none lasts."""

@@ -12,6 +12,7 @@ from sim.hosts.wiring import EngineWiring
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
+from tests.families import full
 from tests.sim.cycles.test_tori import ACE, GHZ, both
 
 REDUCE, SCATTER, GATHER = (
@@ -72,7 +73,7 @@ MORE_SLOTS = by_phase(3, 12, 2, 2, 2, 3, contexts=3, banks=2, bank_ports="1rw")
 
 @pytest.mark.parametrize("config, shape, style, work, stalls, latency_cycles", [
     (MORE_SLOTS, (3, 3), "enhanced", [(REDUCE, 5000)], 0.1, 30),
-    *(pytest.param(*each, marks=pytest.mark.full) for each in (
+    *full((
         (by_phase(3, 12, contexts=1, rx_packets=64), (2, 2), "enhanced",
          [(SCATTER, 2666), (GATHER, 2666), (REDUCE, 8000)], 0.0, 30),
         (by_phase(2, 8, banks=8, bank_ports="1rw", alus=1), (3, 2), "baseline",
@@ -117,10 +118,8 @@ def test_a_forwarded_packet_goes_first_once_its_header_is_there():
 
 @pytest.mark.parametrize("config, block, work", [
     (replace(BASE, sram_bytes=48 << 10), 16, [(SCATTER, 333), (GATHER, 3000)]),
-    *(pytest.param(
-        by_phase(2, 8, contexts=contexts), None, [(SCATTER, 333), (GATHER, 2500)],
-        marks=pytest.mark.full,
-    ) for contexts in (4, 5)),
+    *full((by_phase(2, 8, contexts=contexts), None, [(SCATTER, 333), (GATHER, 2500)])
+          for contexts in (4, 5)),
 ], ids=str)
 def test_blocks_without_data_pass_while_the_ones_before_them_wait_for_memory(config, block, work):
     """The walker of the TX DMA is at the next job before the bursts of the last block have gone."""

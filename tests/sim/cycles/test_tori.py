@@ -19,6 +19,7 @@ from sim.rtl.ace.ring import AceRing
 from sim.rtl.driver import Request
 from sim.runs.scripts import draw_inputs, run_engines
 from sim.workload.graph import CollectiveKind
+from tests.families import full
 
 GHZ = 1e9
 ACE = AceConfig(
@@ -105,7 +106,7 @@ FEW = replace(ACE, fsms=8, contexts=2, rx_packets=4, tx_packets=2)
     (ACE, (2, 3), "multi_colour", (400, 9000), 0.0, 5),
     (FEW, (2, 2), "dimension_ordered", (400, 400), 0.0, 5),
     (FEW, (2, 2), "dimension_ordered", (1000, 1000), 0.0, 5),
-    *(pytest.param(*each, marks=pytest.mark.full) for each in (
+    *full((
         (DEEP, (2, 3), "multi_colour", (9000, 9000), 0.0, 30),
         (DEEP, (2, 2), "halves", (5000,), 0.1, 90),
         (NARROW, (2, 3), "multi_colour", (5000, 5000), 0.0, 30),

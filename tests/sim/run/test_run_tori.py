@@ -11,6 +11,7 @@ from sim.describe.reader import ConfigError
 from sim.describe.system import describe
 from sim.run import run
 from sim.runs.engines import run_on_engines
+from tests.families import full
 
 TORUS = {
     "topology": {
@@ -193,7 +194,7 @@ def test_only_an_engine_with_a_pace_of_memory_has_a_bandwidth(kind):
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
 @pytest.mark.parametrize("style", [
     "multi_colour",
-    *(pytest.param(each, marks=pytest.mark.full) for each in ("baseline", "halves")),
+    *full(("baseline", "halves")),
 ])
 def test_a_dimension_with_more_lanes_has_paths_of_its_own_on_each(style, kind):
     made = [

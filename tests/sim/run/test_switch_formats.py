@@ -23,6 +23,7 @@ from sim.rtl.switch.formats import packed, unpacked
 from sim.run import run
 from sim.runs.job import plan_job
 from sim.runs.scripts import draw_inputs, run_engines
+from tests.families import full
 from tests.sim.run.given_up import give_up
 
 RATE = 25e9
@@ -43,8 +44,6 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/reference/system-switch.md"
 
 ALL = {"half": True, "bfp": True}
 """What is built for all formats: the hardware that tests of endpoints have compiled."""
-
-full = pytest.mark.full
 
 
 def described(format, fabric=ONE, mode="push", size_bytes=6000, *, level="rtl", op=None,
@@ -88,7 +87,7 @@ def in_memory(fabric, format, elements):
 @pytest.mark.parametrize(("format", "fabric", "more"), [
     ("fp16", ONE, {}),
     ("bfp16", LEVELS, {"lanes": 16}),
-    *(pytest.param(*each, marks=full) for each in (
+    *full((
         ("fp16", ONE, {"lanes": 8}),
         ("bf16", LEVELS, {"lanes": 8}),
         ("bf16", ONE, {"alone": True}),
@@ -199,7 +198,7 @@ def test_fp32_and_4_lanes_are_what_there_is_without_the_keys():
     assert stated.record.notes == plain.record.notes
 
 
-@full
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["push", "pull"])
 @pytest.mark.parametrize("format", SHORT)
 def test_links_with_retry_carry_every_format(mode, format):
@@ -321,7 +320,7 @@ def test_bfloat16_is_that_of_ml_dtypes():
     assert np.array_equal(np.signbit(found), np.signbit(wide) & ~np.isnan(wide))
 
 
-@full
+@pytest.mark.full
 def test_the_page_shows_times_of_runs():
     """The description that is there, and its times in every format and width."""
     text = PAGE.read_text(encoding="utf-8")
