@@ -201,6 +201,7 @@ def test_packet_that_comes_twice_is_counted_and_does_no_harm(ring, vectors, port
         assert (cluster.result(node, command, rank) == golden).all()
         repeated = [cluster.read(node, "repeated", n)["count"] for n in (0, 1)]
         assert sum(repeated) == (node is hit)
+        assert not any(cluster.read(node, "unexpected", n)["count"] for n in (0, 1))
         assert cluster.read(node, "interrupt")["dropped"] == (node is hit)
 
 
