@@ -305,9 +305,11 @@ def synth(
     """
     from foldwire.console import offer, print_table, say, step
     from foldwire.emission import clock_tables, levels_tables, synthesis_table
+    from gen.mapping.targets import check_target
 
     if (levels or fmax) and target != "ecp5":
         raise click.UsageError(f"--levels and --fmax need --target ecp5, not {target!r}")
+    check_target(target)
     chosen = _synthesized(design, file, preset, changes)
     tables = {}
     with step(f"synthesizing {chosen.top} for {target}"):
