@@ -48,13 +48,15 @@ class ALUClientSignature(ParametricSignature):
     Members
     -------
     want : ``Out(1)``
-        Asks for the ALU.
+        Asks for the ALU, for now or for the end of the packet of which the last beat is next.
     grant : ``In(1)``
         Answers ``want`` in the same cycle: it is its turn, as soon as the ALU is free.
     free : ``In(1)``
         Nobody has the ALU, or it is given back in this cycle.
     claim : ``Out(1)``
         Takes the ALU, in a cycle with ``grant`` and ``free``.
+    refused : ``Out(1)``
+        A packet could start, but has no turn or the ALU is not free.
     ending : ``Out(1)``
         The ALU is given back: the last beat is issued, or waits for its operand from now on.
     waits : ``Out(1)``
@@ -72,6 +74,7 @@ class ALUClientSignature(ParametricSignature):
                 "grant": In(1),
                 "free": In(1),
                 "claim": Out(1),
+                "refused": Out(1),
                 "ending": Out(1),
                 "waits": Out(1),
                 "blocked": In(1),
@@ -93,7 +96,7 @@ class ALUPool(wiring.Component):
     client : ``In(ALUClientSignature).array(ports)``
         The receive unit of each port.
     contended : ``Out(ports)``
-        The client wants an ALU and another one has it.
+        The client needs an ALU and another one has it, or has its turn.
     """
 
     client: list
@@ -147,6 +150,5 @@ class ALUPool(wiring.Component):
                         alu.b.eq(operands.b),
                     ]
                 m.d.comb += operands.result.eq(alu.o)
-        for n, client in enumerate(self.client):
-            m.d.comb += self.contended[n].eq(client.want & ~(client.grant & client.free))
+        m.d.comb += self.contended.eq(Cat(client.refused for client in self.client))
         return m

@@ -479,7 +479,7 @@ _TEST = AceConfig(
     tx_packets=2,
     max_nodes=8,
     address_bits=32,
-    alu_stages=6,
+    alu_stages=7,
 )
 
 PRESETS: dict[str, AceConfig] = {

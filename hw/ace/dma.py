@@ -23,7 +23,7 @@ from hw.common.axi import BurstMaster
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.count import stepped, stepped_to
-from hw.common.fifo import StreamFIFO
+from hw.common.fifo import PingPongFIFO, StreamFIFO
 from hw.common.skid import ReadySkid
 
 __all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
@@ -42,7 +42,7 @@ def _segment_layout(c: AceConfig) -> data.StructLayout:
             "beats": range(c.slot_beats + 1),
             "empty": 1,
             "single": 1,  # one beat, or none
-            "last_elements": range(c.lanes + 1),  # elements in the last beat
+            "kept": c.lanes,  # elements of the last beat, a bit each
             "final": 1,
             **places(c, "fsm", "slot", "command"),
             "poisoned": 1,
@@ -93,7 +93,7 @@ class BlockWalker(wiring.Component):
         # ready while numbers are compared.
         lane_bits = c.lanes.bit_length() - 1
         beats = Signal.like(self.o.p.beats)
-        last_elements = Signal.like(self.o.p.last_elements)
+        kept = Signal.like(self.o.p.kept)
         empty, single, final = (Signal(name=name) for name in ("empty", "single", "final"))
         whole, tail = number < coming.tail_block, number == coming.tail_block
         elements = coming.tail_elements
@@ -103,7 +103,7 @@ class BlockWalker(wiring.Component):
                 empty.eq(~(whole & (coming.beats != 0) | tail & (elements != 0))),
                 single.eq(~(whole & (coming.beats > 1) | tail & (elements > c.lanes))),
                 beats.eq(Mux(whole, coming.beats, 0)),
-                last_elements.eq(Mux(tail & (part != 0), part, c.lanes)),
+                kept.eq(Mux(tail & (part != 0), (1 << part) - 1, -1)),
                 final.eq(number == coming.last),
             ]
             with m.If(tail):
@@ -115,7 +115,7 @@ class BlockWalker(wiring.Component):
             self.o.p.beats.eq(beats),
             self.o.p.empty.eq(empty),
             self.o.p.single.eq(single),
-            self.o.p.last_elements.eq(last_elements),
+            self.o.p.kept.eq(kept),
             self.o.p.final.eq(final),
             self.o.p.fsm.eq(job.fsm),
             self.o.p.slot.eq(job.slot),
@@ -242,7 +242,7 @@ class TxDMA(_BlockDMA):
         # Grants come late: beats go on without waiting for them.
         m.d.comb += [
             last.eq(Mux(within, ending, segment.single)),
-            kept.eq(Mux(last, (1 << segment.last_elements) - 1, (1 << c.lanes) - 1)),
+            kept.eq(Mux(last, segment.kept, -1)),
             writes.i.valid.eq(
                 segments.o.valid & reader.data.valid & ~segment.empty & (~last | may_close)
             ),
@@ -344,9 +344,7 @@ class RxDMA(_BlockDMA):
             room.eq(segments.i.ready & unacknowledged.i.ready),
             walker.o.ready.eq(room & (~nonempty | writer.cmd.ready)),
             writer.cmd.valid.eq(walker.o.valid & nonempty & room),
-            writer.cmd.p.last_strobe.eq(
-                Cat((n // 4 < walker.o.p.last_elements) for n in range(c.bus_bytes))
-            ),
+            writer.cmd.p.last_strobe.eq(Cat(each.replicate(4) for each in walker.o.p.kept)),
             segments.i.valid.eq(walker.o.valid & walker.o.ready & nonempty),
             segments.i.p.eq(walker.o.p),
             unacknowledged.i.valid.eq(walker.o.valid & walker.o.ready),
@@ -357,9 +355,7 @@ class RxDMA(_BlockDMA):
         # as many places: a grant, which comes late and from afar, does nothing but take a row.
         depth = READ_LATENCY + 5
         m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, depth)
-        m.submodules.wanted = wanted = StreamFIFO(
-            range(c.sram_beats), depth, memory=False, kept=True
-        )
+        m.submodules.wanted = wanted = PingPongFIFO(range(c.sram_beats), depth)
         promised = Signal(range(depth + 1))
         more = Signal(init=1)  # there is room for another one
         beat = Signal(range(c.slot_beats + 1))

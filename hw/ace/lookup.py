@@ -243,31 +243,31 @@ class LookupPipeline(wiring.Component):
         return instruction
 
     def _runs(self, m, stage):
-        """Beats of a run in the packet's context, and whether the packet in *stage* lies within
-        one, all a cycle later: in an even phase and in an odd one."""
-        c = self._config
-        query = stage.request.query
-        odd = range(2)
-        spans = [Signal(range(c.slot_beats + 1), name=f"span_{n}") for n in odd]
-        inside = Signal(2)
-        own = stage.request.client == c.ports
-        for n in odd:
-            span, packets = (
-                Array(each[n] for each in counts)[query.context]
-                for counts in (self.contexts.span, self.contexts.packets)
-            )
-            m.d.sync += [spans[n].eq(span), inside[n].eq(own | (query.offset < packets))]
-        return spans, inside
+        """Beats and packets of a run in the context of the packet in *stage*, a cycle later: in an
+        even phase and in an odd one."""
+        context = stage.request.query.context
+        runs = []
+        for name in ("span", "packets"):
+            of_contexts = getattr(self.contexts, name)
+            runs.append([Signal.like(of_contexts[0][n], name=f"{name}_{n}") for n in range(2)])
+            m.d.sync += [
+                mine.eq(Array(each[n] for each in of_contexts)[context])
+                for n, mine in enumerate(runs[-1])
+            ]
+        return runs
 
     def _products(self, m, stage, row_now, expected_now, instruction_now, runs):
         """Place in a slot of the packet in *stage*, and its beats, as far as its run goes, all a
         cycle later."""
         c = self._config
-        spans, inside = runs
+        spans, packets = runs
         odd = instruction_now.odd
+        offset = stage.request.query.offset
+        own = stage.request.client == c.ports
+        inside = Cat(own | (offset < each) for each in packets)
         start = Signal(range(c.slot_beats + c.packet_beats + 1))
         span = Mux(odd, spans[1], spans[0])
-        m.d.comb += start.eq(stage.request.query.offset * c.packet_beats)
+        m.d.comb += start.eq(offset * c.packet_beats)
 
         instruction = Signal(instruction_layout, name="instruction_2")
         row = Signal(admit_layout(c), name="row_3")

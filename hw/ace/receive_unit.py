@@ -153,12 +153,15 @@ class ReceiveUnit(wiring.Component):
         wiring.connect(m, path.result, outcome.result)
 
         active = Signal()  # a packet is being streamed
-        ending = Signal()  # of which the last beat goes on in this cycle
+        final = Signal()  # its last beat is next
+        ending = Signal()  # which goes on in this cycle
         start, reject, stores, last = self._start(
-            m, lookups.packet, outcome.packet, ~active | ending,
+            m, lookups.packet, outcome.packet, ~active | final, ~active | ending,
             ~active & issues.beat.ready & ~issues.ended,
         )
-        self._stream(m, lookups.packet.p, stores, last, start, reject, issues, active, ending)
+        self._stream(
+            m, lookups.packet.p, stores, last, start, reject, issues, active, final, ending
+        )
         # All slots are given back a cycle late, so their credits keep their order.
         m.d.sync += self.payload.release_control.eq(lookups.release_control)
         m.d.comb += [
@@ -181,12 +184,14 @@ class ReceiveUnit(wiring.Component):
         ]
         return m
 
-    def _start(self, m, offered, outcome, turn, rest):
+    def _start(self, m, offered, outcome, near, turn, rest):
         """Begin with the packet *offered* at its *turn*, ALU and output together or not at all, or
         reject it. Returns whether it begins or is rejected, whether it is stored, and its last
-        beat. At *rest* no beat of another packet is left."""
+        beat. Behind the last beat of another packet its turn is *near*, but known late; at *rest*
+        no beat of one is left."""
         header, resolved = offered.p.header, offered.p.resolved
         operation = resolved.op
+        asks = Signal()
         startable = Signal()
         forwardable = Signal()
         parked = Signal()
@@ -196,17 +201,20 @@ class ReceiveUnit(wiring.Component):
         last = Signal(range(max(2, self._config.packet_beats)))  # its last beat
         gets = self.alu.grant & self.alu.free
         m.d.comb += [
-            startable.eq(offered.valid & resolved.valid & turn & outcome.ready),
-            self.alu.want.eq(startable & operation.reduce),
+            # Who shares an ALU or a queue with this unit is told without what comes late.
+            asks.eq(offered.valid & resolved.valid & outcome.ready & near),
+            startable.eq(asks & turn),
+            self.alu.want.eq(asks & operation.reduce),
             start.eq(startable & (~operation.reduce | gets)),
             self.alu.claim.eq(startable & operation.reduce & gets),
+            self.alu.refused.eq(startable & operation.reduce & ~gets),
             # Not in the cycle in which the slot of another packet is free: one at a time.
             reject.eq(offered.valid & ~resolved.valid & rest),
         ]
         for n, port in enumerate(self.forward):
             wanted = operation.send & resolved.granted & (resolved.port == n)
             m.d.comb += [
-                port.want.eq(startable & wanted),
+                port.want.eq(asks & wanted),
                 port.claim.eq(port.want & port.grant & start),
             ]
             with m.If(port.want & port.grant):
@@ -233,12 +241,11 @@ class ReceiveUnit(wiring.Component):
         ]
         return start, reject, stores, last
 
-    def _stream(self, m, packet, stores, last_beat, start, reject, issues, active, ending):
+    def _stream(self, m, packet, stores, last_beat, start, reject, issues, active, final, ending):
         """Give the beats of the packet that was started to *issues*, one per cycle."""
         c = self._config
         resolved = packet.resolved
         reduce = Signal()  # the packet is reduced, as long as it is active
-        final = Signal()  # its last beat is next
         stored = Signal()
         operator = Signal.like(resolved.operator)
         operand_row = Signal(range(c.sram_beats))

@@ -199,15 +199,25 @@ def _code(s, node, word):
 
 
 @compiled
-def _startable(s, node, p, now):
-    """True if the next packet has its answer, the one before is through, and a flight is free."""
+def _next_is_ready(s, node, p, now):
+    """True if the next packet has its answer, and a flight is free."""
     r = s.port[node, p]
     return (
         r.asked > 0
         and r.asked_words[r.asked_head].at + s.c[0].lookup + 1 <= now
-        and r.stream_until <= now
         and r.flights + (r.flown_at == now) < FLIGHTS
     )
+
+
+@compiled
+def _wants_alu(s, node, p, now):
+    """True if the next packet is reduced and ready, and there is no beat left of the one before, or
+    the last one alone, whether that goes on in this cycle or not."""
+    r = s.port[node, p]
+    at_last = r.issue_left == 1 and r.offered_at < now
+    if not (r.stream_until <= now or at_last) or not _next_is_ready(s, node, p, now):
+        return False
+    return _code(s, node, r.asked_words[r.asked_head].word).op & 1 == 1
 
 
 @compiled
@@ -222,10 +232,8 @@ def _gets_alu(s, node, p, now):
         other = p % c.alus + (alu.alu_user + n) % sharers * c.alus
         if other == p:
             return True
-        if _startable(s, node, other, now):
-            r = s.port[node, other]
-            if _code(s, node, r.asked_words[r.asked_head].word).op & 1:
-                return False
+        if _wants_alu(s, node, other, now):
+            return False
     return True
 
 
@@ -234,7 +242,7 @@ def start(s, node, p, now):
     """Start the next packet whose answer is here: ALU and output together, or park it."""
     c = s.c[0]
     r = s.port[node, p]
-    if not _startable(s, node, p, now):
+    if r.stream_until > now or not _next_is_ready(s, node, p, now):
         return
     word = r.asked_words[r.asked_head].word
     asked_at = r.asked_words[r.asked_head].at
@@ -283,6 +291,7 @@ def start(s, node, p, now):
         r.write_row = row + (x.results if stores else x.row)
     row += x.row
     r.issue_left = beats
+    r.offered_at = now
     r.stream_until = NEVER
     r.reduces = reduces
     if reduces:
@@ -332,6 +341,7 @@ def offer(s, node, p, now):
     if r.write_row >= 0:
         r.write_row += 1
     r.issue_left -= 1
+    r.offered_at = now
     r.front_last = r.issue_left == 0
     if r.front_last:
         r.stream_until = now

@@ -140,7 +140,8 @@ _PORT = np.dtype(
         # Unpacker: beats that have been sent and taken, flits in its window, those that the packet
         # in front still needs (-1: its header, too), the next cycle.
         "beat_tail", "beat_head", "window", "needs", "unpacks_at",
-        "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
+        "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "offered_at",
+        "reduces",
         "write_row", "promised", "issued_at", "collected_at", "flight_head", "flights",
         "flown_at",  # when the last beat of a packet went on
         # The beat in front of the receive unit: how it is reduced and stored, and whether it is the

@@ -325,11 +325,13 @@ class PoolHarness(wiring.Component):
                 m.d.comb += [
                     gives[n].eq(moves & self.give[port]),
                     issued[n].eq((moves | kept[n]) & self.read[port]),
-                    # A unit that streams a packet wants the next ALU when that packet ends.
-                    wants[n].eq(self.want[port] & (~held[n] | gives[n])),
+                    # A unit that streams a packet may want the next ALU before that packet ends.
+                    wants[n].eq(self.want[port]),
                     client.want.eq(wants[n]),
                     grants[n].eq(client.grant & client.free),
-                    claims[n].eq(wants[n] & grants[n] & self.take[port]),
+                    claims[n].eq(
+                        wants[n] & grants[n] & self.take[port] & (~held[n] | gives[n])
+                    ),
                     client.claim.eq(claims[n]),
                     client.ending.eq(gives[n]),
                     client.waits.eq(kept[n]),
