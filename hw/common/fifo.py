@@ -12,7 +12,7 @@ from hw.common.params import require, require_int
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank, block_memory, buffer_rows
 
-__all__ = ["BLOCK_MEMORY_DEPTH", "PingPongFIFO", "StreamFIFO"]
+__all__ = ["BLOCK_MEMORY_DEPTH", "StreamFIFO"]
 
 BLOCK_MEMORY_DEPTH = 64
 """From this depth on, a FIFO keeps its beats in block memory unless told otherwise."""
@@ -209,68 +209,6 @@ class StreamFIFO(wiring.Component):
     @staticmethod
     def _next(row: Signal, depth: int) -> Value:
         return Mux(row == depth - 1, 0, row + 1)
-
-
-class PingPongFIFO(wiring.Component):
-    """Two FIFOs by turns, for beats that are taken late in the cycle, and from afar.
-
-    Whoever takes a beat does nothing but turn to the other FIFO; the beat leaves its own one a
-    cycle later, while that is not asked. Latency is 1 cycle, throughput 1 beat per cycle. ``i``
-    stalls while *depth* beats are held, the one that was taken in the cycle before among them.
-
-    Parameters
-    ----------
-    shape : shape-like
-        Shape of the payload.
-    depth : int
-        Number of beats it can hold, even and at least 4.
-
-    Members
-    -------
-    i : ``In(stream.Signature(shape))``
-        Beats to keep.
-    o : ``Out(stream.Signature(shape))``
-        The same beats in the same order; ``valid`` and ``payload`` are one of two registers each.
-    """
-
-    i: stream.Interface
-    o: stream.Interface
-
-    def __init__(self, shape: Any, depth: int) -> None:
-        self._shape = shape
-        require_int("PingPongFIFO depth", depth, minimum=4)
-        require(depth % 2 == 0, "PingPongFIFO depth", "even", depth)
-        self._half = depth // 2
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        m.submodules.ping = ping = StreamFIFO(self._shape, self._half, memory=False)
-        m.submodules.pong = pong = StreamFIFO(self._shape, self._half, memory=False)
-        fills = Signal()  # pong takes the next beat
-        shows = Signal()  # pong has the next one
-        taken = Signal()  # in the cycle before, of the other one
-        pop = Signal()
-        for fifo, mine in ((ping, 0), (pong, 1)):
-            m.d.comb += [
-                fifo.i.valid.eq(self.i.valid & (fills == mine)),
-                fifo.i.payload.eq(self.i.payload),
-                fifo.o.ready.eq(taken & (shows != mine)),
-            ]
-        m.d.comb += [
-            self.i.ready.eq(Mux(fills, pong.i.ready, ping.i.ready)),
-            self.o.valid.eq(Mux(shows, pong.o.valid, ping.o.valid)),
-            Value.cast(self.o.payload).eq(
-                Mux(shows, Value.cast(pong.o.payload), Value.cast(ping.o.payload))
-            ),
-            pop.eq(self.o.valid & self.o.ready),
-        ]
-        m.d.sync += [
-            fills.eq(fills ^ (self.i.valid & self.i.ready)),
-            shows.eq(shows ^ pop),
-            taken.eq(pop),
-        ]
-        return m
 
 
 def _bits(shape: Any, kept: bool | tuple[str, ...]) -> frozenset[int]:

@@ -9,7 +9,7 @@ from amaranth.lib import data
 
 from gen.rtlil import MacroPlatform, to_rtlil
 from hw.common import sram
-from hw.common.fifo import PingPongFIFO, StreamFIFO
+from hw.common.fifo import StreamFIFO
 from hw.common.skid import ReadySkid, SkidBuffer
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
 
@@ -58,20 +58,6 @@ def test_fifo_passes_every_beat_in_order(depth, kind, gaps, stalls):
 def test_skid_buffer_passes_every_beat_in_order(gaps, stalls, kind):
     dut = kind(BEAT)
     sent = beats(100)
-
-    simulate(
-        dut,
-        source(dut.i, sent, random_stalls(2, gaps)),
-        sink(dut.o, sent, random_stalls(3, stalls)),
-        checks=[check_stream(dut.o)],
-    )
-
-
-@pytest.mark.parametrize("gaps, stalls", PACES)
-@pytest.mark.parametrize("depth", [4, 8])
-def test_two_fifos_by_turns_pass_every_beat_in_order(depth, gaps, stalls):
-    dut = PingPongFIFO(BEAT, depth)
-    sent = beats(60)
 
     simulate(
         dut,
@@ -133,9 +119,8 @@ def test_fifo_latency_is_the_documented_one(depth, kind):
         StreamFIFO(16, 7, memory=False, kept=True),
         StreamFIFO(16, 3, memory=True),
         StreamFIFO(16, 64),
-        PingPongFIFO(16, 4),
     ],
-    ids=["skid", "fifo2", "fifo3", "fifo7", "fifo7-kept", "fifo3-block", "fifo64-block", "turns"],
+    ids=["skid", "fifo2", "fifo3", "fifo7", "fifo7-kept", "fifo3-block", "fifo64-block"],
 )
 def test_one_beat_per_cycle_is_sustained(dut):
     arrived = []
@@ -160,12 +145,6 @@ def test_one_beat_per_cycle_is_sustained(dut):
 def test_storage_is_block_memory_from_64_beats_on():
     assert StreamFIFO(8, 63).latency == 1
     assert StreamFIFO(8, 64).latency == 2
-
-
-@pytest.mark.parametrize("depth, allowed", [(2, "an integer at least 4"), (5, "even")])
-def test_depth_of_two_fifos_by_turns_is_refused(depth, allowed):
-    with pytest.raises(ValueError, match=rf"^PingPongFIFO depth must be {allowed}, not {depth}$"):
-        PingPongFIFO(8, depth)
 
 
 @pytest.mark.parametrize("depth", [0, -1])
