@@ -16,6 +16,7 @@ from sim.hosts.surroundings import Surroundings
 from sim.hosts.wiring import EngineWiring
 from sim.network.network import Network
 from sim.runs.scripts import draw_inputs, run_engines
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace.test_banked_sram import bank_of
 from tests.sim.cycles.test_tori import ACE
 
@@ -65,6 +66,16 @@ def test_rings_with_groups_of_banks_take_the_cycles_of_the_rtl(changes, kind):
     for elements in (60, 1300):
         rtl, model = _both(replace(DUO, **changes), around, kind, elements)
         assert rtl == model
+
+
+@pytest.mark.parametrize("latency, elements", [(1, 1950), (1, 2300), (7, 2650), (20, 900)])
+def test_an_alu_waits_for_a_packet_whose_turn_is_near(latency, elements):
+    """One ALU for two ports and a bank for everyone: the last beat of a packet waits, and the next
+    one of its port, which has the turn, keeps the other port from the ALU meanwhile."""
+    around = Surroundings(nodes=2, latency_cycles=latency, memory_bytes=1 << 16)
+    config = replace(DUO, alus=1, banks=1, bank_ports="1rw")
+    rtl, model = _both(config, around, CollectiveKind.ALL_REDUCE, elements)
+    assert rtl == model
 
 
 @pytest.mark.full
