@@ -24,7 +24,7 @@ from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
-from hw.common.skid import ReadySkid
+from hw.common.skid import ReadySkid, SkidBuffer
 
 __all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
 
@@ -302,7 +302,7 @@ class RxDMA(_BlockDMA):
     ``stored`` follows when memory has acknowledged the whole chunk. Nothing is written beyond the
     end of a block.
 
-    Timing: a row is asked for a cycle after its segment is there; a beat is with the `AXI4Writer`
+    Timing: a row is asked for 2 cycles after its segment is there; a beat is with the `AXI4Writer`
     ``READ_LATENCY + 1`` cycles after its read is granted.
     Stalls: memory, SRAM bank, ``stored``.
 
@@ -352,10 +352,13 @@ class RxDMA(_BlockDMA):
         ]
 
         # Rows are asked for only as far as there is room for what they return, and their queue has
-        # as many places: a grant, which comes late and from afar, does nothing but take a row.
-        depth = READ_LATENCY + 5
+        # as many places, so that it never stalls. Grants come late, and from afar: two registers,
+        # which can be placed close to SRAM, are behind it.
+        depth = READ_LATENCY + 6
         m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, depth)
-        m.submodules.wanted = wanted = StreamFIFO(range(c.sram_beats), depth, memory=False)
+        m.submodules.wanted = wanted = StreamFIFO(range(c.sram_beats), depth, kept=True)
+        m.submodules.asks = asks = SkidBuffer(range(c.sram_beats))
+        wiring.connect(m, wanted.o, asks.i)
         promised = Signal(range(depth + 1))
         more = Signal(init=1)  # there is room for another one
         beat = Signal(range(c.slot_beats + 1))
@@ -371,9 +374,9 @@ class RxDMA(_BlockDMA):
             wanted.i.valid.eq(moves),
             wanted.i.payload.eq(Mux(within, next_row, segment.row)),
             segments.o.ready.eq(moves & last),
-            self.read.enable.eq(wanted.o.valid),
-            self.read.row.eq(wanted.o.payload),
-            wanted.o.ready.eq(self.read.grant),
+            self.read.enable.eq(asks.o.valid),
+            self.read.row.eq(asks.o.payload),
+            asks.o.ready.eq(self.read.grant),
         ]
         with m.If(moves):
             m.d.sync += [
@@ -381,7 +384,7 @@ class RxDMA(_BlockDMA):
                 within.eq(~last), next_row.eq(wanted.i.payload + 1),
             ]
         arrives = [Signal(name=f"arrives_{n}") for n in range(READ_LATENCY + 1)]
-        m.d.comb += arrives[0].eq(wanted.o.valid & wanted.o.ready)
+        m.d.comb += arrives[0].eq(asks.o.valid & asks.o.ready)
         m.d.sync += [after.eq(before) for before, after in pairwise(arrives)]
         wiring.connect(m, beats.o, writer.data)
         m.d.comb += [beats.i.valid.eq(arrives[-1]), beats.i.payload.eq(self.read.data)]

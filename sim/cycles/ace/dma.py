@@ -32,7 +32,7 @@ SKID_BEATS = 2  # that the AXI reader has taken and the TX DMA has not written
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
 ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
 _SEGMENTS_FIFO = 4  # segments of the RX DMA between walker and SRAM
-_BEATS_FIFO = READ_LATENCY + 5  # beats of the RX DMA between SRAM and memory
+_BEATS_FIFO = READ_LATENCY + 6  # beats of the RX DMA between SRAM and memory
 
 
 @compiled
@@ -438,7 +438,7 @@ def _read(s, node, m, now):
         place = d.writes[(d.count + d.ahead) % _BEATS_FIFO]
         d.moved = max(d.from_cycle, d.moved + 1, place)
         d.ahead += 1
-        request(s, node, 2 * c.ports + m, d.read_row, max(d.moved + 1, now))
+        request(s, node, 2 * c.ports + m, d.read_row, max(d.moved + 2, now))
         d.read_row += 1
         d.to_read -= 1
         if d.to_read == 0:

@@ -192,7 +192,8 @@ _DMA = np.dtype(
         "pace", "pace_next",  # of beats of the memory port
         "report_head", "report_count",
     )
-    + arrays(8, "writes", "acknowledged", "ends", "walk_row", "walk_beats", "walk_at")
+    + arrays(9, "writes")
+    + arrays(8, "acknowledged", "ends", "walk_row", "walk_beats", "walk_at")
     + arrays(REPORTS, "report_at", "report_tag")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
