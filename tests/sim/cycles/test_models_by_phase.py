@@ -92,13 +92,12 @@ def test_every_beat_is_in_the_cycle_of_the_model(
     check(config, shape, style, work, stalls=stalls, latency_cycles=latency_cycles)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("config, style, work", [
     (by_phase(3, 6, contexts=1, banks=1, memory_ports=1, tx_packets=16), "enhanced",
      [(SCATTER, 340), (SCATTER, 340)]),
-    pytest.param(
-        replace(BASE, fsms=16, contexts=1, banks=2, alus=1, rx_packets=64), "dimension_ordered",
-        [(REDUCE, 1000), (SCATTER, 1000), (GATHER, 333)], marks=pytest.mark.full,
-    ),
+    (replace(BASE, fsms=16, contexts=1, banks=2, alus=1, rx_packets=64), "dimension_ordered",
+     [(REDUCE, 1000), (SCATTER, 1000), (GATHER, 333)]),
 ], ids=str)
 def test_bursts_end_when_the_skid_buffer_has_room_though_writes_wait(config, style, work):
     """Short bursts under conflicts at banks: the place of one is free when its last beat has come,
@@ -106,6 +105,7 @@ def test_bursts_end_when_the_skid_buffer_has_room_though_writes_wait(config, sty
     check(config, (3, 2), style, work)
 
 
+@pytest.mark.full
 def test_a_forwarded_packet_goes_first_once_its_header_is_there():
     """Also while its only beat is still on its way through a queue in block memory."""
     config = replace(
@@ -116,10 +116,11 @@ def test_a_forwarded_packet_goes_first_once_its_header_is_there():
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("config, block, work", [
     (replace(BASE, sram_bytes=48 << 10), 16, [(SCATTER, 333), (GATHER, 3000)]),
-    *full((by_phase(2, 8, contexts=contexts), None, [(SCATTER, 333), (GATHER, 2500)])
-          for contexts in (4, 5)),
+    *((by_phase(2, 8, contexts=contexts), None, [(SCATTER, 333), (GATHER, 2500)])
+      for contexts in (4, 5)),
 ], ids=str)
 def test_blocks_without_data_pass_while_the_ones_before_them_wait_for_memory(config, block, work):
     """The walker of the TX DMA is at the next job before the bursts of the last block have gone."""
