@@ -23,7 +23,7 @@ from hw.common.axi import BurstMaster
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.count import stepped, stepped_to
-from hw.common.fifo import StreamFIFO
+from hw.common.fifo import StreamFIFO, room_for
 from hw.common.skid import ReadySkid, SkidBuffer
 
 __all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
@@ -238,7 +238,7 @@ class TxDMA(_BlockDMA):
         close = Signal()
         kept = Signal(c.lanes)
         # There is a place for a report, and for the one before that may be on its way.
-        may_close = ~segment.final | (reports.level < _REPORTS - 1)
+        may_close = ~segment.final | room_for(m, reports, 2, name="may_report")
         # Grants come late: beats go on without waiting for them.
         m.d.comb += [
             last.eq(Mux(within, ending, segment.single)),

@@ -12,7 +12,7 @@ from hw.ace.layouts import event_layout
 from hw.ace.reduce_path import result_layout
 from hw.ace.sram import SRAMWriteSignature
 from hw.common.count import stepped, stepped_to
-from hw.common.fifo import StreamFIFO
+from hw.common.fifo import StreamFIFO, room_for
 from hw.common.signature import ParametricSignature
 from hw.common.skid import ReadySkid
 from hw.link.transmit import PacketQueueSignature, queued_header, queued_header_layout
@@ -135,9 +135,10 @@ class PacketOutcome(wiring.Component):
         collect = Signal()
         # Grants come late: beats go on without waiting for them. The last one also reports the
         # event, for which there is a place, and for the one before that may be on its way.
+        may_end = room_for(m, events, 2, name="may_end")
         m.d.comb += [
             ending.eq(self.result.p.last),
-            stores.i.valid.eq(self.result.valid & (~ending | (events.level < _EVENTS - 1))),
+            stores.i.valid.eq(self.result.valid & (~ending | may_end)),
             stores.i.p.row.eq(Mux(within, next_row, packet.row)),
             stores.i.p.beat.eq(self.result.p.beat),
             stores.i.p.stores.eq(self.result.p.stores),

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.config import AceConfig
 from hw.ace.layouts import event_layout, send_command_layout
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature
-from hw.common.fifo import StreamFIFO
+from hw.common.fifo import StreamFIFO, room_for
 from hw.common.skid import ReadySkid
 from hw.link.packet import PacketKind
 from hw.link.transmit import PacketQueueSignature, queued_header, queued_header_layout
@@ -91,9 +91,10 @@ class SendUnit(wiring.Component):
         accept = Signal()
         claimed = Signal()  # room, in the cycle before: known late, so a register before it counts
         granted = Signal()
+        # There is a place for an event, and for the one before that may be on its way.
+        may_end = room_for(m, events, 2, name="may_end")
         m.d.comb += [
-            # There is a place for an event, and for the one before that may be on its way.
-            reads.i.valid.eq(active & (~final | (events.level < _EVENTS - 1))),
+            reads.i.valid.eq(active & (~final | may_end)),
             reads.i.p.row.eq(row),
             reads.i.p.empty.eq(empty),
             reads.i.p.last.eq(final),

@@ -12,7 +12,7 @@ from hw.common.params import require, require_int
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank, block_memory, buffer_rows
 
-__all__ = ["BLOCK_MEMORY_DEPTH", "StreamFIFO"]
+__all__ = ["BLOCK_MEMORY_DEPTH", "StreamFIFO", "room_for"]
 
 BLOCK_MEMORY_DEPTH = 64
 """From this depth on, a FIFO keeps its beats in block memory unless told otherwise."""
@@ -209,6 +209,18 @@ class StreamFIFO(wiring.Component):
     @staticmethod
     def _next(row: Signal, depth: int) -> Value:
         return Mux(row == depth - 1, 0, row + 1)
+
+
+def room_for(m: Module, fifo: StreamFIFO, beats: int, *, name: str) -> Signal:
+    """A register called *name* that is high while *fifo* has room for as many *beats*; as `level`
+    says, but without a comparison in the way of who asks."""
+    room = Signal(name=name, init=1)
+    level, most = fifo.level, fifo.depth - beats
+    push, pop = fifo.i.valid & fifo.i.ready, fifo.o.valid & fifo.o.ready
+    m.d.sync += room.eq(
+        Mux(push == pop, level <= most, Mux(push, level < most, level <= most + 1))
+    )
+    return room
 
 
 def _bits(shape: Any, kept: bool | tuple[str, ...]) -> frozenset[int]:

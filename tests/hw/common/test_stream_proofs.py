@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from gen.yosys import YosysError
-from hw.common.fifo import StreamFIFO
+from hw.common.fifo import StreamFIFO, room_for
 from hw.common.skid import ReadySkid, SkidBuffer
 from tests.hw.common.prover import assert_moore, ever, holds, nth
 
@@ -212,6 +212,37 @@ def test_fifo_claimed_to_be_faster_than_it_is_is_refuted(tmp_path):
     fifo = StreamFIFO(2, 3, memory=True)
 
     assert not holds(QueueHarness(fifo, capacity=3, latency=1), tmp_path)
+
+
+class RoomHarness(wiring.Component):
+    """`bad`: what says that a FIFO has room for some beats is not what its level says."""
+
+    def __init__(self, fifo, beats, *, off=0):
+        self.fifo, self.beats, self.off = fifo, beats, off
+        super().__init__({"data": In(1), "valid": In(1), "ready": In(1), "bad": Out(1),
+                          "cover_room_comes_back": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.fifo = fifo = self.fifo
+        room = room_for(m, fifo, self.beats, name="room")
+        m.d.comb += [
+            fifo.i.valid.eq(self.valid),
+            fifo.i.payload.eq(self.data),
+            fifo.o.ready.eq(self.ready),
+            self.bad.eq(room != (fifo.level <= fifo.depth - self.beats - self.off)),
+            self.cover_room_comes_back.eq(ever(m, ~room) & room),
+        ]
+        return m
+
+
+@pytest.mark.parametrize("depth, beats", [(5, 2), (3, 2), (3, 1), (4, 3)])
+def test_room_for_some_beats_is_what_the_level_says(depth, beats, tmp_path):
+    assert holds(RoomHarness(StreamFIFO(1, depth, memory=False), beats), tmp_path)
+
+
+def test_room_for_one_beat_more_is_refuted(tmp_path):
+    assert not holds(RoomHarness(StreamFIFO(1, 5, memory=False), 2, off=1), tmp_path)
 
 
 def test_skid_buffer_is_a_queue_of_two(tmp_path):
