@@ -21,6 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from gen.tether import tethered
+
 __all__ = [
     "Step",
     "YosysError",
@@ -95,7 +97,7 @@ def run_yosys(
     if cpu_s is not None:
         steps = [("limit_cpu", {"seconds": math.ceil(cpu_s)}), *steps]
     worker = Path(__file__).with_name("yosys_worker.py")
-    command = [sys.executable, str(worker)]
+    command = tethered([sys.executable, str(worker)])
     # Files, not pipes: nobody serves a pipe while `meanwhile` runs.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
         given.write(json.dumps(list(steps)).encode())

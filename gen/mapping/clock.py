@@ -44,6 +44,7 @@ from gen.mapping.memory import blocks_of, macros_in
 from gen.mapping.netlist import CELL, DesignNetlist
 from gen.mapping.targets import TARGETS, UNUSED_IF_WRITTEN
 from gen.table import Column, Table
+from gen.tether import tethered
 from gen.yosys import run_yosys, yosys_version
 
 __all__ = ["DEVICE", "SEEDS", "Clock", "PlacementError", "clock", "clock_of", "reached"]
@@ -247,7 +248,7 @@ def _routed(key: str, mapped: Path, seed: int, arguments: Sequence[str], tool: s
         folder = target.parent
         (folder / "netlist.json").write_bytes(gzip.decompress(mapped.read_bytes()))
         done = subprocess.run(
-            [sys.executable, "-c", _RUN, *arguments], cwd=folder, capture_output=True,
+            tethered([sys.executable, "-c", _RUN, *arguments]), cwd=folder, capture_output=True,
             text=True, check=False,
         )
         if done.returncode:

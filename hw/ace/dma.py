@@ -26,7 +26,10 @@ from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO, room_for
 from hw.common.skid import ReadySkid, SkidBuffer
 
-__all__ = ["BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
+__all__ = ["STORE_BEATS", "BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
+
+STORE_BEATS = READ_LATENCY + 6
+"""Beats of an RX DMA between what asks for their rows and memory: as many as keep it going."""
 
 _REPORTS = 3
 """Reports of a TX DMA that wait for those of others."""
@@ -354,12 +357,11 @@ class RxDMA(_BlockDMA):
         # Rows are asked for only as far as there is room for what they return, and their queue has
         # as many places, so that it never stalls. Grants come late, and from afar: two registers,
         # which can be placed close to SRAM, are behind it.
-        depth = READ_LATENCY + 6
-        m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, depth)
-        m.submodules.wanted = wanted = StreamFIFO(range(c.sram_beats), depth, kept=True)
+        m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, STORE_BEATS)
+        m.submodules.wanted = wanted = StreamFIFO(range(c.sram_beats), STORE_BEATS, kept=True)
         m.submodules.asks = asks = SkidBuffer(range(c.sram_beats))
         wiring.connect(m, wanted.o, asks.i)
-        promised = Signal(range(depth + 1))
+        promised = Signal(range(STORE_BEATS + 1))
         more = Signal(init=1)  # there is room for another one
         beat = Signal(range(c.slot_beats + 1))
         within = Signal()  # beat is not 0, and its row:
@@ -391,7 +393,7 @@ class RxDMA(_BlockDMA):
         counted = {"up": moves, "down": beats.o.valid & beats.o.ready}
         m.d.sync += [
             promised.eq(stepped(promised, **counted)),
-            more.eq(~stepped_to(promised, depth, **counted)),
+            more.eq(~stepped_to(promised, STORE_BEATS, **counted)),
         ]
 
         # Acknowledgements come in the order of the segments.

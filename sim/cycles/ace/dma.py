@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TX DMA and RX DMA with their AXI masters, and the memory behind them."""
 
+from hw.ace.dma import STORE_BEATS
 from hw.ace.sram import READ_LATENCY
 from sim.cycles.ace.events import (
     ADDRESS,
@@ -32,7 +33,6 @@ SKID_BEATS = 2  # that the AXI reader has taken and the TX DMA has not written
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
 ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
 _SEGMENTS_FIFO = 4  # segments of the RX DMA between walker and SRAM
-_BEATS_FIFO = READ_LATENCY + 6  # beats of the RX DMA between SRAM and memory
 
 
 @compiled
@@ -429,13 +429,13 @@ def _read(s, node, m, now):
     c = s.c[0]
     d = s.storer[node, m]
     _cut(s, node, m, now)
-    while d.ahead < _BEATS_FIFO:
+    while d.ahead < STORE_BEATS:
         if d.to_read == 0:
             if d.segments == d.pushed:
                 return
             at = d.segments % _SEGMENTS_FIFO
             d.to_read, d.read_row, d.from_cycle = d.walk_beats[at], d.walk_row[at], d.walk_at[at]
-        place = d.writes[(d.count + d.ahead) % _BEATS_FIFO]
+        place = d.writes[(d.count + d.ahead) % STORE_BEATS]
         d.moved = max(d.from_cycle, d.moved + 1, place)
         d.ahead += 1
         request(s, node, 2 * c.ports + m, d.read_row, max(d.moved + 2, now))
@@ -470,12 +470,12 @@ def fetched(s, node, m, now):
     worked(s, node, MEMORY_WRITE, now, 1)
     d.piece -= 1
     # Into the writer's skid buffer, which holds two beats, and from there to memory.
-    before = d.writes[(d.count - 1) % _BEATS_FIFO] - DRAIN_LATENCY
+    before = d.writes[(d.count - 1) % STORE_BEATS] - DRAIN_LATENCY
     entered = max(now + READ_LATENCY, d.burst_at, before + 1, d.write_before)
     earliest = max(entered + DRAIN_LATENCY, d.addressed + 1, d.last_write + 1)
     d.write_before = d.last_write
     d.last_write = _beat(d, earliest)
-    d.writes[d.count % _BEATS_FIFO] = entered + DRAIN_LATENCY
+    d.writes[d.count % STORE_BEATS] = entered + DRAIN_LATENCY
     d.count += 1
     if d.piece == 0:
         answered = max(d.last_write + c.memory_write, d.answered + 1)

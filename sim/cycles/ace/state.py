@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig
+from hw.ace.dma import STORE_BEATS
 from hw.ace.isa import MOST_RUNS
 from hw.common.axi import BURST_BEATS, OUTSTANDING_BURSTS
 from sim.cycles.ace.occupancy import UNITS, WINDOWS
@@ -192,7 +193,7 @@ _DMA = np.dtype(
         "pace", "pace_next",  # of beats of the memory port
         "report_head", "report_count",
     )
-    + arrays(9, "writes")
+    + arrays(STORE_BEATS, "writes")
     + arrays(8, "acknowledged", "ends", "walk_row", "walk_beats", "walk_at")
     + arrays(REPORTS, "report_at", "report_tag")
     # By channel of the memory port: TX DMA address and data; RX DMA address, data, answer.
