@@ -29,8 +29,8 @@ from hw.common.skid import ReadySkid, SkidBuffer
 __all__ = ["STORE_BEATS", "BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
 
 STORE_BEATS = READ_LATENCY + 6
-"""Beats that an RX DMA has asked for and memory has not taken: as many as keep it going, and one for
-a row that SRAM does not grant at once."""
+"""Beats that an RX DMA has asked for and memory has not taken: as many as keep it going, and one
+for a row that SRAM does not grant at once."""
 
 _REPORTS = 3
 """Reports of a TX DMA that wait for those of others."""
