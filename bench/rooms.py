@@ -19,7 +19,7 @@ ROOMS = (
     "hw.switch_dma",
     "gen.extras", "gen.screen", "gen.arrow",
     "gen.table", "gen.cache", "gen.checks", "gen.closing", "gen.netlist", "gen.waves", "gen.rtlil",
-    "gen.yosys", "gen.merge", "gen.tidy", "gen.cxx", "gen",
+    "gen.tether", "gen.yosys", "gen.merge", "gen.tidy", "gen.cxx", "gen",
     "sim.units", "sim.fields", "sim.opened", "sim.stored", "sim.memory", "sim.native",
     "sim.engines.registry",
     "sim.network", "sim.workload", "sim.collectives", "sim.endpoint", "sim.limits",
