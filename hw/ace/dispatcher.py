@@ -338,10 +338,16 @@ class Dispatcher(wiring.Component):
         rest = Signal(_COUNT_BITS)  # of a shard, from this chunk on
         left = Signal(_COUNT_BITS + 1)  # of the tail shard; negative if it is over
         final = Signal()  # no chunk is left after this one
+        # A multiplier lies where the device has one: its factors and its product are registers that
+        # nothing else uses, and may lie there too.
+        whole_blocks, block_size = Signal.like(job.tail_block), Signal.like(chunk.block)
         before_tail = Signal.like(chunk.elements)
         m.d.comb += chunk.elements.eq(before_tail + chunk.tail_elements)
         with m.State("CHUNK"):
-            m.d.sync += [rest.eq(command.stride - chunk.offset), left.eq(tail - chunk.offset)]
+            m.d.sync += [
+                rest.eq(command.stride - chunk.offset), left.eq(tail - chunk.offset),
+                whole_blocks.eq(job.tail_block),
+            ]
             m.next = "SLOT"
         with m.State("SLOT"):
             contiguous = command.contiguous
@@ -358,13 +364,14 @@ class Dispatcher(wiring.Component):
                 final.eq(Mux(contiguous, left, rest) <= piece),
             ]
             with m.If(self.vacant.bit_select(chunk.fsm, 1)):
+                m.d.sync += block_size.eq(size)
                 m.next = "ROWS"
         with m.State("ROWS"):
             slots = c.slots_of(0)
             first = chunk.fsm * slots.number
             m.d.sync += [
                 chunk.own_rows.eq(job.rank * chunk.beats),
-                before_tail.eq(job.tail_block * chunk.block),
+                before_tail.eq(whole_blocks * block_size),
                 chunk.row.eq((first + chunk.context) * slots.beats),
             ]
             m.next = "LOAD"

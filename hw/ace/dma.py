@@ -356,12 +356,14 @@ class RxDMA(_BlockDMA):
         ]
 
         # Rows are asked for only as far as there is room for what they return, and their queue has
-        # as many places, so that it never stalls. Grants come late, and from afar: two registers,
-        # which can be placed close to SRAM, are behind it.
+        # as many places, so that it never stalls. Grants come late, and from afar: of what is
+        # between it and SRAM, only a bit depends on them.
         m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, STORE_BEATS)
         m.submodules.wanted = wanted = StreamFIFO(range(c.sram_beats), STORE_BEATS, kept=True)
-        m.submodules.asks = asks = SkidBuffer(range(c.sram_beats))
-        wiring.connect(m, wanted.o, asks.i)
+        m.submodules.leaves = leaves = SkidBuffer(range(c.sram_beats))
+        m.submodules.asks = asks = ReadySkid(range(c.sram_beats))
+        wiring.connect(m, wanted.o, leaves.i)
+        wiring.connect(m, leaves.o, asks.i)
         promised = Signal(range(STORE_BEATS + 1))
         more = Signal(init=1)  # there is room for another one
         beat = Signal(range(c.slot_beats + 1))

@@ -16,7 +16,7 @@ from hw.ace.isa import (
     instruction_layout,
     program_entry_layout,
 )
-from hw.ace.layouts import admit_layout, lookup_layout, resolved_layout
+from hw.ace.layouts import admit_layout, context_key_layout, lookup_layout, resolved_layout
 from hw.ace.ready_table import GrantSignature
 from hw.common.arbiter import StreamArbiter
 from hw.common.sram import UNUSED_IF_WRITTEN, SRAMBank
@@ -130,17 +130,15 @@ class LookupPipeline(wiring.Component):
         stages = [Signal(self._stage, name=f"stage_{n}") for n in range(4)]
         m.d.sync += [stages[0].valid.eq(accepted.valid), stages[0].request.eq(accepted.p)]
         m.d.sync += [after.eq(before) for before, after in pairwise(stages)]
-        row, expected_now = self._context_row(m, accepted.p.query.context, stages[0])
+        row = self._context_row(m, accepted.p.query.context)
         instruction_now = self._instruction(m, stages[0])
         # An SRAM answers late in the cycle: what is made of the word begins in a register.
         instruction = Signal(instruction_layout, name="instruction_1")
         row_1, row_2 = (Signal(admit_layout(self._config), name=f"row_{n}") for n in (1, 2))
-        expected_1 = Signal(len(expected_now))  # a bit each
         expected_2 = Signal()
         m.d.sync += [
             instruction.eq(instruction_now),
-            row_1.eq(row), expected_1.eq(expected_now),
-            row_2.eq(row_1), expected_2.eq(expected_1.all()),
+            row_1.eq(row), row_2.eq(row_1), expected_2.eq(self._expects(m, stages, row_1)),
         ]
         runs = self._runs(m, stages[1])
         products = self._products(m, stages[2], row_2, expected_2, instruction, runs)
@@ -171,9 +169,8 @@ class LookupPipeline(wiring.Component):
         ]
         return requests.o
 
-    def _context_row(self, m, asked, stage):
-        """The row of the context *asked* for, and what has to hold for it to expect such a packet;
-        in *stage*."""
+    def _context_row(self, m, asked):
+        """The row of the context *asked* for, a cycle later."""
         c = self._config
         # A context is looked up from the cycle after its row is written.
         depth = max(2, c.contexts)
@@ -188,16 +185,27 @@ class LookupPipeline(wiring.Component):
             write.en.eq(self.admit.valid),
             read.addr.eq(asked),
         ]
-        row, query = read.data, stage.request.query
-        context = query.context
-        key = Array(k.as_value() for k in self.contexts.key)[context]
+        return read.data
+
+    def _expects(self, m, stages, row):
+        """Whether the context with this *row* expects the packet that is in the second of the
+        *stages*, as it was in the first one."""
+        c = self._config
+        context = stages[0].request.query.context
+        key = Signal(context_key_layout(c))
+        live = Signal()
+        last = Signal.like(self._entry(m, stages[0]).last)
+        m.d.sync += [
+            key.eq(Array(k.as_value() for k in self.contexts.key)[context]),
+            live.eq((context < c.contexts) & self.contexts.live.bit_select(context, 1)),
+            last.eq(self._entry(m, stages[0]).last),
+        ]
+        request = stages[1].request
         expected = (
-            (context < c.contexts) & self.contexts.live.bit_select(context, 1),
-            key == query.key.as_value(),
-            query.step <= self._entry(m, stage).last,
-            query.op == row.op.as_value(),
+            live & (key.as_value() == request.query.key.as_value()) & (request.query.step <= last)
+            & (request.query.op == row.op.as_value())
         )
-        return row, Cat((stage.request.client == c.ports) | each for each in expected)
+        return (request.client == c.ports) | expected
 
     def _entry(self, m, stage):
         """Table entry of the program that the context in *stage* runs."""

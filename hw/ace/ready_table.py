@@ -135,17 +135,20 @@ class ReadyTable(wiring.Component):
             m.d.sync += scan.eq(0)
 
         # The table has one write port: a READY waits while search or sweep use it.
-        found = Signal()  # the search has found what the newest context waits for
+        seen = Signal()  # the search has seen what the newest context waits for
+        renewed = Signal()  # a row that was written meanwhile, for another context
+        found = Signal()
         same_found = Signal()
         keep = Signal()  # a READY has no context yet
         here = Signal()  # its row is the one that is addressed
         m.d.sync += [
-            # What is written meanwhile is for another context.
-            found.eq(search & read.data.valid & (read.data.key == newest.key) & ~(keep & here)),
+            seen.eq(search & read.data.valid & (read.data.key == newest.key)),
+            renewed.eq(keep & here),
             same_found.eq(
                 (read.data.op == newest.op.as_value()) & (read.data.digest == newest.digest)
             ),
         ]
+        m.d.comb += found.eq(seen & ~renewed)
         valid, port, packet = self._taken(m, found | sweeping)
         match = Signal(c.contexts)
         m.d.comb += match.eq(

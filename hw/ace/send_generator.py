@@ -318,11 +318,10 @@ class SendGenerator(wiring.Component):
     ):
         """One piece of work at a time; the returned value is high while there is none."""
         able, over = (Signal(self._config.contexts, name=name) for name in ("able", "over"))
-        m.d.comb += [
-            # READYs may be for the phase that follows.
-            over.eq(self.contexts.settled & Cat(~ports.any() for ports in ready_ports)),
-            able.eq(fresh & (~waiting | over) & ~crowded_out),
-        ]
+        # READYs may be for the phase that follows. Behind a new phase no look at its end has been
+        # answered before the register knows of it.
+        m.d.sync += over.eq(self.contexts.settled & Cat(~ports.any() for ports in ready_ports))
+        m.d.comb += able.eq(fresh & (~waiting | over) & ~crowded_out)
         next_ready, next_fresh = self._next_ready(m, ready_ports), self._next_fresh(m, able)
         with m.FSM(init="PICK") as states:
             with m.State("PICK"):

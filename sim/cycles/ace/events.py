@@ -13,11 +13,11 @@ from sim.native.mark import compiled, inlined
 __all__ = ["pop", "post"]
 
 # Those that make something visible.
-CREDIT, ARRIVE, COUNT, STORED, LOADED, SETUP, LIVE, ROOM, FREE, COMMAND = range(10)
+CREDIT, ARRIVE, COUNT, STORED, LOADED, SETUP, LIVE, ROOM, FREE, COMMAND, OVER = range(11)
 # Those that decide.
-BANKS, REPORT, STORE, CLOSE, MOVE, DISPATCH, WALK, ADDRESS, DATA = range(10, 19)
-GREET, LOOK, ASK, START, ANSWER, HAND_OVER, PICK, UNIT = range(19, 27)
-TRANSMIT, FLUSH, HOST = range(27, 30)
+BANKS, REPORT, STORE, CLOSE, MOVE, DISPATCH, WALK, ADDRESS, DATA = range(11, 20)
+GREET, LOOK, ASK, START, ANSWER, HAND_OVER, PICK, UNIT = range(20, 28)
+TRANSMIT, FLUSH, HOST = range(28, 31)
 
 _TIME, _KIND, _NODE = 32, 27, 12
 ARGUMENT = (1 << _NODE) - 1

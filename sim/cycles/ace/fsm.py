@@ -8,6 +8,7 @@ from sim.cycles.ace.events import (
     FAULT,
     LIVE,
     MOVE,
+    OVER,
     PICK,
     REPORT,
     SETUP,
@@ -28,6 +29,7 @@ __all__ = [
     "greet",
     "live",
     "loaded",
+    "over",
     "report",
     "set_up",
     "take_report",
@@ -125,8 +127,9 @@ def live(s, node, f, slot, now):
     x = s.context[node, f, slot]
     x.live = 1
     x.fresh = 1
-    x.waiting = 0
+    x.waiting = x.over = 0
     x.announce = announced(s, node, f, s.programs[x.program].ready_ports)
+    post(s, now + 1, OVER, node, f << 4 | slot)
     wake(s, node, f, now)
 
 
@@ -206,14 +209,25 @@ def count(s, node, f, slot, odd, received, sent, now):
     """A packet of a context has been received or sent, in a phase of even or odd number."""
     x = s.context[node, f, slot]
     settles = odd == x.odd and x.receives[odd] == received and x.sends[odd] == sent
-    if settles and x.waiting and s.fsm[node, f].sleeping:
-        resume(s, node, f, now)
     x.receives[odd] -= received
     x.sends[odd] -= sent
     if settles:
         post(s, now, CLOSE, node, f)
-        if x.waiting:
-            wake(s, node, f, now)
+        post(s, now + 1, OVER, node, f << 4 | slot)
+
+
+@compiled
+def over(s, node, f, slot, now):
+    """The generator knows that all packets and READYs of a context's phase are gone."""
+    x = s.context[node, f, slot]
+    left = x.receives[x.odd] or x.sends[x.odd] or x.announce
+    if x.over or left or now < x.over_from:
+        return
+    if x.waiting and s.fsm[node, f].sleeping:
+        resume(s, node, f, now)
+    x.over = 1
+    if x.waiting:
+        wake(s, node, f, now)
 
 
 @compiled

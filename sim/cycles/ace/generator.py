@@ -2,7 +2,7 @@
 """The programmable FSM: questions, and the generator of sends."""
 
 from hw.ace.isa import Opcode
-from sim.cycles.ace.events import ANSWER, ASK, CLOSE, HAND_OVER, NOW, PICK, SETUP, UNIT, post
+from sim.cycles.ace.events import ANSWER, ASK, CLOSE, HAND_OVER, NOW, OVER, PICK, SETUP, UNIT, post
 from sim.cycles.ace.occupancy import FSMS, worked
 from sim.cycles.ace.words import block_of, data_word, ready_word
 from sim.cycles.queues import NEVER
@@ -86,7 +86,7 @@ def wake(s, node, f, cycle):
 @compiled
 def _able(x):
     """True if the program of a context may go on, as far as the generator knows without a look."""
-    return x.fresh and not (x.waiting and (x.receives[x.odd] or x.sends[x.odd] or x.announce))
+    return x.fresh and not (x.waiting and not x.over)
 
 
 @compiled
@@ -198,6 +198,8 @@ def pick(s, node, f, now):
                 k.busy_until = now + 1
                 post(s, now + 1, PICK, node, f)
                 post(s, now, CLOSE, node, f)
+                x.over_from = now + 2  # a cycle after the port's bit has gone
+                post(s, x.over_from, OVER, node, f << 4 | slot)
                 return
     if k.park_count:
         entry = s.parking[node, f, k.park_head]
@@ -316,11 +318,11 @@ def _open_phase(s, node, f, now):
     """The end of a phase: open the next one if all packets of it have arrived and left."""
     k = s.fsm[node, f]
     x = s.context[node, f, k.target]
-    if x.receives[x.odd] or x.sends[x.odd] or x.announce:
+    if not x.over:
         x.waiting = 1
         return
     code = s.code[x.program, x.step]
-    x.waiting = 0
+    x.waiting = x.over = 0
     x.step += 1
     x.odd = 1 - x.odd
     measure_runs(s, node, f, k.target, x.odd, code.run)
@@ -329,6 +331,7 @@ def _open_phase(s, node, f, now):
     x.sends[x.odd] += code.step * x.packets[x.odd]
     x.announce |= announced(s, node, f, code.port)
     k.opened_at = now
+    post(s, now + 2, OVER, node, f << 4 | k.target)
 
 
 @compiled

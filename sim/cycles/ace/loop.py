@@ -5,7 +5,7 @@ from sim.cycles.ace import events as e
 from sim.cycles.ace.crossbar import serve
 from sim.cycles.ace.dispatch import dispatch, host, stored
 from sim.cycles.ace.dma import address, data, reported, store, walk
-from sim.cycles.ace.fsm import close, count, live, loaded, set_up, take_report
+from sim.cycles.ace.fsm import close, count, live, loaded, over, set_up, take_report
 from sim.cycles.ace.generator import answer, ask, hand_over, pick
 from sim.cycles.ace.link import flush, transmit
 from sim.cycles.ace.partitions import free, move
@@ -59,6 +59,8 @@ def run_until(s, end):
         elif kind == e.COMMAND:
             s.node[node].issued += 1
             e.post(s, now, e.DISPATCH, node, 0)
+        elif kind == e.OVER:
+            over(s, node, where >> 4, where & 15, now)
         elif kind == e.BANKS:
             serve(s, node, now)
         elif kind == e.REPORT:

@@ -103,8 +103,9 @@ def _dispatch() -> int:
 
 
 def _burst() -> int:
-    """Overhead of a burst, by memories so slow that outstanding bursts (a chunk) bound reads."""
-    config, latency = preset("test"), 500
+    """Overhead of a burst, by memories so slow that outstanding bursts (a chunk) bound reads: much
+    slower than all else that a chunk needs together."""
+    config, latency = preset("test"), 2000
 
     def cycles(chunks: int) -> int:
         command = Command(elements=chunks * config.slot_elements, destination=1 << 21)

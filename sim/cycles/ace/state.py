@@ -67,6 +67,7 @@ _CONTEXT = np.dtype(
     integers(
         "assigned", "live", "loaded", "odd", "announce", "fresh", "step",
         "packet", "beats", "elements", "program", "key", "age", "waiting",
+        "over", "over_from",  # the generator knows that the phase is; not before this cycle
         "wants",  # port, from 1, whose command has to leave before the next packet can
         "row", "results",  # of its first block, here and in the next partition
         "slot_after", "fsm_after",  # of its results
