@@ -43,8 +43,8 @@ class SendGenerator(wiring.Component):
     is passed over, never waited for: a parked one goes to the back of its queue, a fresh one is
     looked at again when another one has been sent, or all contexts have been passed over. So is the
     end of a phase; its context is looked at again once it has been settled, with no READY left,
-    for a cycle. A packet whose port has no room for a command, or a READY to send first, is passed over, too; its
-    context is looked at again when there is room.
+    for a cycle. A packet whose port has no room for a command, or a READY to send first, is passed
+    over, too; its context is looked at again when there is room.
 
     Timing: a READY takes 1 cycle; a packet, a table entry and the end of a phase take
     ``LOOKUP_LATENCY + 2`` cycles, a parked packet that is passed over one more; each longer by the
