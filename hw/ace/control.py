@@ -206,18 +206,21 @@ class EngineControl(wiring.Component):
         halted = self._halt(m, registers, completions, abort)
         m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES, parts=self._parts + 1)
         aborting = Signal()  # from an abort until the engine is idle
+        flushes = Signal()
+        passes = Signal(init=1)  # its inverse, which may lie near the ports: nothing else needs it
         young = Signal()  # it has just begun, which is not seen yet
         rests = Signal()  # it was idle two cycles ago
-        m.d.comb += aborting.eq(self.flush & (young | ~rests))
+        m.d.comb += [aborting.eq(flushes & (young | ~rests)), self.flush.eq(~passes)]
         m.d.sync += [
-            self.flush.eq(self.stop | aborting),
+            flushes.eq(self.stop | aborting),
+            passes.eq(~(self.stop | aborting)),
             young.eq(self.stop),
             rests.eq(detector.was_idle),
         ]
         self._join_links(m, registers, abort)
         self._join_outcomes(m, registers, completions, stalled, halted, aborting, detector.was_idle)
         # Not later than `idle`: software that sees the engine idle may give commands.
-        shown = self.flush & (young | ~detector.was_idle)
+        shown = flushes & (young | ~detector.was_idle)
         registers.show("status", aborting=shown)
         self._join_counters(m, registers)
 

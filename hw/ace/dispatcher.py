@@ -343,6 +343,7 @@ class Dispatcher(wiring.Component):
         whole_blocks, block_size = Signal.like(job.tail_block), Signal.like(chunk.block)
         before_tail = Signal.like(chunk.elements)
         m.d.comb += chunk.elements.eq(before_tail + chunk.tail_elements)
+        admits = [port.valid for port in self.admit]  # registers
         with m.State("CHUNK"):
             m.d.sync += [
                 rest.eq(command.stride - chunk.offset), left.eq(tail - chunk.offset),
@@ -380,10 +381,10 @@ class Dispatcher(wiring.Component):
             for n, port in enumerate(self.load):
                 m.d.comb += port.valid.eq(port_of == n)
             with m.If(Array(port.ready for port in self.load)[port_of]):
+                m.d.sync += [valid.eq(chunk.fsm == n) for n, valid in enumerate(admits)]
                 m.next = "ADMIT"
         with m.State("ADMIT"):  # a cycle of its own: all of an FSM waits for it
-            for n, port in enumerate(self.admit):
-                m.d.comb += port.valid.eq(chunk.fsm == n)
+            m.d.sync += [valid.eq(0) for valid in admits]
             end = chunk.offset + Mux(command.contiguous, command.stride, chunk.block)
             m.d.comb += [table.admitted.eq(1), table.last.eq(final)]
             m.d.sync += [

@@ -218,18 +218,17 @@ class AceEngine(Engine):
         for chain in chains:
             self._join_chain(m, chain, dispatcher, fsms, stored, stop)
         if not chains:
-            self._join_slots(m, dispatcher, fsms, stored, stop)
+            self._join_slots(m, dispatcher, fsms, stored)
 
     def _reported(self, sink, report, fsm):
         return [sink.valid.eq(report.valid & (report.p.fsm == fsm)), sink.p.eq(report.p)]
 
-    def _join_slots(self, m, dispatcher, fsms, stored, stop):
+    def _join_slots(self, m, dispatcher, fsms, stored):
         """Chunks that keep their slot: from the dispatcher, to the RX DMAs."""
         for f, fsm in enumerate(fsms):
+            wiring.connect(m, dispatcher.admit[f], fsm.admit)
             m.d.comb += [
                 dispatcher.vacant[f].eq(fsm.vacant),
-                fsm.admit.valid.eq(dispatcher.admit[f].valid & ~stop),
-                fsm.admit.p.eq(dispatcher.admit[f].p),
                 fsm.job.eq(dispatcher.job),
                 *self._reported(fsm.stored, stored, f),
             ]

@@ -78,8 +78,8 @@ class PhaseFSM(wiring.Component):
     send : ``Out(stream)``, room : ``In(targets)``
         Send commands, for the ports that have room.
     forget : ``In(1)``
-        Forget all chunks and READY packets. Packets in flight are refused from now on. Nothing new
-        may be admitted before the engine is idle.
+        Forget all chunks and READY packets, what is admitted in this cycle, too. Packets in flight
+        are refused from now on. Nothing new may be admitted before the engine is idle.
     disagrees : ``Out(1)``
         A peer was told to do something else with a chunk than this node.
     busy : ``Out(1)``

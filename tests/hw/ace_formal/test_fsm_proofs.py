@@ -79,10 +79,14 @@ class ReadyHarness(wiring.Component):
         setup, newest = Signal(), Signal(1)
         taken = Cat(assigned[n] & (keys[n] == self.admit_chunk) for n in range(2)).any()
         admit = Signal()
-        m.d.comb += admit.eq(
-            started & self.admit & ~setup & ~table.sweeping & ~taken & ~self.abort
-            & ~assigned.bit_select(self.admit_context, 1)
-        )  # fmt: skip
+        offer = Signal()  # an admission, which an abort forgets
+        m.d.comb += [
+            offer.eq(
+                started & self.admit & ~setup & ~table.sweeping & ~taken
+                & ~assigned.bit_select(self.admit_context, 1)
+            ),
+            admit.eq(offer & ~self.abort),
+        ]
         freed = []
         pending = Signal()  # the watched READY has been taken and not been counted
         for n in range(2):
@@ -105,7 +109,7 @@ class ReadyHarness(wiring.Component):
             table.contexts.setup.eq(setup),
             table.contexts.newest.context.eq(newest),
             table.contexts.newest.key.chunk.eq(newest_key),
-            table.admit.valid.eq(admit),
+            table.admit.valid.eq(offer),
             table.admit.p.context.eq(self.admit_context),
             table.forget.eq(self.abort),
         ]
@@ -605,8 +609,9 @@ class ContextHarness(wiring.Component):
         with m.Elif(since_entry != 2):
             m.d.sync += since_entry.eq(since_entry + 1)
         m.d.comb += [
-            admit.eq(self.admit & table.vacant & ~self.abort & ~aborted),
-            table.admit.valid.eq(admit),
+            # An admission in the cycle of an abort is forgotten.
+            admit.eq(table.admit.valid & ~self.abort),
+            table.admit.valid.eq(self.admit & table.vacant & ~aborted),
             table.admit.p.context.eq(table.vacant_context),
             table.admit.p.beats.eq(1 + self.two),
             table.job.slot.eq(table.vacant_context),
