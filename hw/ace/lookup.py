@@ -188,7 +188,7 @@ class LookupPipeline(wiring.Component):
         return read.data
 
     def _expects(self, m, stages, row):
-        """Whether the context with this *row* expects the packet that is in the second of the
+        """High if the context with this *row* expects the packet that is in the second of the
         *stages*, as it was in the first one."""
         c = self._config
         context = stages[0].request.query.context
