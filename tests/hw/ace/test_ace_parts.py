@@ -129,6 +129,24 @@ def test_lookup_refuses_what_the_program_does_not_expect(wrong):
     simulate(dut, bench)
 
 
+def test_lookup_refuses_a_packet_for_a_context_that_is_not_live_whatever_else_it_has():
+    dut = LookupPipeline(CONFIG)
+
+    async def bench(ctx):
+        await set_up_lookup(ctx, dut)
+        for live in (0b00, 0b01, 0b10):
+            ctx.set(dut.contexts.live, live)
+            ctx.set(dut.request[0].p, PACKET)
+            ctx.set(dut.request[0].valid, 1)
+            await ctx.tick()
+            ctx.set(dut.request[0].valid, 0)
+            await cycles_until(ctx, dut.response[0].valid)
+            assert ctx.get(dut.response[0].p.valid) == live >> PACKET["context"]
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
 def test_lookup_knows_the_runs_of_the_phase_ahead_and_says_that_it_is_that_one():
     dut = LookupPipeline(CONFIG)
 
