@@ -58,11 +58,15 @@ class ALUClientSignature(ParametricSignature):
     refused : ``Out(1)``
         A packet could start, but has no turn or the ALU is not free.
     ending : ``Out(1)``
-        The ALU is given back: the last beat is issued, or waits for its operand from now on.
+        The ALU is given back: the last beat waits for its operand from the next cycle on.
     waits : ``Out(1)``
-        A beat, the last one or not, still waits for its operand.
+        A beat, the last one or not, waits for its operand.
+    behind : ``Out(1)``
+        Those that wait go behind those of the client that is *ahead*.
+    ahead : ``In(1)``
+        A beat of another client waits.
     blocked : ``In(1)``
-        A beat of another client waits. Only a beat that was waiting before may be issued.
+        Beats of another client go behind: no one else's may follow them yet.
     operands : ``Out(ALUOperandSignature(lanes))``
         Beats of the packet, a fixed time after their issue, so also after ``ending``.
     """
@@ -77,6 +81,8 @@ class ALUClientSignature(ParametricSignature):
                 "refused": Out(1),
                 "ending": Out(1),
                 "waits": Out(1),
+                "behind": Out(1),
+                "ahead": In(1),
                 "blocked": In(1),
                 "operands": Out(ALUOperandSignature(lanes=lanes)),
             },
@@ -131,11 +137,12 @@ class ALUPool(wiring.Component):
                 turns.served.eq(claims),
             ]
             for n, client in enumerate(clients):
-                rivals = Cat(each.waits for each in clients if each is not client)
+                rivals = [each for each in clients if each is not client]
                 m.d.comb += [
                     client.grant.eq(turns.grant[n]),
                     client.free.eq(free),
-                    client.blocked.eq(rivals.any() if len(rivals) else 0),
+                    client.ahead.eq(Cat(each.waits for each in rivals).any()),
+                    client.blocked.eq(Cat(each.behind for each in rivals).any()),
                 ]
             m.d.sync += taken.eq(claims.any() | ~free)
             # Packets do not overlap in an ALU, so at most one client presents operands.

@@ -324,6 +324,11 @@ class AceConfig(EngineConfig):
         return self.sram_bytes // self.bus_bytes
 
     @property
+    def sram_port(self) -> dict[str, int]:
+        """Parameters of a port of the SRAM."""
+        return {"depth": self.sram_beats, "width": 8 * self.bus_bytes, "banks": self.banks}
+
+    @property
     def group_banks(self) -> int:
         """Banks of a group: consecutive beats take turns in them."""
         return self.interleave or self.banks

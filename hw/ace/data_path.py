@@ -74,7 +74,6 @@ class DataPath(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        sram = {"depth": c.sram_beats, "width": 8 * c.bus_bytes}
         always = {"always_ready": True}
         super().__init__(
             {
@@ -90,8 +89,8 @@ class DataPath(wiring.Component):
                 "received": Out(stream.Signature(event_layout(c))).array(c.ports),
                 "command": In(stream.Signature(send_command_layout(c))).array(c.targets),
                 "sent": Out(stream.Signature(event_layout(c))).array(c.targets),
-                "read": In(SRAMReadSignature(**sram)).array(c.memory_ports),
-                "write": In(SRAMWriteSignature(**sram)).array(c.memory_ports),
+                "read": In(SRAMReadSignature(**c.sram_port)).array(c.memory_ports),
+                "write": In(SRAMWriteSignature(**c.sram_port)).array(c.memory_ports),
                 "bank_conflicts": Out(range(c.sram_requesters + 1)),
                 "alu_conflicts": Out(range(c.ports + 1)),
                 "moves": Out(1),
@@ -133,7 +132,7 @@ class DataPath(wiring.Component):
         refused = Signal(len(asking))
         contended = Signal.like(alus.contended)
         m.d.sync += [
-            refused.eq(Cat(port.enable & ~port.grant for port in asking)),
+            refused.eq(Cat(port.wants.any() & ~port.grant for port in asking)),
             contended.eq(alus.contended),
         ]
         m.d.comb += [

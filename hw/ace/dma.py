@@ -17,6 +17,7 @@ from hw.ace.layouts import (
     store_job_layout,
     stored_layout,
 )
+from hw.ace.request_buffer import RequestBuffer
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature, SRAMWriteSignature
 from hw.common.arbiter import StreamArbiter
 from hw.common.axi import BurstMaster
@@ -24,7 +25,6 @@ from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO, room_for
-from hw.common.skid import ReadySkid, SkidBuffer
 
 __all__ = ["STORE_BEATS", "BlockWalker", "MemoryPort", "RxDMA", "TxDMA"]
 
@@ -32,7 +32,7 @@ STORE_BEATS = READ_LATENCY + 6
 """Beats that an RX DMA has asked for and memory has not taken: as many as keep it going, and one
 for a row that SRAM does not grant at once."""
 
-_REPORTS = 3
+_REPORTS = 4
 """Reports of a TX DMA that wait for those of others."""
 
 
@@ -181,9 +181,9 @@ class TxDMA(_BlockDMA):
     Elements beyond the end of a block are written as zero. A chunk with a beat that memory answered
     with an error is loaded all the same and reported with ``error``.
 
-    Timing: a beat is written in the cycle in which memory's is at hand (see `AXI4Reader`), or as
-    soon as SRAM grants it; the report is offered 2 cycles after the last one. Stalls: memory, SRAM
-    bank, ``loaded``.
+    Timing: a beat asks for its place in SRAM in the cycle after memory's is at hand (see
+    `AXI4Reader`); the report is offered 2 cycles after the last one was granted. Stalls: memory,
+    SRAM bank, ``loaded``.
 
     Members
     -------
@@ -207,7 +207,7 @@ class TxDMA(_BlockDMA):
             c,
             bus=c.memory_bus.read,
             loaded=Out(stream.Signature(loaded_layout(c))),
-            write=Out(SRAMWriteSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
+            write=Out(SRAMWriteSignature(**c.sram_port)),
         )
 
     def elaborate(self, platform):
@@ -216,9 +216,10 @@ class TxDMA(_BlockDMA):
         walker, reader = self._walk(m, reader=AXI4Reader)
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 16)
         m.submodules.reports = reports = StreamFIFO(loaded_layout(c), _REPORTS)
-        m.submodules.writes = writes = ReadySkid(
-            data.StructLayout({"row": range(c.sram_beats), "beat": 8 * c.bus_bytes, "closes": 1})
+        m.submodules.writes = writes = RequestBuffer(
+            c, {"beat": 8 * c.bus_bytes, "closes": 1, "report": loaded_layout(c)}
         )
+        writes.join(m, self.write)
         wiring.connect(m, reports.o, wiring.flipped(self.loaded))
 
         nonempty = ~walker.o.p.empty
@@ -237,57 +238,51 @@ class TxDMA(_BlockDMA):
         next_row = Signal(range(c.sram_beats))
         last = Signal()
         ending = Signal()  # the same, behind the first beat
+        push = Signal()
         moved = Signal()
         error = Signal()
         close = Signal()
         kept = Signal(c.lanes)
-        # There is a place for a report, and for the one before that may be on its way.
-        may_close = ~segment.final | room_for(m, reports, 2, name="may_report")
-        # Grants come late: beats go on without waiting for them.
+        # There is a place for a report, and for the two before that may be on their way.
+        may_report = room_for(m, reports, 3, name="may_report")
+        report = writes.i.p.report
+        # Beats go on without waiting for grants; a job that ends without one waits in their place.
         m.d.comb += [
             last.eq(Mux(within, ending, segment.single)),
             kept.eq(Mux(last, segment.kept, -1)),
             writes.i.valid.eq(
-                segments.o.valid & reader.data.valid & ~segment.empty & (~last | may_close)
+                segments.o.valid
+                & Mux(
+                    segment.empty,
+                    segment.final & may_report,
+                    reader.data.valid & (~last | ~segment.final | may_report),
+                )
             ),
+            writes.i.p.access.eq(~segment.empty),
             writes.i.p.row.eq(Mux(within, next_row, segment.row)),
             writes.i.p.beat.eq(
                 Cat(Mux(kept[n], reader.data.p.data.word_select(n, 32), 0) for n in range(c.lanes))
             ),
             writes.i.p.closes.eq(last & segment.final),
-            moved.eq(writes.i.valid & writes.i.ready),
+            report.fsm.eq(segment.fsm),
+            report.slot.eq(segment.slot),
+            report.command.eq(segment.command),
+            report.error.eq(error | (moved & reader.data.p.error)),
+            push.eq(writes.i.valid & writes.i.ready),
+            moved.eq(push & ~segment.empty),
             reader.data.ready.eq(moved),
             close.eq(
-                Mux(
-                    segment.empty,
-                    segments.o.valid & writes.i.ready & may_close,
-                    moved & last,
-                )
+                Mux(segment.empty, segments.o.valid & (~segment.final | push), moved & last)
             ),
             segments.o.ready.eq(close),
-            self.write.enable.eq(writes.o.valid),
-            self.write.row.eq(writes.o.p.row),
-            self.write.data.eq(writes.o.p.beat),
-            writes.o.ready.eq(self.write.grant),
-        ]
-        # A report waits for the last beat in a register, and follows it by a cycle.
-        report = Signal(loaded_layout(c))
-        written = writes.o.valid & self.write.grant & writes.o.p.closes
-        m.d.sync += reports.i.valid.eq(written | (close & segment.empty & segment.final))
-        m.d.comb += [
-            reports.i.p.eq(report),
+            self.write.data.eq(writes.taken.p.beat),
+            reports.i.valid.eq(writes.taken.valid & writes.taken.p.closes),
+            reports.i.p.eq(writes.taken.p.report),
             self.idle.eq(
-                walker.i.ready & (segments.level == 0) & writes.i.ready & ~reports.i.valid
+                walker.i.ready & (segments.level == 0) & writes.empty & ~writes.taken.valid
                 & (reports.level == 0)
             ),
         ]
-        with m.If(close):
-            m.d.sync += [
-                report.fsm.eq(segment.fsm),
-                report.slot.eq(segment.slot),
-                report.command.eq(segment.command),
-                report.error.eq(error | (moved & reader.data.p.error)),
-            ]
         with m.If(moved):
             m.d.sync += [
                 beat.eq(Mux(last, 0, beat + 1)), ending.eq(beat + 2 == segment.beats),
@@ -332,7 +327,7 @@ class RxDMA(_BlockDMA):
             c,
             bus=c.memory_bus.write,
             stored=Out(stream.Signature(stored_layout(c))),
-            read=Out(SRAMReadSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
+            read=Out(SRAMReadSignature(**c.sram_port)),
         )
 
     def elaborate(self, platform):
@@ -356,14 +351,11 @@ class RxDMA(_BlockDMA):
         ]
 
         # Rows are asked for only as far as there is room for what they return, and their queue has
-        # as many places, so that it never stalls. Grants come late, and from afar: of what is
-        # between it and SRAM, only a bit depends on them.
+        # as many places, so that it never stalls.
         m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, STORE_BEATS)
         m.submodules.wanted = wanted = StreamFIFO(range(c.sram_beats), STORE_BEATS, kept=True)
-        m.submodules.leaves = leaves = SkidBuffer(range(c.sram_beats))
-        m.submodules.asks = asks = ReadySkid(range(c.sram_beats))
-        wiring.connect(m, wanted.o, leaves.i)
-        wiring.connect(m, leaves.o, asks.i)
+        m.submodules.asks = asks = RequestBuffer(c)
+        asks.join(m, self.read)
         promised = Signal(range(STORE_BEATS + 1))
         more = Signal(init=1)  # there is room for another one
         beat = Signal(range(c.slot_beats + 1))
@@ -379,17 +371,18 @@ class RxDMA(_BlockDMA):
             wanted.i.valid.eq(moves),
             wanted.i.payload.eq(Mux(within, next_row, segment.row)),
             segments.o.ready.eq(moves & last),
-            self.read.enable.eq(asks.o.valid),
-            self.read.row.eq(asks.o.payload),
-            asks.o.ready.eq(self.read.grant),
+            asks.i.valid.eq(wanted.o.valid),
+            asks.i.p.access.eq(1),
+            asks.i.p.row.eq(wanted.o.payload),
+            wanted.o.ready.eq(asks.i.ready),
         ]
         with m.If(moves):
             m.d.sync += [
                 beat.eq(Mux(last, 0, beat + 1)), ending.eq(beat + 2 == segment.beats),
                 within.eq(~last), next_row.eq(wanted.i.payload + 1),
             ]
-        arrives = [Signal(name=f"arrives_{n}") for n in range(READ_LATENCY + 1)]
-        m.d.comb += arrives[0].eq(asks.o.valid & asks.o.ready)
+        arrives = [Signal(name=f"arrives_{n}") for n in range(1, READ_LATENCY + 1)]
+        m.d.comb += arrives[0].eq(asks.taken.valid)
         m.d.sync += [after.eq(before) for before, after in pairwise(arrives)]
         wiring.connect(m, beats.o, writer.data)
         m.d.comb += [beats.i.valid.eq(arrives[-1]), beats.i.payload.eq(self.read.data)]
@@ -461,15 +454,14 @@ class MemoryPort(wiring.Component):
     def __init__(self, config: AceConfig, *, stores: int) -> None:
         c = self._config = config
         self._stores = stores
-        sram = {"depth": c.sram_beats, "width": 8 * c.bus_bytes}
         super().__init__(
             {
                 "load": In(stream.Signature(load_job_layout(c))),
                 "job": In(stream.Signature(store_job_layout(c))).array(stores),
                 "loaded": Out(stream.Signature(loaded_layout(c))),
                 "stored": Out(stream.Signature(stored_layout(c))),
-                "write": Out(SRAMWriteSignature(**sram)),
-                "read": Out(SRAMReadSignature(**sram)),
+                "write": Out(SRAMWriteSignature(**c.sram_port)),
+                "read": Out(SRAMReadSignature(**c.sram_port)),
                 "bus": Out(c.memory_bus),
                 "idle": Out(1),
             }

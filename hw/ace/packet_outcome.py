@@ -10,11 +10,11 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.config import AceConfig
 from hw.ace.layouts import event_layout
 from hw.ace.reduce_path import result_layout
+from hw.ace.request_buffer import RequestBuffer
 from hw.ace.sram import SRAMWriteSignature
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO, room_for
 from hw.common.signature import ParametricSignature
-from hw.common.skid import ReadySkid
 from hw.link.transmit import PacketQueueSignature, queued_header, queued_header_layout
 
 __all__ = ["ForwardDataSignature", "PacketOutcome", "outcome_layout"]
@@ -22,7 +22,7 @@ __all__ = ["ForwardDataSignature", "PacketOutcome", "outcome_layout"]
 _PACKETS = 8
 """Most packets that wait for their beats."""
 
-_EVENTS = 5
+_EVENTS = 6
 
 _MADE_READY = ("header", "onward")
 """Of a packet: what its header for the forward queue is made of."""
@@ -68,11 +68,12 @@ def outcome_layout(c: AceConfig) -> data.StructLayout:
 class PacketOutcome(wiring.Component):
     """Back of a receive unit: writes the beats of packets to where they go, in order.
 
-    A beat is stored and forwarded in the same cycle, or stored later if SRAM does not grant it. The
-    last one closes the packet: header to the forward queue, event to the FSM when it is stored.
+    A beat is forwarded at once, and stored when SRAM grants it. The last one closes the packet:
+    header to the forward queue, event to the FSM when it is stored.
 
     Timing: a beat that is offered goes on in the same cycle, one per cycle, back to back across
-    packets; an event is told a cycle after the last beat is stored, or gone on. Stalls: SRAM bank
+    packets, and asks for its place in SRAM a cycle later; an event is told a cycle after the last
+    beat is granted, or would ask if it is not stored. Stalls: SRAM bank
     conflicts of a store; events under contention at the end of a packet.
 
     Members
@@ -102,13 +103,12 @@ class PacketOutcome(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        width = 8 * c.bus_bytes
         super().__init__(
             {
                 "node": In(c.format.node),
                 "packet": In(stream.Signature(outcome_layout(c))),
                 "result": In(stream.Signature(result_layout(c))),
-                "store": Out(SRAMWriteSignature(depth=c.sram_beats, width=width)),
+                "store": Out(SRAMWriteSignature(**c.sram_port)),
                 "forward": Out(ForwardDataSignature(c)).array(c.ports),
                 "event": Out(stream.Signature(event_layout(c))),
                 "idle": Out(1),
@@ -118,14 +118,12 @@ class PacketOutcome(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        event = Signal(event_layout(c))
         m.submodules.events = events = StreamFIFO(event_layout(c), _EVENTS)
         wiring.connect(m, events.o, wiring.flipped(self.event))
-        m.submodules.stores = stores = ReadySkid(
-            data.StructLayout(
-                {"row": range(c.sram_beats), "beat": 8 * c.bus_bytes, "stores": 1, "last": 1}
-            )
+        m.submodules.stores = stores = RequestBuffer(
+            c, {"beat": 8 * c.bus_bytes, "last": 1, "event": event_layout(c)}
         )
+        stores.join(m, self.store)
 
         packets, none = self._packets(m)
         packet = packets.o.p
@@ -133,15 +131,16 @@ class PacketOutcome(wiring.Component):
         next_row = Signal.like(self.store.row)
         ending = Signal()
         collect = Signal()
-        # Grants come late: beats go on without waiting for them. The last one also reports the
-        # event, for which there is a place, and for the one before that may be on its way.
-        may_end = room_for(m, events, 2, name="may_end")
+        # Beats go on without waiting for grants. The last one also reports the event, for which
+        # there is a place, and for the two before that may be on their way.
+        may_end = room_for(m, events, 3, name="may_end")
+        event = stores.i.p.event
         m.d.comb += [
             ending.eq(self.result.p.last),
             stores.i.valid.eq(self.result.valid & (~ending | may_end)),
             stores.i.p.row.eq(Mux(within, next_row, packet.row)),
             stores.i.p.beat.eq(self.result.p.beat),
-            stores.i.p.stores.eq(self.result.p.stores),
+            stores.i.p.access.eq(self.result.p.stores),
             stores.i.p.last.eq(ending),
             collect.eq(stores.i.valid & stores.i.ready),
             self.result.ready.eq(collect),
@@ -149,13 +148,6 @@ class PacketOutcome(wiring.Component):
         ]
         with m.If(collect):
             m.d.sync += [within.eq(~ending), next_row.eq(stores.i.p.row + 1)]
-        done = stores.o.valid & (~stores.o.p.stores | self.store.grant)
-        m.d.comb += [
-            self.store.enable.eq(stores.o.valid & stores.o.p.stores),
-            self.store.row.eq(stores.o.p.row),
-            self.store.data.eq(stores.o.p.beat),
-            stores.o.ready.eq(done),
-        ]
 
         for n, port in enumerate(self.forward):
             mine = Signal(name=f"forward_{n}")
@@ -166,22 +158,22 @@ class PacketOutcome(wiring.Component):
                 port.header.valid.eq(mine & ending),
                 port.header.p.eq(packet.onward),
             ]
-        # An event waits for the last beat in a register, and is told a cycle after it.
-        m.d.sync += events.i.valid.eq(done & stores.o.p.last)
-        m.d.comb += events.i.p.eq(event)
-        with m.If(collect):
-            m.d.sync += [
-                event.received.eq(1),
-                event.fsm.eq(packet.onward.header.fsm),
-                event.offset.eq(packet.onward.header.offset),
-                event.context.eq(packet.context),
-                event.step.eq(packet.step),
-                event.sent.eq(packet.forward),
-                event.parked.eq(packet.parked),
-                event.odd.eq(packet.odd),
-                event.poisoned.eq(packet.poisoned),
-            ]
-        quiet = stores.i.ready & ~events.i.valid & (events.level == 0)
+        stored = stores.taken
+        m.d.comb += [
+            event.received.eq(1),
+            event.fsm.eq(packet.onward.header.fsm),
+            event.offset.eq(packet.onward.header.offset),
+            event.context.eq(packet.context),
+            event.step.eq(packet.step),
+            event.sent.eq(packet.forward),
+            event.parked.eq(packet.parked),
+            event.odd.eq(packet.odd),
+            event.poisoned.eq(packet.poisoned),
+            self.store.data.eq(stored.p.beat),
+            events.i.valid.eq(stored.valid & stored.p.last),
+            events.i.p.eq(stored.p.event),
+        ]
+        quiet = stores.empty & ~stored.valid & (events.level == 0)
         m.d.comb += self.idle.eq(none & quiet)
         return m
 

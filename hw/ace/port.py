@@ -135,7 +135,6 @@ class Port(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        sram = {"depth": c.sram_beats, "width": 8 * c.bus_bytes}
         super().__init__(
             {
                 "node": In(c.format.node),
@@ -156,9 +155,9 @@ class Port(wiring.Component):
                 "forward": Out(ForwardSignature(c)).array(c.ports),
                 "forwarded": In(ForwardSignature(c)).array(c.ports),
                 "alu": Out(ALUClientSignature(lanes=c.lanes)),
-                "operand": Out(SRAMReadSignature(**sram)),
-                "store": Out(SRAMWriteSignature(**sram)),
-                "read": Out(SRAMReadSignature(**sram)),
+                "operand": Out(SRAMReadSignature(**c.sram_port)),
+                "store": Out(SRAMWriteSignature(**c.sram_port)),
+                "read": Out(SRAMReadSignature(**c.sram_port)),
                 "dropped": Out(1),
                 "rejected": Out(2),
                 "repeated": Out(1),

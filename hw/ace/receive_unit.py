@@ -57,9 +57,10 @@ class ReceiveUnit(wiring.Component):
     written to SRAM and left for the FSM to send. So no packet here ever waits for an output, which
     is what keeps the network free of cyclic waits.
 
-    Timing: with nothing in its way, the first beat of a packet is issued 2 cycles after the
-    response to its lookup, and is stored or forwarded ``READ_LATENCY + alu_latency + 1`` cycles
-    after that. The slot of a packet is free a cycle after its last beat was issued.
+    Timing: with nothing in its way, the first beat of a packet asks for its operand 3 cycles after
+    the response to its lookup; its outcome is forwarded, and asks for its place in SRAM a cycle
+    later, ``READ_LATENCY + alu_latency + 1`` cycles after that was granted. The slot of a packet is
+    free 2 cycles after the grant for its last beat.
 
     Stalls: SRAM bank conflicts, an ALU that another port uses, FSM lookups and events under
     contention.
@@ -107,7 +108,6 @@ class ReceiveUnit(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        sram = {"depth": c.sram_beats, "width": 8 * c.bus_bytes}
         super().__init__(
             {
                 "node": In(c.format.node),
@@ -120,8 +120,8 @@ class ReceiveUnit(wiring.Component):
                 "event": Out(stream.Signature(event_layout(c))),
                 "ready": Out(stream.Signature(ready_layout(c))),
                 "alu": Out(ALUClientSignature(lanes=c.lanes)),
-                "operand": Out(SRAMReadSignature(**sram)),
-                "store": Out(SRAMWriteSignature(**sram)),
+                "operand": Out(SRAMReadSignature(**c.sram_port)),
+                "store": Out(SRAMWriteSignature(**c.sram_port)),
                 "forward": Out(ForwardSignature(c)).array(c.ports),
                 "rejected": Out(2),
                 "repeated": Out(1),
@@ -157,7 +157,7 @@ class ReceiveUnit(wiring.Component):
         ending = Signal()  # which goes on in this cycle
         start, reject, stores, last = self._start(
             m, lookups.packet, outcome.packet, ~active | final, ~active | ending,
-            ~active & issues.beat.ready & ~issues.ended,
+            ~active & issues.rests,
         )
         self._stream(
             m, lookups.packet.p, stores, last, start, reject, issues, active, final, ending
@@ -170,10 +170,14 @@ class ReceiveUnit(wiring.Component):
             lookups.restart.eq(self.restart),
             lookups.packet.ready.eq(start | reject),
             issues.room.eq(path.room),
+            path.promise.eq(issues.beat.valid & issues.beat.ready),
+            issues.ahead.eq(self.alu.ahead),
+            self.alu.waits.eq(issues.waits),
+            self.alu.behind.eq(issues.behind),
             path.payload.eq(self.payload.data),
             path.operand.eq(self.operand.data),
-            # A row is read until its beat is issued, and a slot is free once its last beat has
-            # been.
+            # A row is read until its beat has its operand, and a slot is free once its last beat
+            # has been issued.
             self.payload.enable.eq(issues.reads),
             self.payload.row.eq(issues.payload_row),
             self.payload.release.eq(issues.ended | reject),
@@ -254,7 +258,7 @@ class ReceiveUnit(wiring.Component):
         offered = issues.beat
         moves = offered.valid & offered.ready
         m.d.comb += [
-            # Beats of two packets never meet in an ALU: behind one that waits there is none.
+            # Beats of two clients never meet in an ALU.
             offered.valid.eq(active & ~(reduce & self.alu.blocked)),
             offered.p.issue.reduce.eq(reduce),
             offered.p.issue.operator.eq(operator),
@@ -263,7 +267,6 @@ class ReceiveUnit(wiring.Component):
             offered.p.operand_row.eq(operand_row),
             ending.eq(moves & final),
             self.alu.ending.eq(ending & reduce),
-            self.alu.waits.eq(issues.waits),
         ]
         # Behind the last beat nothing of a packet is used, whether another one starts or not: so
         # registers need not wait for what starts.

@@ -9,15 +9,15 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.layouts import event_layout, send_command_layout
+from hw.ace.request_buffer import RequestBuffer
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature
 from hw.common.fifo import StreamFIFO, room_for
-from hw.common.skid import ReadySkid
 from hw.link.packet import PacketKind
 from hw.link.transmit import PacketQueueSignature, queued_header, queued_header_layout
 
 __all__ = ["SendUnit"]
 
-_EVENTS = 5
+_EVENTS = 6
 
 
 class SendUnit(wiring.Component):
@@ -27,9 +27,9 @@ class SendUnit(wiring.Component):
     next one right behind it. When its last beat has been read, a *sent* event goes to the FSM (not
     for READY packets), which may then reuse the SRAM.
 
-    Timing: a command is taken in the cycle in which the last beat of the one before is read, or
-    waits to be (`ReadySkid`); a beat is in the queue ``READ_LATENCY`` cycles after its read is
-    granted, the header with the last one. An event is told a cycle after that grant. Stalls: no
+    Timing: a command is taken in the cycle before the last beat of the one before asks for its
+    read; a beat is in the queue ``READ_LATENCY`` cycles after its read is granted, the header with
+    the last one. An event is told a cycle after that grant. Stalls: no
     room in the queue, SRAM bank conflicts, contention for events.
 
     Members
@@ -59,7 +59,7 @@ class SendUnit(wiring.Component):
             {
                 "node": In(c.format.node),
                 "command": In(stream.Signature(send_command_layout(c))),
-                "read": Out(SRAMReadSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
+                "read": Out(SRAMReadSignature(**c.sram_port)),
                 "queue": Out(PacketQueueSignature(c.format, bus_bytes=c.bus_bytes)),
                 "event": Out(stream.Signature(event_layout(c))),
                 "idle": Out(1),
@@ -78,48 +78,40 @@ class SendUnit(wiring.Component):
         empty = Signal()
         last = Signal(index)
         final = Signal()  # one beat is left
-        event = Signal(event_layout(c))
         m.submodules.events = events = StreamFIFO(event_layout(c), _EVENTS)
         wiring.connect(m, events.o, wiring.flipped(self.event))
-        # Grants come late: the unit goes on without waiting for them.
-        m.submodules.reads = reads = ReadySkid(
-            data.StructLayout({"row": range(c.sram_beats), "empty": 1, "last": 1, "event": 1})
+        m.submodules.reads = reads = RequestBuffer(
+            c, {"last": 1, "header": c.format.layout, "tells": 1, "event": event_layout(c)}
         )
+        reads.join(m, self.read)
 
         step = Signal()
         ending = Signal()
         accept = Signal()
         claimed = Signal()  # room, in the cycle before: known late, so a register before it counts
-        granted = Signal()
-        # There is a place for an event, and for the one before that may be on its way.
-        may_end = room_for(m, events, 2, name="may_end")
+        # There is a place for an event, and for the two before that may be on their way.
+        may_end = room_for(m, events, 3, name="may_end")
+        event = reads.i.p.event
         m.d.comb += [
             reads.i.valid.eq(active & (~final | may_end)),
             reads.i.p.row.eq(row),
-            reads.i.p.empty.eq(empty),
+            reads.i.p.access.eq(~empty),
             reads.i.p.last.eq(final),
-            reads.i.p.event.eq(final & ~command.ready),
+            reads.i.p.tells.eq(final & ~command.ready),
+            event.fsm.eq(command.fsm),
+            event.context.eq(command.context),
+            event.sent.eq(1),
+            event.odd.eq(command.odd),
             step.eq(reads.i.valid & reads.i.ready),
             ending.eq(step & final),
-            self.read.enable.eq(reads.o.valid & ~reads.o.p.empty),
-            self.read.row.eq(reads.o.p.row),
-            granted.eq(reads.o.valid & (reads.o.p.empty | self.read.grant)),
-            reads.o.ready.eq(granted),
             accept.eq(
                 (~active | ending) & (self.queue.spare | (self.queue.room & ~claimed))
             ),
             self.command.ready.eq(accept),
             self.queue.reserve.eq(claimed),
-            events.i.p.eq(event),
+            events.i.valid.eq(reads.taken.valid & reads.taken.p.tells),
+            events.i.p.eq(reads.taken.p.event),
         ]
-        m.d.sync += events.i.valid.eq(granted & reads.o.p.event)
-        with m.If(step):
-            m.d.sync += [
-                event.fsm.eq(command.fsm),
-                event.context.eq(command.context),
-                event.sent.eq(1),
-                event.odd.eq(command.odd),
-            ]
         length = self.command.p.length
         none = length == 0
         past = Signal(index)  # the last beat of what comes
@@ -138,17 +130,14 @@ class SendUnit(wiring.Component):
             with m.If(first):
                 m.d.sync += [command.eq(self.command.p), empty.eq(none), last.eq(past)]
 
-        self._queue(m, command, step, granted, reads.o.p)
-        quiet = reads.i.ready & ~events.i.valid & (events.level == 0)
+        self._header(m, command, reads.i.p.header)
+        self._queue(m, reads.taken)
+        quiet = reads.empty & ~reads.taken.valid & (events.level == 0)
         m.d.comb += self.idle.eq(~active & quiet)
         return m
 
-    def _queue(self, m, command, step, granted, read):
-        """Put into the queue the beats of a *read* that is *granted*, and the header of *command*,
-        which is of the packet that is read last in each *step*."""
-        c = self._config
-        # Data follows a granted read by READ_LATENCY cycles; the header goes in with the last beat.
-        header = Signal(c.format.layout)
+    def _header(self, m, command, header):
+        """Fill in the *header* of the packet that a *command* sends."""
         m.d.comb += [
             header.offload.eq(1),
             header.kind.eq(Mux(command.ready, PacketKind.READY, PacketKind.DATA)),
@@ -164,28 +153,27 @@ class SendUnit(wiring.Component):
             header.contributions.eq(command.contributions),
             header.poison.eq(command.poisoned),
         ]
+
+    def _queue(self, m, read):
+        """Put into the queue what was *read*: data, and the header with the last beat."""
+        c = self._config
+        # Data follows a granted read by READ_LATENCY cycles, of which the first one is over.
         stage = data.StructLayout({"data": 1, "header": 1})
         delayed = Signal(stage)
         m.d.comb += [
-            delayed.data.eq(granted & ~read.empty),
-            delayed.header.eq(granted & read.last),
+            delayed.data.eq(read.valid & read.p.access),
+            delayed.header.eq(read.valid & read.p.last),
         ]
-        kept = Signal(c.format.layout)  # until the last beat is read
-        with m.If(step):
-            m.d.sync += kept.eq(header)
-        headers: Any = kept
-        for n in range(READ_LATENCY):
-            after = Signal(stage, name=f"after_{n + 1}")
+        headers: Any = read.p.header
+        for n in range(2, READ_LATENCY + 1):
+            after = Signal(stage, name=f"after_{n}")
+            header_after = Signal(queued_header_layout(c.format), name=f"header_after_{n}")
             m.d.sync += after.eq(delayed)
-            delayed = after
-            if n == 1:  # made ready for the queue behind a register
-                header_after = Signal(queued_header_layout(c.format), name="header_after_2")
+            if n == 2:  # made ready for the queue
                 m.d.sync += queued_header(header_after, headers, c.format, flits=c.flits)
-                headers = header_after
-            elif n:
-                header_after = Signal.like(headers, name=f"header_after_{n + 1}")
+            else:
                 m.d.sync += header_after.eq(headers)
-                headers = header_after
+            delayed, headers = after, header_after
         m.d.comb += [
             self.queue.data.valid.eq(delayed.data),
             self.queue.data.payload.eq(self.read.data),

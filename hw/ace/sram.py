@@ -10,11 +10,24 @@ from hw.common.arbiter import RoundRobinArbiter
 from hw.common.signature import ParametricSignature
 from hw.common.sram import SRAMBank
 
-__all__ = ["READ_LATENCY", "BankedSRAM", "SRAMReadSignature", "SRAMWriteSignature"]
+__all__ = [
+    "READ_LATENCY", "BankedSRAM", "SRAMReadSignature", "SRAMWriteSignature", "bank_bits",
+]
 
-# Cycles from a granted read to its data: one in the register in front of the bank, one in the bank,
-# one in the register behind the crossbar.
+# Cycles from a granted read to its data: one to the way to the bank, one in the bank, one in the
+# register behind the crossbar.
 READ_LATENCY = 3
+
+
+def bank_bits(row: Value, *, banks: int, interleave: int) -> Value:
+    """Number of the bank that *row* lies in; see `BankedSRAM`."""
+    within, group = _cuts(row, banks, interleave)
+    return Cat(row[:within], row[group:])
+
+
+def _cuts(row: Value, banks: int, interleave: int) -> tuple[int, int]:
+    """First bits of the address in a bank and of the group."""
+    return exact_log2(interleave), len(row) - exact_log2(banks // interleave)
 
 
 class SRAMReadSignature(ParametricSignature):
@@ -22,21 +35,22 @@ class SRAMReadSignature(ParametricSignature):
 
     Members
     -------
-    enable : ``Out(1)``
-        Asks for a read of ``row``, until it is granted.
-    row : ``Out(range(depth))``
-        Row to read.
+    wants : ``Out(banks)``
+        One-hot: asks for a read in this bank, until it is granted.
     grant : ``In(1)``
-        The read happens in this cycle.
+        The read is granted in this cycle.
+    row : ``Out(range(depth))``
+        The row to read, in the cycle after ``grant``.
     data : ``In(width)``
-        The row, ``READ_LATENCY`` cycles after ``grant``.
+        Its content, ``READ_LATENCY`` cycles after ``grant``.
     """
 
-    def __init__(self, *, depth: int, width: int) -> None:
+    def __init__(self, *, depth: int, width: int, banks: int) -> None:
         super().__init__(
-            {"enable": Out(1), "row": Out(range(depth)), "grant": In(1), "data": In(width)},
+            {"wants": Out(banks), "grant": In(1), "row": Out(range(depth)), "data": In(width)},
             depth=depth,
             width=width,
+            banks=banks,
         )
 
 
@@ -45,19 +59,20 @@ class SRAMWriteSignature(ParametricSignature):
 
     Members
     -------
-    enable : ``Out(1)``
-        Asks for a write, until it is granted.
-    row, data : ``Out(range(depth))``, ``Out(width)``
-        Row to write, and its data; with ``enable``.
+    wants : ``Out(banks)``
+        One-hot: asks for a write in this bank, until it is granted.
     grant : ``In(1)``
-        The write happens in this cycle.
+        The write is granted in this cycle.
+    row, data : ``Out(range(depth))``, ``Out(width)``
+        The row to write, and its content, in the cycle after ``grant``.
     """
 
-    def __init__(self, *, depth: int, width: int) -> None:
+    def __init__(self, *, depth: int, width: int, banks: int) -> None:
         super().__init__(
-            {"enable": Out(1), "row": Out(range(depth)), "data": Out(width), "grant": In(1)},
+            {"wants": Out(banks), "grant": In(1), "row": Out(range(depth)), "data": Out(width)},
             depth=depth,
             width=width,
+            banks=banks,
         )
 
 
@@ -73,9 +88,9 @@ class BankedSRAM(wiring.Component):
     round robin.
 
     Timing: a grant answers in the same cycle, data follows a granted read ``READ_LATENCY`` cycles
-    later. A row is read and written in the cycle after the grant: a read that is granted with a
-    write of its row is undefined, one a cycle later returns the new data. A request waits for at
-    most one of each rival for its bank.
+    later. A row is told, and read or written, in the cycle after the grant: a read that is granted
+    with a write of its row is undefined, one a cycle later returns the new data. A request waits
+    for at most one of each rival for its bank.
 
     Parameters
     ----------
@@ -113,8 +128,12 @@ class BankedSRAM(wiring.Component):
         self._bank_ports = bank_ports
         super().__init__(
             {
-                "read": In(SRAMReadSignature(depth=depth, width=width)).array(readers),
-                "write": In(SRAMWriteSignature(depth=depth, width=width)).array(writers),
+                "read": In(
+                    SRAMReadSignature(depth=depth, width=width, banks=banks)
+                ).array(readers),
+                "write": In(
+                    SRAMWriteSignature(depth=depth, width=width, banks=banks)
+                ).array(writers),
             }
         )
 
@@ -124,17 +143,13 @@ class BankedSRAM(wiring.Component):
         read_grants: list[list[Value]] = [[] for _ in self.read]
         write_grants: list[list[Value]] = [[] for _ in self.write]
         outputs = []
-        # Who is granted is known late, and then selects among wide rows a cycle later.
-        read_rows = [self._held(m, port.row, f"read_row_{n}") for n, port in enumerate(self.read)]
-        write_rows = [self._held(m, port.row, f"row_{n}") for n, port in enumerate(self.write)]
-        words = [self._held(m, port.data, f"data_{n}") for n, port in enumerate(self.write)]
         for index in range(self._banks):
             bank = SRAMBank(
                 depth=self._depth // self._banks, width=self._width, ports=self._bank_ports
             )
             m.submodules[f"bank_{index}"] = bank
-            reads = Cat(p.enable & (self._bank(p.row) == index) for p in self.read)
-            writes = Cat(p.enable & (self._bank(p.row) == index) for p in self.write)
+            reads = Cat(port.wants[index] for port in self.read)
+            writes = Cat(port.wants[index] for port in self.write)
             if shared:
                 arbiter = RoundRobinArbiter(len(self.read) + len(self.write))
                 m.submodules[f"arbiter_{index}"] = arbiter
@@ -157,26 +172,29 @@ class BankedSRAM(wiring.Component):
             for of_ports, grant in ((read_grants, read_grant), (write_grants, write_grant)):
                 for n, of_port in enumerate(of_ports):
                     of_port.append(grant[n])
+            # Who is granted is known late, and selects among wide rows a cycle later.
             reader = Signal(len(self.read), name=f"reader_{index}")
             writer = Signal(len(self.write), name=f"writer_{index}")
             m.d.sync += [reader.eq(read_grant), writer.eq(write_grant)]
             m.d.comb += [bank.r_en.eq(reader.any()), bank.w_en.eq(writer.any())]
-            for n, row in enumerate(read_rows):
+            for n, port in enumerate(self.read):
                 with m.If(reader[n]):
-                    m.d.comb += (bank.addr if shared else bank.r_addr).eq(self._address(row))
-            for n, (row, word) in enumerate(zip(write_rows, words, strict=True)):
+                    m.d.comb += (bank.addr if shared else bank.r_addr).eq(self._address(port.row))
+            for n, port in enumerate(self.write):
                 with m.If(writer[n]):
-                    m.d.comb += (bank.addr if shared else bank.w_addr).eq(self._address(row))
-                    m.d.comb += bank.w_data.eq(word)
+                    m.d.comb += (bank.addr if shared else bank.w_addr).eq(self._address(port.row))
+                    m.d.comb += bank.w_data.eq(port.data)
             outputs.append(bank.r_data)
 
-        for n, (port, row) in enumerate(zip(self.read, read_rows, strict=True)):
+        for n, port in enumerate(self.read):
             m.d.comb += port.grant.eq(Cat(read_grants[n]).any())
             granted = Signal(2, name=f"granted_{n}")  # one and two cycles ago
             bank_of = Signal(range(max(2, self._banks)), name=f"bank_of_{n}")
             m.d.sync += [
                 granted.eq(Cat(port.grant, granted)),
-                bank_of.eq(self._bank(row) if self._banks > 1 else 0),
+                bank_of.eq(
+                    bank_bits(port.row, banks=self._banks, interleave=self._interleave)
+                ),
             ]
             with m.If(granted[1]):
                 m.d.sync += port.data.eq(Array(outputs)[bank_of])
@@ -184,21 +202,6 @@ class BankedSRAM(wiring.Component):
             m.d.comb += port.grant.eq(Cat(write_grants[n]).any())
         return m
 
-    def _held(self, m: Module, value: Signal, name: str) -> Signal:
-        """*value* a cycle later."""
-        held = Signal.like(value, name=name, reset_less=True)
-        m.d.sync += held.eq(value)
-        return held
-
-    def _bank(self, row: Signal) -> Value:
-        within, group = self._cuts(row)
-        return Cat(row[:within], row[group:])
-
     def _address(self, row: Signal) -> Value:
-        within, group = self._cuts(row)
+        within, group = _cuts(row, self._banks, self._interleave)
         return row[within:group]
-
-    def _cuts(self, row: Signal) -> tuple[int, int]:
-        """First bits of the address and of the group."""
-        groups = self._banks // self._interleave
-        return exact_log2(self._interleave), len(row) - exact_log2(groups)

@@ -253,18 +253,15 @@ def data(s, node, m, now):
     while d.to_come:
         burst = d.under_way[(d.open_head + d.open_count - d.to_come) % UNDER_WAY]
         if burst.beats < 0:
-            # Segments without beats are closed when they are in front, one per cycle, the last one
-            # when the walker has come to it.
+            # Segments without beats go when they are in front, one per cycle, and the last one,
+            # which waits in the registers in front of SRAM, when the walker has come to it.
             c = s.c[0]
-            if d.ahead or s.client[node, c.first_writer + c.ports + m].offered:
+            if d.ahead or d.passing:
                 return
-            if burst.due > now:
-                post(s, burst.due, DATA, node, m)
-                return
-            d.moved_before = d.moved
-            d.moved = d.written = max(d.written - burst.beats, now)
+            d.passing = 1
+            ready = max(d.stepped - burst.beats, burst.due, now)
+            request(s, node, c.first_writer + c.ports + m, -1, 1, ready)
             d.to_come -= 1
-            _close_burst(s, node, m, burst)
         elif d.ahead == SKID_BEATS:
             return
         else:
@@ -287,40 +284,39 @@ def _arrive(s, node, m, burst):
         d.beats_done += 1
         post(s, max(d.arrives + 1, s.registers[NOW]), ADDRESS, node, m)
     client = c.first_writer + c.ports + m
-    request(s, node, client, burst.row, d.arrives + 1)
+    request(s, node, client, burst.row, 0, d.arrives + 1)
     burst.row += 1
 
 
 @compiled
-def moved(s, node, m, now):
-    """A beat goes to SRAM: it is written in this cycle, or kept and written later."""
+def moved(s, node, m, empty, now):
+    """A beat asks SRAM for its place from the next cycle on, or a job ends without one."""
     d = s.loader[node, m]
-    d.ahead -= 1
-    d.moved_before = d.moved
-    d.moved = now
+    d.stepped = now
+    if empty:
+        d.passing = 0
+    else:
+        d.ahead -= 1
+        d.moved_before = d.moved
+        d.moved = now
     data(s, node, m, now)
 
 
 @compiled
 def written(s, node, m, now):
-    """A beat has been written to SRAM."""
+    """A beat is written to SRAM, or a job ends without one."""
     d = s.loader[node, m]
     burst = d.under_way[d.open_head]
-    d.written = now
-    worked(s, node, MEMORY_READ, now, 1)
-    burst.left -= 1
+    if burst.left < 0:
+        burst.left = 0
+    else:
+        worked(s, node, MEMORY_READ, now, 1)
+        burst.left -= 1
     if burst.left == 0:
-        _close_burst(s, node, m, burst)
-    data(s, node, m, now)
-
-
-@compiled
-def _close_burst(s, node, m, burst):
-    d = s.loader[node, m]
-    d.open_head = (d.open_head + 1) % UNDER_WAY
-    d.open_count -= 1
-    if burst.final:
-        _report(s, LOADED, node, m, d, d.written + s.c[0].report, burst.tag)
+        d.open_head = (d.open_head + 1) % UNDER_WAY
+        d.open_count -= 1
+        if burst.final:
+            _report(s, LOADED, node, m, d, now + s.c[0].report, burst.tag)
 
 
 # ---- RX DMA: SRAM to memory.
@@ -438,7 +434,7 @@ def _read(s, node, m, now):
         place = d.writes[(d.count + d.ahead) % STORE_BEATS]
         d.moved = max(d.from_cycle, d.moved + 1, place)
         d.ahead += 1
-        request(s, node, 2 * c.ports + m, d.read_row, max(d.moved + 2, now))
+        request(s, node, 2 * c.ports + m, d.read_row, 0, max(d.moved + 1, now))
         d.read_row += 1
         d.to_read -= 1
         if d.to_read == 0:

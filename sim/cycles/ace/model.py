@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.ace.reduce_path import results_depth
 from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.collectives.ace_program import PROGRAM_ENTRY, AceProgram
 from sim.collectives.fold import check_alike
@@ -207,6 +208,7 @@ class EngineModel(RingCycles):
             "phases": c.phases, "targets": c.targets,
             "first_writer": c.ports + c.targets + c.memory_ports,
             "slots": c.slots, "alus": c.alus, "alu_latency": c.alu_latency,
+            "results": results_depth(c),
             "rx_packets": c.rx_packets, "tx_packets": c.tx_packets, "commands": c.commands,
             "scan": c.ports << (c.contexts - 1).bit_length(), "queues": fsms,
             "memory_read": ring.read_latency_cycles,

@@ -4,18 +4,18 @@
 from hw.ace.sram import READ_LATENCY
 from sim.cycles.ace.events import DISPATCH, FREE, MOVE, STORE, UNIT, post
 from sim.cycles.ace.fsm import admit, report
-from sim.cycles.ace.sram import request
+from sim.cycles.ace.sram import add_end, request, take_end
 from sim.cycles.ace.words import CHUNK_BITS, FLITS, field
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
 __all__ = [
     "copied", "copy", "enter", "free", "free_final", "hand_job", "leave", "may_copy", "may_read",
-    "move", "oldest", "place_free", "wrote",
+    "move", "oldest", "place_free", "read", "write", "wrote",
 ]
 
 _COPIES = 4  # commands of the copy unit
-_BEATS = READ_LATENCY + 4  # beats that it has read and not written
+_BEATS = READ_LATENCY + 5  # beats that are to be read, or have been and do not wait to be written
 
 
 # ---- Hand-over.
@@ -192,57 +192,60 @@ def copy(s, node, now):
     at = (u.head + u.count) % 8
     u.fsm[at] = q.held - 1
     u.context[at] = q.held_context
-    u.writes[at] = beats
-    u.full[at] = flits > 0
     u.count += 1
     u.copies += 1
-    u.left = beats
-    u.place = q.held_place
     q.unit_free = NEVER
     for n in range(beats):
-        request(s, node, c.first_writer - 1, q.held_row + n if flits else -1, now + 1)
-    if flits == 0:
-        u.place = -1
+        tag = (q.held_place + n + 1 if flits else 0) << 1 | (n == beats - 1)
+        request(s, node, c.first_writer - 1, q.held_row + n if flits else -1, tag, now + 1)
 
 
 @compiled
 def may_read(s, node):
-    """True if there is room for another beat that has been read and not written."""
+    """True if there is room for another beat that has been read and does not wait to be written."""
     return s.copier[node].promised < _BEATS
 
 
 @compiled
-def copied(s, node, now):
-    """A beat has been read; it is written when it is there."""
-    c = s.c[0]
-    u = s.copier[node]
-    q = s.port[node, c.ports]
-    writer = c.first_writer + c.ports + c.memory_ports
-    if u.place < 0:
-        request(s, node, writer, -1, now)
-    else:
-        u.promised += 1
-        request(s, node, writer, u.place, now + READ_LATENCY + 1)
-        u.place += 1
-    u.left -= 1
-    if u.left == 0:
+def read(s, node, last, now):
+    """The read of a beat is asked for from the next cycle on; behind the last one the next command
+    may follow."""
+    q = s.port[node, s.c[0].ports]
+    s.copier[node].promised += 1
+    if last:
         q.unit_free = now
-        post(s, now, UNIT, node, c.ports)
+        post(s, now, UNIT, node, s.c[0].ports)
 
 
 @compiled
-def wrote(s, node, now):
-    """A beat has been written; with the last one the copy is complete."""
+def copied(s, node, tag, now):
+    """A beat is read; it is written when it is there."""
+    c = s.c[0]
+    writer = c.first_writer + c.ports + c.memory_ports
+    request(s, node, writer, (tag >> 1) - 1, tag & 1, now + READ_LATENCY + 1)
+
+
+@compiled
+def write(s, node, last, now):
+    """A beat waits to be written from now on; behind the last one the unit has room for another
+    command."""
     c = s.c[0]
     u = s.copier[node]
-    at = u.head
-    u.promised -= u.full[at]
-    u.writes[at] -= 1
-    if u.writes[at]:
-        return
-    u.head = (u.head + 1) % 8
-    u.count -= 1
-    u.copies -= 1
-    u.freed_at = now
-    post(s, now + 1, UNIT, node, c.ports)
-    report(s, node, u.fsm[at], 2 * c.ports, u.context[at] << 3 | 1, now)
+    u.promised -= 1
+    if last:
+        end = add_end(s.port[node, 0], 2)
+        end.fsm = u.fsm[u.head]
+        end.event = u.context[u.head] << 3 | 1
+        u.head = (u.head + 1) % 8
+        u.count -= 1
+        u.copies -= 1
+        u.freed_at = now
+        post(s, now + 1, UNIT, node, c.ports)
+
+
+@compiled
+def wrote(s, node, last, now):
+    """A beat is written; with the last one the copy is complete."""
+    if last:
+        end = take_end(s.port[node, 0], 2)
+        report(s, node, end.fsm, 2 * s.c[0].ports, end.event, now + 1)

@@ -7,8 +7,8 @@ from sim.cycles.ace.fsm import found, greet, report
 from sim.cycles.ace.generator import answer_grant, wake
 from sim.cycles.ace.link import OUTSIDE, give_credit, put_packet
 from sim.cycles.ace.occupancy import ALUS, worked
-from sim.cycles.ace.sram import request
-from sim.cycles.ace.state import FLIGHTS, WINDOW
+from sim.cycles.ace.sram import add_end, request, take_end
+from sim.cycles.ace.state import FLIGHTS, REQUESTS, WINDOW
 from sim.cycles.ace.words import (
     FLITS,
     KEY,
@@ -25,7 +25,8 @@ from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
 
 __all__ = [
-    "arrive", "collected", "greet_taken", "issued", "left", "look", "may_offer", "offer", "start",
+    "ahead", "arrive", "collected", "greet_taken", "issued", "left", "look", "may_offer", "offer",
+    "order", "start",
 ]
 
 
@@ -286,9 +287,9 @@ def start(s, node, p, now):
     flits = field(word, FLITS, 8)
     beats = max(1, -(-flits // c.flits))
     row = block_of(s, node, f, code) * x.beats + offset * c.beats
-    r.write_row = -1
+    outcome = -1
     if (stores or parks) and flits > 0:
-        r.write_row = row + (x.results if stores else x.row)
+        outcome = row + (x.results if stores else x.row)
     row += x.row
     r.issue_left = beats
     r.offered_at = now
@@ -314,36 +315,57 @@ def start(s, node, p, now):
             field(word, KEY, KEY_BITS),
         )
     for n in range(beats):
-        request(s, node, p, row + n if reduces else -1, now + 1)
+        tag = (outcome + n + 1 if outcome >= 0 else 0) << 1 | (n == beats - 1)
+        request(s, node, p, row + n if reduces else -1, tag, now + 1)
+
+
+@compiled
+def ahead(s, node, p):
+    """True if a beat of another port that shares the ALU waits for its operand."""
+    c = s.c[0]
+    for other in range(p % c.alus, c.ports, c.alus):
+        if other != p and s.port[node, other].waited:
+            return True
+    return False
+
+
+@compiled
+def order(s, node):
+    """Beats go behind those of another port that waited when the first of them was offered, until
+    none is left of these."""
+    for p in range(s.c[0].ports):
+        r = s.port[node, p]
+        r.behind = (r.behind or (r.offers and r.waited == 0)) and ahead(s, node, p)
+        r.offers = 0
 
 
 @compiled
 def may_offer(s, node, p, now):
-    """True unless a beat of another packet in its ALU still waits for its operand."""
+    """True if there is a place for the outcome of the next beat, and no beat of another port is
+    behind those in its ALU; a place is free two cycles after an outcome has left."""
     c = s.c[0]
-    if s.port[node, p].reduces:
+    r = s.port[node, p]
+    if r.reduces:
         for other in range(p % c.alus, c.ports, c.alus):
-            waits = 0 < s.client[node, other].offered < now
-            if other != p and waits and s.port[node, other].front_reduces:
+            if other != p and s.port[node, other].behind:
                 return False
-    return True
+    return r.promised + (r.collected_at == now - 1) < c.results
 
 
 @compiled
-def offer(s, node, p, now):
-    """Offer the next beat, which is issued, or waits from now on. Behind the last one another
-    packet may start."""
+def offer(s, node, p, tag, now):
+    """The next beat waits for its operand from now on. Behind the last one another packet may
+    start."""
     c = s.c[0]
     r = s.port[node, p]
     alu = p % c.alus
-    r.front_reduces = r.reduces
-    r.front_row = r.write_row
-    if r.write_row >= 0:
-        r.write_row += 1
+    r.promised += 1
     r.issue_left -= 1
     r.offered_at = now
-    r.front_last = r.issue_left == 0
-    if r.front_last:
+    if r.reduces:
+        r.waits += 1
+        r.offers = 1
+    if tag & 1:
         r.stream_until = now
         if r.reduces:
             s.port[node, alu].alu_until = now
@@ -353,17 +375,18 @@ def offer(s, node, p, now):
 
 
 @compiled
-def issued(s, node, p, now):
-    """A beat has got its operand; its outcome follows after the latency of SRAM and ALU."""
+def issued(s, node, p, tag, now):
+    """A beat gets its operand, or needs none; its outcome follows after the latency of SRAM and
+    ALU."""
     c = s.c[0]
     r = s.port[node, p]
-    r.promised += 1
-    r.issued_at = now
+    q = s.client[node, p]
     outcome = now + READ_LATENCY + c.alu_latency + 1
-    request(s, node, c.first_writer + p, r.front_row, outcome)
-    if r.front_reduces:
+    request(s, node, c.first_writer + p, (tag >> 1) - 1, tag & 1, outcome)
+    if q.row[(q.head - 1) % REQUESTS] >= 0:
+        r.waits -= 1
         worked(s, node, ALUS, now, 1)
-    if r.front_last:
+    if tag & 1:
         give_credit(s, node, p, now + 3)
 
 
@@ -372,7 +395,6 @@ def left(s, node, p, now):
     """The outcome of a beat goes on: it is forwarded in this cycle, and stored in this one or
     later; with the last one the packet is complete."""
     r = s.port[node, p]
-    r.event_fsm = -1
     r.promised -= 1
     r.collected_at = now
     flight = r.flying[r.flight_head]
@@ -401,13 +423,14 @@ def left(s, node, p, now):
     event = event << 1 | flight.parks
     event = event << 4 | slot
     event = event << 1 | _code(s, node, word).odd
-    r.event = event << 2 | 2 | (flight.out >= 0)
-    r.event_fsm = f
+    end = add_end(r, 0)
+    end.fsm = f
+    end.event = event << 2 | 2 | (flight.out >= 0)
 
 
 @compiled
-def collected(s, node, p, now):
+def collected(s, node, p, last, now):
     """The outcome of a beat is stored, if it is at all; the last one reports the packet."""
-    r = s.port[node, p]
-    if r.event_fsm >= 0:
-        report(s, node, r.event_fsm, p, r.event, now + 1)
+    if last:
+        end = take_end(s.port[node, p], 0)
+        report(s, node, end.fsm, p, end.event, now + 1)

@@ -7,7 +7,7 @@ from sim.cycles.ace.fsm import report
 from sim.cycles.ace.generator import sent
 from sim.cycles.ace.link import put_packet
 from sim.cycles.ace.partitions import copy, may_copy
-from sim.cycles.ace.sram import request
+from sim.cycles.ace.sram import add_end, request, take_end
 from sim.cycles.ace.words import FLITS, field
 from sim.cycles.queues import NEVER
 from sim.native.mark import compiled
@@ -79,34 +79,31 @@ def _carry_out(s, node, p, now):
     q.carried_odd = q.held_odd
     q.unit_free = NEVER
     beats = max(1, -(-field(q.held_word, FLITS, 8) // c.flits))
-    q.carried_left = beats
     empty = field(q.held_word, FLITS, 8) == 0
     for n in range(beats):
-        request(s, node, c.ports + p, -1 if empty else q.held_row + n, now + 1)
+        request(s, node, c.ports + p, -1 if empty else q.held_row + n, n == beats - 1, now + 1)
 
 
 @compiled
-def passed(s, node, p, now):
-    """The read of a beat is asked for, and granted in this cycle or later; behind the last one the
-    next command may follow."""
-    q = s.port[node, p]
-    q.carried_left -= 1
-    q.read_last = q.carried_left == 0
-    if q.read_last:
-        q.read_word = q.carried_word
-        q.read_fsm = q.carried_fsm
-        q.read_event = q.carried_context << 3 | q.carried_odd << 2 | _SENT
+def passed(s, node, p, last, now):
+    """The read of a beat is asked for from the next cycle on; behind the last one the next command
+    may follow."""
+    if last:
+        q = s.port[node, p]
+        end = add_end(q, 1)
+        end.word = q.carried_word
+        end.fsm = q.carried_fsm
+        end.event = q.carried_context << 3 | q.carried_odd << 2 | _SENT
         q.unit_free = now
         post(s, now, UNIT, node, p)
 
 
 @compiled
-def carried(s, node, p, now):
-    """A beat has been read; with the last one the packet is complete."""
-    c = s.c[0]
-    q = s.port[node, p]
-    if not q.read_last:
+def carried(s, node, p, last, now):
+    """A beat is read; with the last one the packet is complete."""
+    if not last:
         return
-    put_packet(s, node, p, 1, q.read_word, now + READ_LATENCY)
-    if q.read_word & 1:
-        report(s, node, q.read_fsm, c.ports + p, q.read_event, now + 1)
+    end = take_end(s.port[node, p], 1)
+    put_packet(s, node, p, 1, end.word, now + READ_LATENCY)
+    if end.word & 1:
+        report(s, node, end.fsm, s.c[0].ports + p, end.event, now + 1)

@@ -41,7 +41,7 @@ _SETTINGS = np.dtype(
         "nodes", "ports", "fsms", "contexts", "memory_ports", "banks", "shared_banks",
         "bank_mask", "group_shift", "group_mask",  # of a row
         "flits",
-        "lanes", "beats", "elements", "slot_beats", "slots", "alus", "alu_latency",
+        "lanes", "beats", "elements", "slot_beats", "slots", "alus", "alu_latency", "results",
         "rx_packets", "tx_packets", "commands", "scan", "queues",
         # Memory.
         "memory_read", "memory_write",
@@ -122,6 +122,8 @@ last flit arrives. ``last_flits``: of one from outside, flits in its last beat, 
 _BEAT = np.dtype(integers("at", "flits"))
 """A beat on a link or in front of a receive buffer, and when it arrives."""
 
+_END = np.dtype(integers("word", "fsm", "event"))
+
 _PORT = np.dtype(
     integers(
         # Transmit port: credits, packer, link.
@@ -134,9 +136,7 @@ _PORT = np.dtype(
         # Send unit and its arbiter.
         "unit_free", "held", "held_at", "held_word", "held_row", "held_place", "held_context",
         "held_odd",
-        "carried_word", "carried_fsm", "carried_context", "carried_odd", "carried_left",
-        # The read in front: whether it is the last one of its packet, and which.
-        "read_last", "read_word", "read_fsm", "read_event",
+        "carried_word", "carried_fsm", "carried_context", "carried_odd",
         # Receive buffer and unit, ALU.
         "tail", "ended", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
         # Unpacker: beats that have been sent and taken, flits in its window, those that the packet
@@ -144,13 +144,11 @@ _PORT = np.dtype(
         "beat_tail", "beat_head", "window", "needs", "unpacks_at",
         "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "offered_at",
         "reduces",
-        "write_row", "promised", "issued_at", "collected_at", "flight_head", "flights",
+        # Beats that are reduced and wait for their operands, now and at the beginning of the cycle;
+        # they go behind those of another port.
+        "waits", "waited", "offers", "behind",
+        "promised", "collected_at", "flight_head", "flights",
         "flown_at",  # when the last beat of a packet went on
-        # The beat in front of the receive unit: how it is reduced and stored, and whether it is the
-        # last one of its packet.
-        "front_reduces", "front_row", "front_last",
-        # What is told when its outcome in front is stored (event_fsm -1: nothing).
-        "event", "event_fsm",
         # Counters.
         "beats", "flits", "packets", "parked", "first_beat", "stalled",
     )
@@ -159,6 +157,10 @@ _PORT = np.dtype(
     # The first ``packed`` are there; the questions that wait for answers.
     + [("held_packets", _PACKED, (12,)), ("asked_words", _ASKED, (WINDOW,))]
     + [("flying", _FLIGHT, (FLIGHTS,))]
+    # Packets of which the last beat waits for SRAM: what the receive unit, the send unit, and at
+    # the first port the copy unit tells then; what the send unit has read.
+    + arrays(3, "ends_head", "ends_count")
+    + [("ends", _END, (3, 2))]
     # Events of the receive unit and of the send unit, and of the copy unit at the first port, that
     # FSMs have not taken yet.
     + arrays(3, "event_head", "event_count")
@@ -183,7 +185,8 @@ _DMA = np.dtype(
         "bus_free", "bursts", "open_head", "open_count", "beats_done",
         "arrives", "moved", "moved_before", "to_come",
         "ahead",  # beats that are loaded in a skid buffer, rows that are read in a queue
-        "written",  # TX DMA only: the last beat that was, not just moved on
+        "stepped",  # TX DMA only: when a beat, or a job that ends without one, went on last
+        "passing",  # such a job waits to
         "passed_head", "passed_count",
         # RX DMA only.
         "piece", "burst_at", "burst_free", "last_write", "last_close",
@@ -207,9 +210,12 @@ _CLIENT = np.dtype(
     [
         ("head", np.int64),
         ("count", np.int64),
-        ("offered", np.int64),  # cycle since when the unit has its front asked for; 0: it has not
+        # In the registers in front of the SRAM, now and at the beginning of the cycle.
+        ("inside", np.int64),
+        ("before", np.int64),
         ("ready", np.int64, (REQUESTS,)),
         ("row", np.int64, (REQUESTS,)),
+        ("tag", np.int64, (REQUESTS,)),
     ]
 )
 
@@ -234,12 +240,11 @@ shows."""
 
 _COPIER = np.dtype(
     integers(
-        "copies", "freed_at", "left", "promised", "row", "place", "head", "count",
+        "copies", "freed_at", "promised", "head", "count",
     )
-    + arrays(8, "fsm", "context", "writes", "full")
+    + arrays(8, "fsm", "context")
 )
-"""The copy unit: commands that it has taken, beats that each has yet to write, and whether there
-are any."""
+"""The copy unit: commands that it has taken."""
 
 _COMMAND = np.dtype(
     integers(

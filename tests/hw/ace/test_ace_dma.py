@@ -9,8 +9,8 @@ import pytest
 from hw.ace.config import preset
 from hw.ace.dma import RxDMA, TxDMA
 from hw.ace.layouts import load_job_layout, loaded_layout
-from hw.ace.sram import READ_LATENCY
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
+from tests.hw.ace.sram_port import reads, writes
 from tests.hw.axi_memory import AXIMemory
 
 CONFIG = preset("test")
@@ -80,20 +80,14 @@ def test_chunks_are_loaded_with_zeros_behind_their_blocks(
             expected[block.row + n // BEAT] = int.from_bytes(held[n : n + BEAT], "little")
     rows, rng = [], random.Random(seed)
 
-    async def sram(ctx):
-        ctx.set(dut.write.grant, 1)
-        async for *_, enable, row, word, grant in ctx.tick().sample(
-            dut.write.enable, dut.write.row, dut.write.data, dut.write.grant
-        ):
-            if enable and grant:
-                rows.append((row, word))
-            ctx.set(dut.write.grant, rng.random() >= sram_stall)
-
     simulate(
         dut,
         source(dut.job, as_jobs(jobs), random_stalls(seed + 1, 0.2)),
         sink(dut.loaded, reports(jobs), random_stalls(seed, report_stall)),
-        checks=[memory.serve, sram, check_stream(dut.loaded)],
+        checks=[
+            memory.serve, check_stream(dut.loaded),
+            writes(dut.write, lambda *each: rows.append(each), lambda: rng.random() >= sram_stall),
+        ],
     )
     assert len(rows) == len(expected) and dict(rows) == expected
 
@@ -115,20 +109,16 @@ def test_results_are_stored_and_nothing_is_written_behind_them(
         expected[block.address : block.address + size] = held[:size]
     rng = random.Random(seed)
 
-    async def sram(ctx):
-        coming = [0] * (READ_LATENCY - 1)
-        ctx.set(dut.read.grant, 1)
-        async for *_, enable, row, grant in ctx.tick().sample(
-            dut.read.enable, dut.read.row, dut.read.grant
-        ):
-            coming.append(int.from_bytes(words[row], "little") if enable and grant else 0)
-            ctx.set(dut.read.data, coming.pop(0))
-            ctx.set(dut.read.grant, rng.random() >= sram_stall)
-
     simulate(
         dut,
         source(dut.job, as_jobs(jobs), random_stalls(seed + 1, 0.2)),
         sink(dut.stored, reports(jobs), random_stalls(seed, report_stall)),
-        checks=[memory.serve, sram, check_stream(dut.stored)],
+        checks=[
+            memory.serve, check_stream(dut.stored),
+            reads(
+                dut.read, lambda row: int.from_bytes(words[row], "little"),
+                lambda: rng.random() >= sram_stall,
+            ),
+        ],
     )
     assert memory.data == expected

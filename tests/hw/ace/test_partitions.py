@@ -2,7 +2,6 @@
 """Partitions by phase: the blocks beside models, whole engines of any division, bad divisions."""
 
 import random
-from collections import deque
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from sim.rtl.errors import CommandRefusedError
 from sim.rtl.writes import halves
 from sim.workload.graph import CollectiveKind
 from tests.families import full, quick
+from tests.hw.ace.sram_port import reads, writes
 from tests.hw.ace.test_ace_tori import organised, wired
 
 TEST = preset("test")
@@ -71,19 +71,6 @@ def test_copies_reach_their_place_whole_before_they_are_reported(stalls, refused
             )
             under_way += comes - goes
 
-    async def banks(ctx):
-        """An SRAM that refuses reads and writes at random, both alike or one of them more."""
-        data = deque([0] * (READ_LATENCY - 1))
-        while len(reported) < len(copies):
-            ctx.set(dut.read.grant, rng.random() >= refused[0])
-            ctx.set(dut.write.grant, rng.random() >= refused[1])
-            reads = ctx.get(dut.read.enable) and ctx.get(dut.read.grant)
-            data.append(memory[ctx.get(dut.read.row)] if reads else 0)
-            if ctx.get(dut.write.enable) and ctx.get(dut.write.grant):
-                memory[ctx.get(dut.write.row)] = ctx.get(dut.write.data)
-            await ctx.tick()
-            ctx.set(dut.read.data, data.popleft())
-
     async def events(ctx):
         for row, place, length, fsm, context in copies:
             while rng.random() < stalls:
@@ -100,14 +87,18 @@ def test_copies_reach_their_place_whole_before_they_are_reported(stalls, refused
         }
 
     initial = dict(memory)
-    checks = [check_stream(dut.event, "event")]
-    simulate(dut, commands, banks, events, rest, checks=checks, deadline=60_000)
+    checks = [
+        check_stream(dut.event, "event"),
+        reads(dut.read, memory.__getitem__, lambda: rng.random() >= refused[0]),
+        writes(dut.write, memory.__setitem__, lambda: rng.random() >= refused[1]),
+    ]
+    simulate(dut, commands, events, rest, checks=checks, deadline=60_000)
     assert len(reported) == len(copies)
 
 
 def test_a_copy_takes_a_beat_in_each_cycle():
     dut = CopyUnit(THREE)
-    writes = []
+    asked = []
 
     async def bench(ctx):
         ctx.set(dut.read.grant, 1)
@@ -116,13 +107,14 @@ def test_a_copy_takes_a_beat_in_each_cycle():
         ctx.set(dut.command.valid, 1)
         ctx.set(dut.command.p, {"length": THREE.packet_bytes, "place": 64})
         for cycle in range(60):
-            if ctx.get(dut.write.enable):
-                writes.append(cycle)
+            if ctx.get(dut.write.wants):
+                asked.append(cycle)
             await ctx.tick()
 
     simulate(dut, bench)
-    assert writes == [*range(writes[0], 60)]
-    assert writes[0] == 1 + READ_LATENCY + 1
+    assert asked == [*range(asked[0], 60)]
+    # Read and asked for in registers, each a cycle; there, and in the queue behind it.
+    assert asked[0] == 2 + READ_LATENCY + 2
 
 
 # ---- The chain of phases.

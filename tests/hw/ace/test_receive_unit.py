@@ -2,6 +2,7 @@
 """The receive unit by itself: short packets in flight, with outputs that hold them back."""
 
 import random
+from itertools import count
 
 import pytest
 
@@ -11,6 +12,7 @@ from hw.ace.lookup import LOOKUP_LATENCY
 from hw.ace.receive_unit import ReceiveUnit
 from hw.common.testing import random_stalls, simulate, source
 from hw.link.packet import PacketKind
+from tests.hw.ace.sram_port import writes
 from tests.hw.common.prover import with_change
 
 CONFIG = preset("test")
@@ -46,17 +48,19 @@ def streamed(dut, seed, *, stalled_until):
 
     async def outputs(ctx):
         cycle = 0
-        async for *_, writes, row, grant, tells, step, ready in ctx.tick().sample(
-            dut.store.enable, dut.store.row, dut.store.grant,
-            dut.event.valid, dut.event.p.step, dut.event.ready,
+        async for *_, tells, step, ready in ctx.tick().sample(
+            dut.event.valid, dut.event.p.step, dut.event.ready
         ):
-            if writes and grant:
-                rows.append(row)
             if tells and ready:
                 steps.append(step)
             cycle += 1
-            for taken in (dut.store.grant, dut.event.ready):
-                ctx.set(taken, cycle >= stalled_until and rng.random() < 0.5)
+            ctx.set(dut.event.ready, cycle >= stalled_until and rng.random() < 0.5)
+
+    cycles = count()
+    store = writes(
+        dut.store, lambda row, _: rows.append(row),
+        lambda: next(cycles) >= stalled_until and rng.random() < 0.5,
+    )
 
     async def until_idle(ctx):
         for _ in range(stalled_until + 20 * PACKETS):
@@ -64,7 +68,7 @@ def streamed(dut, seed, *, stalled_until):
         assert ctx.get(dut.idle)
 
     simulate(dut, source(dut.header, headers, random_stalls(seed, 0.0)), until_idle,
-             checks=[fsm, outputs])
+             checks=[fsm, outputs, store])
     return rows, steps
 
 

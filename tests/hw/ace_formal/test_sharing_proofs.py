@@ -9,14 +9,19 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace import command_arbiter, forward_gate
 from hw.ace.alu_pool import ALUPool
+from hw.ace.beat_issue import BeatIssue
 from hw.ace.command_arbiter import CommandArbiter
 from hw.ace.config import AceConfig
 from hw.ace.forward_gate import ForwardGate
 from hw.ace.layouts import AGE_BITS, send_command_layout
-from hw.ace.sram import BankedSRAM
+from hw.ace.sram import BankedSRAM, bank_bits
 from hw.common.arbiter import RoundRobinArbiter
 from tests.families import quick
 from tests.hw.common.prover import ever, holds, nth, with_change
+
+_PATIENCE = 6
+"""Cycles in which a client's beats may wait while SRAM grants all: two of its own, two that are
+ahead, and what registers take."""
 
 SMALL = {
     "bus_bytes": 16,
@@ -295,9 +300,10 @@ class PoolHarness(wiring.Component):
     """Clients that claim when they are granted, and give back with any later beat, which SRAM may
     hold up for any time.
 
-    `bad`: two clients hold an ALU or are granted it at a time, issue a beat in one cycle or have
-    one that waits, a free ALU is not granted to anyone who wants it, or a client that keeps wanting
-    waits for more than one packet of every other client. `held` times are up to the clients.
+    `bad`: two clients hold an ALU or are granted it at a time, or issue a beat in one cycle, a free
+    ALU is not granted to anyone who wants it, a client that keeps wanting waits for more than one
+    packet of every other client, or a beat waits for ever while SRAM grants all. `held` times are
+    up to the clients.
     """
 
     def __init__(self, pool, config):
@@ -316,15 +322,21 @@ class PoolHarness(wiring.Component):
         for first in range(c.alus):
             clients = range(first, c.ports, c.alus)
             claims, grants, held = (Signal(len(clients), name=f"{x}_{first}") for x in "cgh")
-            kept, issued = (Signal(len(clients), name=f"{x}_{first}") for x in "ki")
+            issued = Signal(len(clients), name=f"i_{first}")
             gives = Signal(len(clients), name=f"gives_{first}")
             wants = Signal(len(clients), name=f"wants_{first}")
             for n, port in enumerate(clients):
                 client = pool.client[port]
-                moves = held[n] & ~kept[n] & ~client.blocked
+                m.submodules[f"issue_{port}"] = issue = BeatIssue(c)
                 m.d.comb += [
-                    gives[n].eq(moves & self.give[port]),
-                    issued[n].eq((moves | kept[n]) & self.read[port]),
+                    issue.room.eq(1),
+                    issue.beat.valid.eq(held[n] & ~client.blocked),
+                    issue.beat.p.issue.reduce.eq(1),
+                    issue.ahead.eq(client.ahead),
+                    issue.operand.grant.eq(self.read[port]),
+                    client.behind.eq(issue.behind),
+                    gives[n].eq(issue.beat.valid & issue.beat.ready & self.give[port]),
+                    issued[n].eq(issue.issued.valid),
                     # A unit that streams a packet may want the next ALU before that packet ends.
                     wants[n].eq(self.want[port]),
                     client.want.eq(wants[n]),
@@ -334,9 +346,14 @@ class PoolHarness(wiring.Component):
                     ),
                     client.claim.eq(claims[n]),
                     client.ending.eq(gives[n]),
-                    client.waits.eq(kept[n]),
+                    client.waits.eq(issue.waits),
                 ]
-                m.d.sync += kept[n].eq((moves | kept[n]) & ~self.read[port])
+                stuck = Signal(range(_PATIENCE + 1), name=f"stuck_{port}")
+                with m.If(~issue.waits | ~self.read.all() | issue.issued.valid):
+                    m.d.sync += stuck.eq(0)
+                with m.Elif(stuck != _PATIENCE):
+                    m.d.sync += stuck.eq(stuck + 1)
+                faults.append(stuck == _PATIENCE)
                 blocked.append(held[n] & client.blocked)
             m.d.sync += held.eq((held & ~gives) | claims)
             used = Signal(name=f"used_{first}")
@@ -344,7 +361,6 @@ class PoolHarness(wiring.Component):
             faults += [
                 several(held),
                 several(issued),
-                several(kept),
                 (claims & ~wants).any(),
                 several(claims),
                 (claims.any() & (held & ~gives).any()),
@@ -392,6 +408,15 @@ class OpenALU(ALUPool):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
+        m.d.comb += [client.ahead.eq(0) for client in self.client]
+        return m
+
+
+class CrowdedALU(ALUPool):
+    """Planted bug: beats are taken while those of another client go behind."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
         m.d.comb += [client.blocked.eq(0) for client in self.client]
         return m
 
@@ -403,9 +428,10 @@ class BankHarness(wiring.Component):
     ask is granted, or one waits for longer than the others of its kind need for one turn each.
     """
 
-    def __init__(self, sram, *, readers, writers, shared, bit=0):
+    def __init__(self, sram, *, readers, writers, shared, interleave=2, bit=0):
         self.sram = sram
         self.shared = shared
+        self.interleave = interleave
         self.bit = bit  # of a row: its bank
         self.count = readers, writers
         ports = readers + writers
@@ -422,20 +448,26 @@ class BankHarness(wiring.Component):
         for n, port in enumerate(ports):
             waiting = Signal(name=f"waiting_{n}")
             row = Signal(2, name=f"row_{n}")
+            asks = Signal(name=f"asks_{n}")
+            wanted = Signal(2, name=f"wanted_{n}")
             m.d.comb += [
-                port.enable.eq(waiting | self.ask[n]),
-                port.row.eq(Mux(waiting, row, self.rows.word_select(n, 2))),
+                asks.eq(waiting | self.ask[n]),
+                wanted.eq(Mux(waiting, row, self.rows.word_select(n, 2))),
+                port.wants.eq(
+                    asks << bank_bits(wanted, banks=2, interleave=self.interleave)
+                ),
+                port.row.eq(row),
             ]
-            m.d.sync += [waiting.eq(port.enable & ~port.grant), row.eq(port.row)]
+            m.d.sync += [waiting.eq(asks & ~port.grant), row.eq(wanted)]
             rivals = readers + writers if self.shared else readers if n < readers else writers
             age = Signal(range(rivals + 1), name=f"age_{n}")
             with m.If(port.grant):
                 m.d.sync += age.eq(0)
-            with m.Elif(port.enable & (age != rivals)):
+            with m.Elif(asks & (age != rivals)):
                 m.d.sync += age.eq(age + 1)
-            faults += [age == rivals, port.grant & ~port.enable]
+            faults += [age == rivals, port.grant & ~asks]
             patient.append(port.grant & (age != 0))
-            banks.append(port.row[self.bit])
+            banks.append(wanted[self.bit])
         kinds = [range(len(ports))] if self.shared else [range(readers), range(readers, len(ports))]
         for kind in kinds:
             for bank in (0, 1):
@@ -513,7 +545,7 @@ def test_an_alu_has_one_owner_and_every_client_its_turn(ports, alus, tmp_path):
     assert holds(PoolHarness(ALUPool(config), config), tmp_path)
 
 
-@pytest.mark.parametrize("planted", [SharedALU, HeldALU, OpenALU])
+@pytest.mark.parametrize("planted", [SharedALU, HeldALU, OpenALU, CrowdedALU])
 def test_broken_alu_pool_is_refuted(planted, tmp_path):
     config = AceConfig(ports=2, **SMALL)
     assert not holds(PoolHarness(planted(config), config), tmp_path)
@@ -540,12 +572,14 @@ def test_a_bank_serves_one_and_starves_nobody(shared, tmp_path):
 def test_a_bank_of_a_group_serves_one_and_starves_nobody(shared, tmp_path):
     """Each of two banks is a group."""
     sram = _sram(shared, interleave=1)
-    assert holds(BankHarness(sram, readers=3, writers=2, shared=shared, bit=1), tmp_path)
+    harness = BankHarness(sram, readers=3, writers=2, shared=shared, interleave=1, bit=1)
+    assert holds(harness, tmp_path)
 
 
 def test_a_bank_of_another_group_is_refuted(tmp_path):
     sram = _sram(False, interleave=1)
-    assert not holds(BankHarness(sram, readers=3, writers=2, shared=False), tmp_path)
+    harness = BankHarness(sram, readers=3, writers=2, shared=False, interleave=1)
+    assert not holds(harness, tmp_path)
 
 
 @pytest.mark.parametrize("planted", [StuckArbiter, GreedyArbiter])

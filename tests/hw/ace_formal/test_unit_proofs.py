@@ -65,7 +65,7 @@ class SendHarness(wiring.Component):
             unit.command.valid.eq(self.offer),
             unit.command.p.ready.eq(self.ready),
             unit.command.p.length.eq(Mux(self.ready | (self.length > 32), 0, self.length)),
-            unit.read.grant.eq(self.grant & unit.read.enable),
+            unit.read.grant.eq(self.grant),
             unit.event.ready.eq(self.event),
             queue.room.eq(taken != 2),
             queue.spare.eq(taken == 0),
@@ -135,10 +135,10 @@ class TwinHarness(wiring.Component):
     queues.
 
     `bad`: they differ in when they take, free or report a packet, or in what they ask of ALU and
-    SRAM reads; or one asks for an operand while a beat of another client waits for its own, unless
-    it did before. A packet that is parked is stored where one that is forwarded need not be; writes
-    therefore stall only while both units write. *alu_with_output* plants the bug that an ALU is
-    granted only together with the output.
+    SRAM reads; or a beat is taken to be reduced though those of another client go behind, or one
+    that goes behind asks for its operand. A packet that is parked is stored where one that is
+    forwarded need not be; writes therefore stall only while both units write. *alu_with_output*
+    plants the bug that an ALU is granted only together with the output.
     """
 
     def __init__(self, units, *, alu_with_output=False):
@@ -158,6 +158,7 @@ class TwinHarness(wiring.Component):
                 "forward": In(4),
                 "stall": In(6),
                 "blocked": In(1),
+                "ahead": In(1),
                 "bad": Out(1), "cover_third_packet_is_reported_while_queues_differ": Out(1),
             }
         )
@@ -165,7 +166,9 @@ class TwinHarness(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         seen, meets = [], []
-        writing = Cat(unit.store.enable for unit in self.units)
+        writing = Cat(unit.store.wants.any() for unit in self.units)
+        refused = Signal()
+        m.d.sync += refused.eq(self.blocked)
         for k, unit in enumerate(self.units):
             m.submodules[f"unit_{k}"] = unit
             outputs = Cat(~port.want | port.grant for port in unit.forward)
@@ -180,6 +183,7 @@ class TwinHarness(wiring.Component):
                 unit.alu.grant.eq(outputs.all() if self.alu_with_output else 1),
                 unit.alu.free.eq(~self.stall[3]),
                 unit.alu.blocked.eq(self.blocked),
+                unit.alu.ahead.eq(self.ahead),
                 unit.event.ready.eq(~self.stall[4]),
                 unit.store.grant.eq(~(self.stall[5] & writing.all())),
                 unit.resolved.valid.eq(self.answer),
@@ -202,12 +206,17 @@ class TwinHarness(wiring.Component):
                     unit.alu.claim,
                     unit.alu.ending,
                     unit.alu.waits,
-                    unit.operand.enable,
+                    unit.operand.wants,
                     unit.rejected,
                 )
             )
             seen.append(timing)
-            meets.append(unit.operand.enable & self.blocked & ~unit.alu.waits)
+            waited = Signal(name=f"waited_{k}")
+            m.d.sync += waited.eq(unit.alu.waits)
+            meets += [
+                unit.alu.waits & ~waited & refused,
+                unit.operand.wants.any() & unit.alu.behind & self.ahead,
+            ]
         m.d.comb += self.bad.eq((seen[0] != seen[1]) | Cat(meets).any())
         differ = self.forward.word_select(0, 2) != self.forward.word_select(1, 2)
         m.d.comb += self.cover_third_packet_is_reported_while_queues_differ.eq(
@@ -235,7 +244,7 @@ class LoudSender(SendUnit):
     def elaborate(self, platform):
         m = super().elaborate(platform)
         reads = m.submodules.reads.i
-        m.d.comb += reads.p.event.eq(reads.p.last)
+        m.d.comb += reads.p.tells.eq(reads.p.last)
         return m
 
 
