@@ -7,7 +7,7 @@ drawn from other seeds than those of the fit. Structures and syntheses are kept 
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 
 from bench._cells_fit import Sample, drawn, fit, mapped, synthesised
@@ -31,7 +31,8 @@ TARGET_S = 1.0
 
 SMALL = {"test", "1-link"}
 KNOWN = SMALL | {"isca21"}
-"""Presets whose syntheses the weights are fitted to; the small ones are mapped to gates as well."""
+"""Presets whose blocks' syntheses cells are fitted to; the small ones are mapped to gates as well.
+"""
 
 
 def _presets(design: str, blueprint: Blueprint) -> list[Sample]:
@@ -46,6 +47,28 @@ def _presets(design: str, blueprint: Blueprint) -> list[Sample]:
     ]
 
 
+def _fit(blueprints: Mapping[str, Blueprint]) -> None:
+    """Fit the models of designs by name, store them and print their errors."""
+    found = []
+    for name, each in blueprints.items():
+        assert each.space is not None
+        found += [
+            *_presets(name, each), *drawn(name, each.space, each.config, each.component)
+        ]
+    fitted = fit(found)
+    FITTED.write_text(stored(fitted, f"Yosys {yosys_version()}"), encoding="utf-8")
+    models.cache_clear()
+    table = Table(
+        "Fitted models",
+        [Column("design"), Column("cells"), Column("blocks"), Column("terms"), Column("error_pct")],
+    )
+    for name, kinds in fitted.items():
+        for kind, model in kinds.items():
+            terms = sum(map(len, model.blocks.values()))
+            table.add(name, kind, len(model.blocks), terms, model.error_pct)
+    print_table(table)
+
+
 def main(argv: Sequence[str]) -> int:
     """Compare estimates with syntheses; with ``--fit`` fit the models first."""
     parser = bench_parser("estimate", __doc__)
@@ -57,14 +80,7 @@ def main(argv: Sequence[str]) -> int:
     }
     spaces = {name: each.space for name, each in blueprints.items() if each.space is not None}
     if options.fit:
-        found = [
-            sample for name, each in blueprints.items()
-            for sample in (
-                *_presets(name, each), *drawn(name, spaces[name], each.config, each.component)
-            )
-        ]
-        FITTED.write_text(stored(fit(found), f"Yosys {yosys_version()}"), encoding="utf-8")
-        models.cache_clear()
+        _fit(blueprints)
     table = Table(
         "Estimated and synthesised",
         [

@@ -12,7 +12,7 @@ gave.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["MergedDesign", "merge_modules"]
 
@@ -39,10 +39,13 @@ class MergedDesign:
         RTLIL with every distinct module once, the top module first.
     instances:
         Name of each module -> number of its instances in the whole design.
+    places:
+        Name of each module -> those modules of the given text, named by their path, that it is.
     """
 
     text: str
     instances: dict[str, int]
+    places: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -239,6 +242,9 @@ def merge_modules(text: str, *, top: str) -> MergedDesign:
         header = len([line for line in item.first.attributes if not _is_source(line)])
         lines.insert(header, f"module \\{names[item.serial]}")
         blocks.append("\n".join([*lines, "end", ""]))
+    places: dict[str, list[str]] = {names[item.serial]: [] for item in classes}
+    for path, item in merger.class_of.items():
+        places[names[item.serial]].append(path.lstrip("\\"))
     return MergedDesign(
-        "\n".join(blocks), {names[item.serial]: counts[item.serial] for item in classes}
+        "\n".join(blocks), {names[item.serial]: counts[item.serial] for item in classes}, places
     )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of cells: sums of products of parameters, as stored beside this file."""
+"""Models of cells: for each block a sum of products of parameters, as stored beside this file."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,7 +15,7 @@ from gen.mapping.memory import blocks_of, macros_in
 from gen.mapping.targets import TARGETS
 from gen.table import Table
 
-__all__ = ["FITTED", "KINDS", "TARGET_OF", "Estimate", "Model", "counted", "estimate"]
+__all__ = ["FITTED", "KINDS", "TARGET_OF", "Estimate", "Model", "counted", "estimate", "term"]
 
 KINDS = {"lut": "xcup", "ff": "xcup", "gates": "generic"}
 """Kind of cell -> target that it is counted for."""
@@ -29,30 +30,48 @@ class Model:
 
     Parameters
     ----------
-    weights
-        Cells for each unit of a term of the design's space.
+    blocks
+        Place of a block in the design -> cells for each unit of a term: of a product of factors of
+        the design's space, named with spaces between.
     error_pct
-        Worst deviation from the syntheses that it was not fitted to, in percent.
+        Worst deviation, in percent, from samples that were left out of a fit.
     """
 
-    weights: Mapping[str, float]
+    blocks: Mapping[str, Mapping[str, float]]
     error_pct: float = 0.0
 
-    def cells(self, terms: Mapping[str, float]) -> float:
-        """Number of cells."""
-        return sum(weight * terms[name] for name, weight in self.weights.items())
+    def cells(self, factors: Mapping[str, float]) -> dict[str, float]:
+        """Number of cells of each block."""
+        return {
+            place: sum(weight * term(name, factors) for name, weight in weights.items())
+            for place, weights in self.blocks.items()
+        }
+
+
+def term(name: str, factors: Mapping[str, float]) -> float:
+    """The product of those *factors* that *name* lists; of none it is ``1``."""
+    return math.prod(factors[each] for each in name.split()) if name != "1" else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Cells of a configuration by kind (``lut``, ``ff``, ``gates``, ``bram``), the worst error of
-    each in percent, and the parameters that are outside the range of the model.
+    """Cells of a configuration.
 
-    ``bram`` is the number of block RAMs of the device of its target that SRAM takes: it is
-    counted, not fitted.
+    Members
+    -------
+    cells
+        By kind: ``lut``, ``ff``, ``gates``, and ``bram``, the number of block RAMs of the device of
+        its target that SRAM takes, which is counted, not fitted.
+    blocks
+        The fitted ones by kind and place of a block.
+    error_pct
+        Worst error of each kind in percent.
+    outside
+        Parameters that are outside the range of the model.
     """
 
     cells: Mapping[str, int]
+    blocks: Mapping[str, Mapping[str, int]]
     error_pct: Mapping[str, float]
     outside: list[str] = field(default_factory=list)
 
@@ -78,10 +97,17 @@ def estimate(design: str, config: Any, space: Space) -> Estimate:
     known = models()
     if design not in known:
         raise ValueError(f"design must be one of {', '.join(known)}, not {design!r}")
-    terms = space.terms(config)
-    fitted = {kind: round(model.cells(terms)) for kind, model in known[design].items()}
+    factors = space.factors(config)
+    found = {kind: model.cells(factors) for kind, model in known[design].items()}
     return Estimate(
-        cells={**fitted, "bram": _block_rams(space, config)},
+        cells={
+            **{kind: round(sum(blocks.values())) for kind, blocks in found.items()},
+            "bram": _block_rams(space, config),
+        },
+        blocks={
+            kind: {place: round(cells) for place, cells in blocks.items()}
+            for kind, blocks in found.items()
+        },
         error_pct={kind: model.error_pct for kind, model in known[design].items()},
         outside=space.outside(config),
     )

@@ -23,7 +23,7 @@ from hw.common.fifo import StreamFIFO
 from hw.common.select import index_of, lowest, marked
 from hw.common.skid import SkidBuffer
 
-__all__ = ["SendGenerator", "Source", "parking_queue"]
+__all__ = ["SendGenerator", "Source", "parking_beats"]
 
 
 class Source(enum.Enum, shape=1):
@@ -262,7 +262,7 @@ class SendGenerator(wiring.Component):
     def _parking(self, m, repark):
         """The queue of parked packets: from events, and with *repark* the present one again."""
         c = self._config
-        m.submodules.parking = parking = parking_queue(c)
+        m.submodules.parking = parking = StreamFIFO(*parking_beats(c))
         event = self.event.p
         parked_now = Signal()
         m.d.comb += [
@@ -463,8 +463,8 @@ class SendGenerator(wiring.Component):
             m.next = "PICK"
 
 
-def parking_queue(c: AceConfig) -> StreamFIFO:
-    """The queue of packets that wait for a place.
+def parking_beats(c: AceConfig) -> tuple[data.StructLayout, int]:
+    """Layout of packets that wait for a place, and how many of them the queue holds.
 
     It has room for every packet of every slot: a run is at one place at a time, and ends with a
     packet that may not be full.
@@ -475,4 +475,4 @@ def parking_queue(c: AceConfig) -> StreamFIFO:
         }
     )
     per_slot = c.slot_beats // c.packet_beats + min(c.max_nodes, MOST_RUNS)
-    return StreamFIFO(layout, c.contexts * per_slot)
+    return layout, c.contexts * per_slot

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A first-in, first-out buffer between two streams."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
@@ -10,12 +11,41 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.params import require, require_int
 from hw.common.skid import SkidBuffer
-from hw.common.sram import SRAMBank, block_memory, buffer_rows
+from hw.common.sram import BankShape, block_memory, buffer_rows
 
-__all__ = ["BLOCK_MEMORY_DEPTH", "StreamFIFO", "room_for"]
+__all__ = ["BLOCK_MEMORY_DEPTH", "QueueSize", "StreamFIFO", "room_for"]
 
 BLOCK_MEMORY_DEPTH = 64
 """From this depth on, a FIFO keeps its beats in block memory unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class QueueSize:
+    """Shape, depth and kind of storage of a `StreamFIFO`, whose parameters these are.
+
+    A queue is described by it, as for an estimate, without being made.
+    """
+
+    shape: Any
+    depth: int
+    memory: bool | None = None
+
+    @property
+    def in_block_memory(self) -> bool:
+        """True if beats are kept in block memory."""
+        return self.depth >= BLOCK_MEMORY_DEPTH if self.memory is None else bool(self.memory)
+
+    @property
+    def bits(self) -> int:
+        """Capacity in bits."""
+        return self.depth * Shape.cast(self.shape).width
+
+    @property
+    def bank(self) -> BankShape | None:
+        """The bank that beats are kept in; None: registers or an Amaranth memory."""
+        if not self.in_block_memory:
+            return None
+        return block_memory(self.depth, Shape.cast(self.shape).width)
 
 
 class StreamFIFO(wiring.Component):
@@ -71,7 +101,7 @@ class StreamFIFO(wiring.Component):
         self._kept = _bits(shape, kept)
         self._width = Shape.cast(shape).width
         self._depth = require_int("StreamFIFO depth", depth)
-        self._memory = self._depth >= BLOCK_MEMORY_DEPTH if memory is None else bool(memory)
+        self._memory = QueueSize(shape, self._depth, memory).in_block_memory
         super().__init__(
             {
                 "i": In(stream.Signature(shape)),
@@ -85,11 +115,6 @@ class StreamFIFO(wiring.Component):
     def depth(self) -> int:
         """Number of beats that can be held."""
         return self._depth
-
-    @property
-    def bank(self) -> SRAMBank | None:
-        """A bank like the one that beats are kept in; None: registers or an Amaranth memory."""
-        return block_memory(self._depth, self._width) if self._memory else None
 
     @property
     def latency(self) -> int:

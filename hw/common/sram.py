@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One bank of static RAM: a memory in simulation, a macro in emitted Verilog."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import ClockSignal, Instance, Module, Signal, Value
@@ -11,7 +12,9 @@ from amaranth.utils import ceil_log2
 
 from hw.common.params import require, require_choice, require_int
 
-__all__ = ["MACRO_BITS", "UNUSED_IF_WRITTEN", "SRAMBank", "block_memory", "buffer_rows"]
+__all__ = [
+    "MACRO_BITS", "UNUSED_IF_WRITTEN", "BankShape", "SRAMBank", "block_memory", "buffer_rows",
+]
 
 MACRO_BITS = 4096
 """From this size on, block memory is an SRAM macro, since in an ASIC anything else is registers; a
@@ -48,6 +51,47 @@ module {name} (
 `endif
 endmodule
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class BankShape:
+    """Rows and ports of an `SRAMBank`, whose parameters these are.
+
+    A bank is described by it, as for an estimate, without being made.
+    """
+
+    depth: int
+    width: int
+    ports: str = "1r1w"
+    granularity: int | None = None
+
+    def __post_init__(self) -> None:
+        require_int("SRAMBank depth", self.depth, minimum=2)
+        require_int("SRAMBank width", self.width)
+        require_choice("SRAMBank ports", self.ports, ["1r1w", "1rw"])
+        require_int("SRAMBank granularity", self.part_width)
+        require(
+            self.width % self.part_width == 0,
+            "SRAMBank granularity",
+            f"a divisor of the width of {self.width}",
+            self.granularity,
+        )
+
+    @property
+    def part_width(self) -> int:
+        """Bits that are written together."""
+        return self.width if self.granularity is None else self.granularity
+
+    @property
+    def bits(self) -> int:
+        """Capacity in bits."""
+        return self.depth * self.width
+
+    @property
+    def macro_name(self) -> str:
+        """Name of the macro module; it tells all parameters."""
+        partial = "" if self.part_width == self.width else f"_w{self.part_width}"
+        return f"sram_{self.ports}_{self.depth}x{self.width}{partial}"
 
 
 class SRAMBank(wiring.Component):
@@ -104,26 +148,15 @@ class SRAMBank(wiring.Component):
     def __init__(
         self, *, depth: int, width: int, ports: str = "1r1w", granularity: int | None = None
     ) -> None:
-        self._depth = require_int("SRAMBank depth", depth, minimum=2)
-        self._width = require_int("SRAMBank width", width)
-        self._ports = require_choice("SRAMBank ports", ports, ["1r1w", "1rw"])
-        self._granularity = require_int(
-            "SRAMBank granularity", self._width if granularity is None else granularity
-        )
-        require(
-            self._width % self._granularity == 0,
-            "SRAMBank granularity",
-            f"a divisor of the width of {width}",
-            granularity,
-        )
-        row = In(range(self._depth))
+        self._shape = BankShape(depth=depth, width=width, ports=ports, granularity=granularity)
+        row = In(range(self.depth))
         addresses = {"addr": row} if ports == "1rw" else {"r_addr": row, "w_addr": row}
         super().__init__(
             {
                 "r_en": In(1),
-                "r_data": Out(self._width),
-                "w_en": In(self._width // self._granularity),
-                "w_data": In(self._width),
+                "r_data": Out(self.width),
+                "w_en": In(self.width // self._shape.part_width),
+                "w_data": In(self.width),
                 **addresses,
             }
         )
@@ -131,29 +164,28 @@ class SRAMBank(wiring.Component):
     @property
     def depth(self) -> int:
         """Number of rows."""
-        return self._depth
+        return self._shape.depth
 
     @property
     def width(self) -> int:
         """Bits per row."""
-        return self._width
+        return self._shape.width
 
     @property
     def bits(self) -> int:
         """Capacity in bits."""
-        return self._depth * self._width
+        return self._shape.bits
 
     @property
     def macro_name(self) -> str:
         """Name of the macro module; it tells all parameters."""
-        partial = "" if self._granularity == self._width else f"_w{self._granularity}"
-        return f"sram_{self._ports}_{self._depth}x{self._width}{partial}"
+        return self._shape.macro_name
 
     def macro_verilog(self) -> str:
         """Behavioural body of the macro module, in Verilog-2001."""
-        address = f"[{ceil_log2(self._depth) - 1}:0]"
-        parts = self._width // self._granularity
-        if self._ports == "1rw":
+        address = f"[{ceil_log2(self.depth) - 1}:0]"
+        parts = self.width // self._shape.part_width
+        if self._shape.ports == "1rw":
             ports = f"  input wire {address} addr,\n"
             read, read_row, write_row = "r_en && w_en == 0", "addr", "addr"
         else:
@@ -162,7 +194,7 @@ class SRAMBank(wiring.Component):
         if parts == 1:
             write = f"if (w_en[0]) words[{write_row}] <= w_data;"
         else:
-            bits = f"[part * {self._granularity} +: {self._granularity}]"
+            bits = f"[part * {self._shape.part_width} +: {self._shape.part_width}]"
             write = (
                 f"for (part = 0; part < {parts}; part = part + 1)\n"
                 f"      if (w_en[part]) words[{write_row}]{bits} <= w_data{bits};"
@@ -170,10 +202,10 @@ class SRAMBank(wiring.Component):
         return _BODY.format(
             name=self.macro_name,
             ports=ports,
-            last_bit=self._width - 1,
+            last_bit=self.width - 1,
             last_part=parts - 1,
-            depth=self._depth,
-            last_row=self._depth - 1,
+            depth=self.depth,
+            last_row=self.depth - 1,
             declaration="" if parts == 1 else "  integer part;\n",
             read=read,
             read_row=read_row,
@@ -189,11 +221,11 @@ class SRAMBank(wiring.Component):
 
     def _memory(self) -> Module:
         m = Module()
-        rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
+        rows: Memory = Memory(shape=self.width, depth=self.depth, init=[])
         m.submodules.rows = rows
-        write = rows.write_port(granularity=self._granularity)
+        write = rows.write_port(granularity=self._shape.part_width)
         read = rows.read_port()
-        single = self._ports == "1rw"
+        single = self._shape.ports == "1rw"
         m.d.comb += [
             read.en.eq(self.r_en & ~self.w_en.any() if single else self.r_en),
             read.addr.eq(self.addr if single else self.r_addr),
@@ -205,7 +237,7 @@ class SRAMBank(wiring.Component):
         return m
 
     def _macro(self) -> Instance:
-        if self._ports == "1rw":
+        if self._shape.ports == "1rw":
             addresses = {"i_addr": self.addr}
         else:
             addresses = {"i_r_addr": self.r_addr, "i_w_addr": self.w_addr}
@@ -220,10 +252,12 @@ class SRAMBank(wiring.Component):
         )
 
 
-def block_memory(depth: int, width: int) -> SRAMBank | None:
+def block_memory(depth: int, width: int) -> BankShape | None:
     """A bank for *depth* rows of *width* bits with a port to read and one to write; None where an
     Amaranth memory serves better, below `MACRO_BITS`."""
-    return SRAMBank(depth=depth, width=width) if depth > 1 and depth * width >= MACRO_BITS else None
+    if depth < 2 or depth * width < MACRO_BITS:
+        return None
+    return BankShape(depth=depth, width=width)
 
 
 def buffer_rows(
@@ -233,8 +267,7 @@ def buffer_rows(
     undefined if it is written in this one. It stays while there is no *read* in a bank, and is
     undefined then in a memory."""
     width = len(value)
-    bank = block_memory(depth, width)
-    if bank is None:
+    if block_memory(depth, width) is None:
         rows: Memory = Memory(shape=width, depth=depth, init=[], attrs=UNUSED_IF_WRITTEN)
         m.submodules.rows = rows
         w_port, r_port = rows.write_port(), rows.read_port()
@@ -242,7 +275,7 @@ def buffer_rows(
             w_port.addr.eq(free), w_port.data.eq(value), w_port.en.eq(write), r_port.addr.eq(row)
         ]
         return r_port.data
-    m.submodules.bank = bank
+    m.submodules.bank = bank = SRAMBank(depth=depth, width=width)
     m.d.comb += [
         bank.w_en.eq(write), bank.w_addr.eq(free), bank.w_data.eq(value),
         bank.r_en.eq(read), bank.r_addr.eq(row),

@@ -53,19 +53,19 @@ _SPACE = Space(
         "partitions": ("slot", "phase"),
         "phases": (0, 1, 2, 3, 4),
     },
-    counts=lambda c: {
+    parts=lambda c: {
         "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts, "banks": c.banks,
         "alus": c.alus, "memory_ports": c.memory_ports, "commands": c.commands,
-        "phases": c.phases,
+        "phases": c.phases, "phased": float(c.phased), "single": float(c.bank_ports == "1rw"),
+        "shared": c.alus * c.bus_bytes * (c.alus < c.ports), "requesters": c.sram_requesters,
+        "crossbar": c.banks * c.sram_requesters * c.bus_bytes,
+        "bus": c.bus_bytes, "stages": c.alu_stages, "address": c.address_bits,
+        "tx": c.tx_packets, "rx": bits(c.rx_packets), "beats": c.packet_beats,
+        "rows": bits(c.sram_beats), "slot": bits(c.slot_beats), "nodes": c.max_nodes,
+        "node_bits": bits(c.max_nodes), "program": bits(c.program_words),
     },
-    sizes=lambda c: {
-        "bus": c.bus_bytes, "stages": c.alu_stages * c.bus_bytes,
-        "address": c.address_bits, "tx": c.tx_packets * bits(c.packet_bytes),
-        "rows": bits(c.sram_bytes / c.bus_bytes), "nodes": bits(c.max_nodes),
-        "rx": bits(c.rx_packets), "headers": c.rx_packets,
-        "payloads": c.tx_packets * c.packet_bytes,
-    },
-    memories=lambda c: import_module("hw.ace.memories").memories(c),
+    banks=lambda c: import_module("hw.ace.memories").banks(c),
+    queues=lambda c: import_module("hw.ace.memories").queues(c),
     free=frozenset({"interleave", "phase_fsms", "partition_bytes", "partition_slots"}),
 )
 

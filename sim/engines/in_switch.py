@@ -40,15 +40,14 @@ _SWITCH_SPACE = Space(
         "timeout_bits": (10, 16),
         "half": (False, True),
     },
-    counts=lambda c: {
+    parts=lambda c: {
         "ports": c.ports, "entries": c.entries, "regions": c.regions, "homes": c.homes,
-        "half": float(c.half), "endpoints": c.endpoints,
+        "half": float(c.half), "endpoints": c.endpoints, "stages": c.alu_stages,
+        "buffers": bits(c.buffer_packets), "credits": bits(c.credits), "queue": c.queue_packets,
+        "timeout": c.timeout_bits,
     },
-    sizes=lambda c: {
-        "stages": c.alu_stages, "buffers": bits(c.buffer_packets),
-        "queue": c.queue_packets, "timeout": c.timeout_bits,
-    },
-    memories=lambda c: import_module("hw.switch.memories").memories(c),
+    banks=lambda c: import_module("hw.switch.memories").banks(c),
+    queues=lambda c: import_module("hw.switch.memories").queues(c),
 )
 _ENDPOINT_SPACE = Space(
     choices={
@@ -65,15 +64,16 @@ _ENDPOINT_SPACE = Space(
         "outstanding_bursts": (4, 8, 16, 32),
         "address_bits": (32, 48, 64),
     },
-    counts=lambda c: {
-        "links": c.links, "waves": c.waves, "blocks": c.waves * c.wave_blocks,
-        "regions": c.regions, "descriptors": c.descriptors, "bursts": c.outstanding_bursts,
+    parts=lambda c: {
+        "links": c.links, "waves": c.waves, "wave_blocks": c.wave_blocks,
+        "blocks": c.slots, "block_bits": bits(c.slots), "regions": c.regions,
+        "descriptors": c.descriptors, "bursts": c.outstanding_bursts,
+        "burst": bits(c.max_burst), "address": c.address_bits, "read_ahead": c.read_ahead,
+        "buffers": bits(c.buffer_packets), "credits": bits(c.credits),
+        "endpoints": bits(c.endpoints),
     },
-    sizes=lambda c: {
-        "address": c.address_bits, "read_ahead": c.read_ahead,
-        "buffers": bits(c.buffer_packets), "endpoints": bits(c.endpoints),
-    },
-    memories=lambda c: import_module("hw.switch_dma.memories").memories(c),
+    banks=lambda c: import_module("hw.switch_dma.memories").banks(c),
+    queues=lambda c: import_module("hw.switch_dma.memories").queues(c),
 )
 
 

@@ -45,19 +45,17 @@ _SPACE = Space(
         "ethernet": (True, False),
         "codec": ("none", "bfp16"),
     },
-    counts=lambda c: {
-        "engines": c.engines, "codec": float(c.codec != "none"),
+    parts=lambda c: {
+        "engines": c.engines, "others": c.engines - 1, "codec": float(c.codec != "none"),
         "ethernet": float(c.ethernet), "descriptors": c.descriptors,
-        "bursts": c.outstanding_bursts,
+        "bursts": c.outstanding_bursts, "bus": c.bus_bytes, "stages": c.alu_stages,
+        "address": c.address_bits, "block": bits(c.block_beats), "frame": bits(c.frame_beats),
+        "short_frame": bits(c.compressed_frame_beats), "receive": bits(c.receive_beats),
+        "credit": bits(c.credit_beats), "input": bits(c.input_beats),
+        "output": bits(c.output_beats), "burst": bits(c.max_burst),
     },
-    sizes=lambda c: {
-        "bus": c.bus_bytes, "stages": c.alu_stages * c.bus_bytes,
-        "address": c.address_bits, "block": bits(c.block_beats),
-        "receive": bits(c.receive_beats), "receive rows": c.bus_bytes * c.receive_beats,
-        "input rows": c.bus_bytes * c.input_beats, "output rows": c.bus_bytes * c.output_beats,
-        "block rows": c.bus_bytes * c.block_beats, "frame rows": c.bus_bytes * c.frame_beats,
-    },
-    memories=lambda c: import_module("hw.smartnic.memories").memories(c),
+    banks=lambda c: import_module("hw.smartnic.memories").banks(c),
+    queues=lambda c: import_module("hw.smartnic.memories").queues(c),
 )
 
 NIC_BLOCKS = 3

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bench._cells_fit import GROUPS, Sample, fit, fit_sum, technology
+from bench._cells_fit import OPERATORS, Sample, fit, fit_sum, technology
 from gen.estimate import model
 from gen.estimate.model import FITTED, Model, estimate, stored
 from gen.estimate.structure import structure
@@ -36,26 +36,41 @@ def test_a_sum_of_few_terms_is_found_among_many():
     weights = np.zeros(60)
     weights[[3, 17, 41]] = 100, 7, 30
     cells = terms @ weights
-    found = fit_sum(terms, cells)
+    found = fit_sum(terms, cells, cells, np.ones(60))
     again = rng.uniform(1, 10, (20, 60))
     assert np.abs(again @ found / (again @ weights) - 1).max() < 0.02
     assert np.count_nonzero(found) < 12
 
 
-def test_cells_of_operators_are_the_same_for_all_designs_but_for_a_factor():
+def test_cells_of_operators_are_found_from_blocks_of_all_designs():
     rng = random.Random(1)
-    true = {group: rng.uniform(0.1, 2) for group in GROUPS}
-    factor = {"ace": 1.0, "smartnic": 1.25}
+    true = {group: rng.uniform(0.1, 2) for group in OPERATORS}
     samples = []
     for n in range(40):
-        design = ("ace", "smartnic")[n % 2]
-        bits = {group: rng.randrange(100, 10_000) for group in GROUPS}
-        cells = factor[design] * sum(true[group] * bits[group] for group in GROUPS)
-        samples.append(Sample(design=design, terms={"1": 1.0}, bits=bits, cells={"lut": cells}))
-    weights, factors = technology(samples, "lut")
-    assert factors["smartnic"] / factors["ace"] == pytest.approx(1.25, rel=0.02)
-    scale = factors["ace"]
-    assert {g: scale * w for g, w in weights.items()} == pytest.approx(true, rel=0.1)
+        bits = {group: rng.randrange(100, 10_000) for group in OPERATORS}
+        cells = sum(true[group] * bits[group] for group in OPERATORS)
+        samples.append(Sample(
+            design=("ace", "smartnic")[n % 2], factors={}, bits={"unit": bits},
+            instances={"unit": 1}, cells={"lut": {"unit": cells}},
+        ))
+    found = technology(samples, "lut")
+    assert found.weights == pytest.approx(true, rel=0.01)
+    assert found.cells(samples[0]) == pytest.approx(samples[0].cells["lut"], rel=0.01)
+
+
+def test_blocks_have_a_ratio_of_their_own_but_for_those_never_synthesised():
+    def sample(cells):
+        bits = {place: {"ff": 1000} for place in ("usual", "dense", "new")}
+        return Sample(
+            design="ace", factors={}, bits=bits, instances=dict.fromkeys(bits, 1), cells=cells
+        )
+
+    known = [sample({"ff": {"usual": 1000, "dense": 500, "new": 0}})]
+    del known[0].bits["new"]
+    found = technology(known, "ff").cells(sample({}))
+    assert found["usual"] == pytest.approx(1000, rel=0.01)
+    assert found["dense"] == pytest.approx(500, rel=0.01)
+    assert found["new"] == pytest.approx(750, rel=0.01)
 
 
 def test_models_of_a_fit_predict_what_was_not_in_it():
@@ -63,20 +78,25 @@ def test_models_of_a_fit_predict_what_was_not_in_it():
     space = SPACES["switch-dma"]
 
     def sample(n):
-        config = space.draw(rng, SwitchDmaConfig)
-        bits = dict.fromkeys(GROUPS, 0) | {"register": 900 * config.links + 40 * config.waves}
-        bits["mux"] = 3000 * config.links
-        cells = dict.fromkeys(("lut", "ff", "gates"), bits["register"] + 2 * bits["mux"])
+        config = space.draw(rng, SwitchDmaConfig, mixed=True)
+        bits = {
+            "lane": {"ff": (900 + 40 * config.waves) * config.links, "mux": 3000 * config.links},
+            "control": {"ff": 500 * (config.descriptors > 4), "mux": 70 * config.address_bits},
+        }
+        cells = {place: each["ff"] + 2 * each["mux"] for place, each in bits.items()}
         return Sample(
-            design="switch-dma", terms=space.terms(config), bits=bits,
-            cells=cells if n < 10 else {},
+            design="switch-dma", factors=space.factors(config), bits=bits,
+            instances={"lane": config.links, "control": 1},
+            cells={"lut": cells, "gates": cells} if n < 10 else {},
         )
 
-    models = fit([sample(n) for n in range(40)])["switch-dma"]
+    models = fit([sample(n) for n in range(30)], kinds=("lut",))["switch-dma"]
+    assert set(models["lut"].blocks) == {"", "lane", "control"}
+    assert models["lut"].error_pct < 5
     for _ in range(10):
         new = sample(99)
-        true = new.bits["register"] + 2 * new.bits["mux"]
-        assert models["lut"].cells(new.terms) == pytest.approx(true, rel=0.03)
+        true = sum(each["ff"] + 2 * each["mux"] for each in new.bits.values())
+        assert sum(models["lut"].cells(new.factors).values()) == pytest.approx(true, rel=0.05)
 
 
 @pytest.mark.parametrize("design", SPACES)
@@ -86,7 +106,7 @@ def test_what_is_drawn_is_valid_and_within_the_range(design):
     assert len(set(map(repr, drawn))) > 15
     for each in drawn:
         assert space.outside(each) == []
-        assert min(space.terms(each).values()) >= 0
+        assert min(space.factors(each).values()) >= 0
 
 
 def test_parameters_outside_the_range_are_told():
@@ -97,9 +117,15 @@ def test_parameters_outside_the_range_are_told():
     assert space.outside(many) == ["memory_ports"]
 
 
+def whole(component, name):
+    """Bits of a component with everything in it."""
+    found = structure(component, name)
+    return sum(found.at_places(found.blocks).values(), Counter())
+
+
 def test_bits_of_a_structure_are_those_of_all_instances():
-    shallow, deep = (structure(StreamFIFO(width, 2), "fifo") for width in (8, 24))
-    assert deep["register"] - shallow["register"] == 2 * 16
+    shallow, deep = (whole(StreamFIFO(width, 2), "fifo") for width in (8, 24))
+    assert deep["ff"] - shallow["ff"] == 2 * 16
     assert deep["mux"] > shallow["mux"]
 
 
@@ -121,19 +147,55 @@ class Pair(wiring.Component):
 
 
 def test_bits_of_equal_parts_are_counted_for_each():
-    one, two = structure(StreamFIFO(24, 7, memory=False), "fifo"), structure(Pair(), "pair")
+    one, two = whole(StreamFIFO(24, 7, memory=False), "fifo"), whole(Pair(), "pair")
     assert one["memory"] == 7 * 24
     assert {group: 2 * bits for group, bits in one.items()} == dict(two)
+
+
+class Delay(wiring.Component):
+    """Eight registers one behind the other, and lanes with one each."""
+
+    i: In(1)
+    o: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        value = self.i
+        for n in range(8):
+            behind = Signal(name=f"step_{n}", reset_less=True)
+            m.d.sync += behind.eq(value)
+            value = behind
+        for n in range(2):
+            m.submodules[f"lane_{n}"] = lane = StreamFIFO(4 + n, 1)
+            m.d.comb += [lane.i.valid.eq(value), lane.o.ready.eq(1), lane.i.payload.eq(value)]
+        m.d.comb += self.o.eq(m.submodules.lane_1.o.payload[0])
+        return m
+
+
+def test_flip_flops_are_without_those_of_shift_registers_and_places_without_numbers():
+    found = structure(Delay(), "delay")
+    at = found.at_places(found.blocks)
+    assert set(at) == {"", "lane"}
+    assert at[""]["register"] == 8 and at[""]["ff"] == 0
+    assert len(found.blocks) == 3 and [len(places) for places in found.places.values()] == [1] * 3
 
 
 def test_every_design_has_a_stored_model():
     known = json.loads(FITTED.read_text())["models"]
     assert set(known) == set(SPACES)
     for design, kinds in known.items():
+        factors = SPACES[design].factors(SPACES[design].draw(random.Random(0), CONFIGS[design]))
         assert set(kinds) == {"lut", "ff", "gates"}
-        assert all(set(each["weights"]) <= set(
-            SPACES[design].terms(SPACES[design].draw(random.Random(0), CONFIGS[design]))
-        ) for each in kinds.values())
+        for each in kinds.values():
+            cells = Model(**each).cells(factors)
+            assert len(cells) > 5 and all(value >= 0 for value in cells.values())
+
+
+def test_factors_tell_steps_and_queues_outside_of_banks():
+    small = replace(PRESETS["test"], rx_packets=32)
+    factors, more = (SPACES["ace"].factors(replace(small, rx_packets=n)) for n in (32, 64))
+    assert factors["arrivals_bits"] == 32 * 128 and more["arrivals_bits"] == 0
+    assert (factors["tx_packets>4"], factors["tx_packets<=4"]) == (0, 1)
 
 
 def test_larger_engines_have_more_cells():
@@ -185,15 +247,17 @@ def test_a_design_without_a_model_is_named():
 
 
 def test_models_are_stored_as_they_are_read(tmp_path, monkeypatch):
-    kinds = {"lut": Model(weights={"links": 5.0}, error_pct=1.5)}
+    blocks = {"lane": {"links": 4.0}, "": {"links waves": 0.25, "1": 3.0}}
+    kinds = {"lut": Model(blocks=blocks, error_pct=1.5)}
     monkeypatch.setattr(model, "FITTED", tmp_path / "fitted.json")
     model.FITTED.write_text(stored({"switch-dma": kinds}, "note"))
     model.models.cache_clear()
     try:
         found = estimate(
-            "switch-dma", SwitchDmaConfig(links=3, address_bits=40), SPACES["switch-dma"]
+            "switch-dma", SwitchDmaConfig(links=3, waves=8, address_bits=40), SPACES["switch-dma"]
         )
     finally:
         model.models.cache_clear()
-    assert found.cells["lut"] == 15 and found.error_pct == {"lut": 1.5}
+    assert found.blocks == {"lut": {"lane": 12, "": 9}}
+    assert found.cells["lut"] == 21 and found.error_pct == {"lut": 1.5}
     assert found.outside == []

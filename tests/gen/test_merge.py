@@ -53,7 +53,9 @@ def merged(first, second):
 
 
 def test_equal_modules_become_one():
-    assert merged(Leaf(), Leaf()).instances == {"pair": 1, "pair_leaf": 2}
+    design = merged(Leaf(), Leaf())
+    assert design.instances == {"pair": 1, "pair_leaf": 2}
+    assert design.places["pair"] == ["pair"] and len(design.places["pair_leaf"]) == 2
 
 
 @pytest.mark.parametrize(
