@@ -62,7 +62,6 @@ ENGINES = modules("parts").values()
 LIBRARY: dict[str, Make] = {
     "SkidBuffer": lambda: skid.SkidBuffer(4),
     "SkidBuffer, wide": lambda: skid.SkidBuffer(17),
-    "ReadySkid": lambda: skid.ReadySkid(4),
     "StreamFIFO": lambda: fifo.StreamFIFO(5, 3),
     "StreamFIFO, 1 beat": lambda: fifo.StreamFIFO(5, 1),
     "StreamFIFO, 2 beats": lambda: fifo.StreamFIFO(5, 2),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers that cut the combinational paths of a stream, all of them or that of ``ready``."""
+"""A buffer that cuts the combinational paths of a stream."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from amaranth.hdl import Module, Mux, Shape, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["ReadySkid", "SkidBuffer"]
+__all__ = ["SkidBuffer"]
 
 
 class SkidBuffer(wiring.Component):
@@ -59,46 +59,4 @@ class SkidBuffer(wiring.Component):
         # Whatever is offered is set aside, needed or not: no enable of many bits comes late.
         with m.If(spare_free):
             m.d.sync += spare.eq(self.i.payload)
-        return m
-
-
-class ReadySkid(wiring.Component):
-    """Keeps a beat that is not taken at once, where that is known late in the cycle.
-
-    A beat is offered at ``o`` in the cycle in which it comes, and taken from ``i`` whether ``o``
-    takes it or not. If not, it is kept and offered again, and ``i`` stalls: ``i.ready`` is a
-    register. Latency is 0 cycles; throughput is 1 beat per cycle.
-
-    Parameters
-    ----------
-    shape : shape-like
-        Shape of the payload.
-
-    Members
-    -------
-    i : ``In(stream.Signature(shape))``
-        Beats to pass on.
-    o : ``Out(stream.Signature(shape))``
-        The same beats in the same order.
-    """
-
-    i: stream.Interface
-    o: stream.Interface
-
-    def __init__(self, shape: Any) -> None:
-        self._width = Shape.cast(shape).width
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        keeps = Signal()
-        kept = Signal(self._width)
-        m.d.comb += [
-            self.i.ready.eq(~keeps),
-            self.o.valid.eq(keeps | self.i.valid),
-            Value.cast(self.o.payload).eq(Mux(keeps, kept, Value.cast(self.i.payload))),
-        ]
-        m.d.sync += keeps.eq(self.o.valid & ~self.o.ready)
-        with m.If(~keeps):
-            m.d.sync += kept.eq(self.i.payload)
         return m

@@ -3,13 +3,13 @@
 """Unbounded proofs that the stream blocks lose, double and reorder nothing, and never hang."""
 
 import pytest
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from gen.yosys import YosysError
 from hw.common.fifo import StreamFIFO, room_for
-from hw.common.skid import ReadySkid, SkidBuffer
+from hw.common.skid import SkidBuffer
 from tests.hw.common.prover import assert_moore, ever, holds, nth
 
 
@@ -107,70 +107,6 @@ class OpenSkid(SkidBuffer):
         m = super().elaborate(platform)
         m.d.comb += self.i.ready.eq(self.o.ready)
         return m
-
-
-class PassingHarness(wiring.Component):
-    """Compares a block through which beats pass in the same cycle with an ideal place for one.
-
-    `bad` is high when it does not offer the oldest beat, or stalls though it holds none.
-    """
-
-    def __init__(self, block):
-        self.block = block
-        super().__init__(
-            {
-                "data": In(2), "valid": In(1), "ready": In(1),
-                "bad": Out(1), "cover_third_beat_is_taken_later": Out(1),
-            }
-        )
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.block = block = self.block
-        held, beat = Signal(), Signal(2)
-        offered = held | self.valid
-        m.d.comb += [
-            block.i.valid.eq(self.valid),
-            block.i.payload.eq(self.data),
-            block.o.ready.eq(self.ready),
-            self.bad.eq(
-                (block.o.valid != offered)
-                | (offered & (block.o.payload != Mux(held, beat, self.data)))
-                | (block.i.ready == held)
-            ),
-        ]
-        m.d.sync += held.eq(offered & ~self.ready)
-        with m.If(~held):
-            m.d.sync += beat.eq(self.data)
-        m.d.comb += self.cover_third_beat_is_taken_later.eq(nth(m, held & self.ready, 3))
-        return m
-
-
-class ForgetfulSkid(ReadySkid):
-    """Planted bug: a beat that is kept changes with what comes."""
-
-    def elaborate(self, platform):
-        m = super().elaborate(platform)
-        m.d.comb += self.o.payload.eq(self.i.payload)
-        return m
-
-
-class GreedySkid(ReadySkid):
-    """Planted bug: takes a beat though it keeps one."""
-
-    def elaborate(self, platform):
-        m = super().elaborate(platform)
-        m.d.comb += self.i.ready.eq(1)
-        return m
-
-
-def test_ready_skid_passes_and_keeps_beats(tmp_path):
-    assert holds(PassingHarness(ReadySkid(2)), tmp_path)
-
-
-@pytest.mark.parametrize("planted", [ForgetfulSkid, GreedySkid])
-def test_broken_ready_skid_is_refuted(planted, tmp_path):
-    assert not holds(PassingHarness(planted(2)), tmp_path)
 
 
 def fifo_harness(fifo):
