@@ -1,27 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Send commands of all FSMs to the ports: the oldest chunk first."""
 
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
-from hw.ace.layouts import send_command_layout
+from hw.ace.layouts import AGE_BITS, send_command_layout
 from hw.common.select import select
 
 __all__ = ["CommandArbiter", "PortCommands"]
 
 
 class _Candidate(NamedTuple):
-    """The command that goes first, of some FSMs: whether there is one, and what decides."""
+    """The command that goes first, of some FSMs."""
 
     fsms: str  # their numbers
-    asks: Value
-    ready: Value
-    age: Value
-    fsm: Value
+    asks: Value  # there is one
+    ready: Value  # there is a READY, which goes first
+    command: Any
 
 
 class PortCommands(wiring.Component):
@@ -29,29 +30,25 @@ class PortCommands(wiring.Component):
 
     Members
     -------
-    number : ``In(range(targets))``
-        Of the port.
     i : ``In(stream.Signature(send_command_layout(config), always_ready=True)).array(fsms)``
-        Commands; those for this port come while there is room.
+        Commands for this port, which come while there is room.
     room : ``Out(fsms)``
         There is room for a command of this FSM. A register.
     o : ``Out(stream.Signature(send_command_layout(config)))``
         A register.
     """
 
-    number: Any
     i: Any
     room: Any
     o: Any
 
     def __init__(self, config: AceConfig) -> None:
         self._fsms = config.fsms
-        command = send_command_layout(config)
+        self._command = command = send_command_layout(config)
         all_free = (1 << config.fsms) - 1
         room = Out(config.fsms, init=all_free)  # type: ignore[call-arg]  # missing in the stubs
         super().__init__(
             {
-                "number": In(range(max(2, config.targets))),
                 "i": In(stream.Signature(command, always_ready=True)).array(config.fsms),
                 "room": room,
                 "o": Out(stream.Signature(command)),
@@ -61,59 +58,74 @@ class PortCommands(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         # `room` is a register, as it decides what an FSM does next.
-        asks = Signal(self._fsms)
         takes = Signal(self._fsms)
-        waiting = [Signal.like(each.p, name=f"waiting_{f}") for f, each in enumerate(self.i)]
+        candidates = []
         for f, each in enumerate(self.i):
             with m.If(takes[f]):
                 m.d.sync += self.room[f].eq(1)
-            with m.If(each.valid & (each.p.port == self.number)):
+            with m.If(each.valid):
                 m.d.sync += self.room[f].eq(0)
             # What is there while there is room is kept, a command or not: no enable of many bits
             # comes late.
+            waiting = Signal.like(each.p, name=f"waiting_{f}")
             with m.If(self.room[f]):
-                m.d.sync += waiting[f].eq(each.p)
-        first = Signal(range(max(2, self._fsms)))
-        m.d.comb += asks.eq(~self.room)
-        m.d.comb += first.eq(self._first(m, asks, waiting))
+                m.d.sync += waiting.eq(each.p)
+            command = Signal.like(each.p, name=f"command_{f}")
+            m.d.comb += [command.eq(waiting), command.fsm.eq(f)]
+            asks = ~self.room[f]
+            candidates.append(_Candidate(str(f), asks, asks & waiting.ready, command))
+        while len(candidates) > 1:
+            candidates = [
+                self._first(m, candidates[k : k + 4]) for k in range(0, len(candidates), 4)
+            ]
+        first = candidates[0]
         # Not in the cycle in which a command is taken, which depends on SRAM and is known late.
         with m.If(~self.o.valid):
-            m.d.sync += [
-                self.o.valid.eq(asks.any()),
-                Value.cast(self.o.p).eq(select(first, [Value.cast(each) for each in waiting])),
-                self.o.p.fsm.eq(first),
-            ]
-            with m.If(asks.any()):
-                m.d.comb += takes.bit_select(first, 1).eq(1)
+            m.d.sync += [self.o.valid.eq(first.asks), self.o.p.eq(first.command)]
+            with m.If(first.asks):
+                m.d.comb += takes.eq(1 << first.command.fsm)
         with m.Elif(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         return m
 
-    def _first(self, m: Module, asks: Value, waiting: list[Any]) -> Value:
-        """The FSM whose command of those *waiting* goes first, if any *asks*. Pairs are compared,
-        then pairs of pairs."""
-        level = [
-            _Candidate(str(f), asks[f], each.ready, each.age, Const(f, range(self._fsms)))
-            for f, each in enumerate(waiting)
+    def _first(self, m: Module, some: list[_Candidate]) -> _Candidate:
+        """The one of *some*, four at most, that goes first: of each half one does, and so does one
+        of these. All are compared at once, as no comparison is to wait for another."""
+        if len(some) == 1:
+            return some[0]
+        middle = (len(some) + 1) // 2
+        low, high = some[:middle], some[middle:]
+        later_low, first_low = self._first_of_half(m, low)
+        later_high, first_high = self._first_of_half(m, high)
+        fsms = "".join(each.fsms for each in some)
+        second = Signal(name=f"second_{fsms}")
+        command = Signal(self._command, name=f"command_{fsms}")
+        beats = [select(later_low, [self._goes_first(b, a) for a in low]) for b in high]
+        m.d.comb += [
+            second.eq(select(later_high, beats)),
+            Value.cast(command).eq(Mux(second, first_high, first_low)),
         ]
-        while len(level) > 1:
-            pairs = list(zip(level[::2], level[1::2], strict=False))
-            rest = level[2 * len(pairs) :]
-            level = []
-            for a, b in pairs:
-                older = (b.age - a.age)[: len(a.age)][-1]
-                second = Signal(name=f"second_{a.fsms}_{b.fsms}")
-                m.d.comb += second.eq(
-                    b.asks & (~a.asks | Mux(a.ready | b.ready, b.ready & ~a.ready, older))
-                )
-                level.append(
-                    _Candidate(
-                        f"{a.fsms}{b.fsms}", a.asks | b.asks,
-                        *(Mux(second, y, x) for x, y in zip(a[2:], b[2:], strict=True)),
-                    )
-                )
-            level += rest
-        return level[0].fsm
+        asks = reduce(or_, (each.asks for each in some))
+        ready = reduce(or_, (each.ready for each in some))
+        return _Candidate(fsms, asks, ready, command)
+
+    def _first_of_half(self, m: Module, half: list[_Candidate]) -> tuple[Value, Value]:
+        """Compare two, or take one: whether the later one goes first; the command that does."""
+        fsms = "".join(each.fsms for each in half)
+        later = Signal(name=f"later_{fsms}")
+        if len(half) > 1:
+            m.d.comb += later.eq(self._goes_first(half[1], half[0]))
+        first = Signal(len(Value.cast(half[0].command)), name=f"first_{fsms}")
+        m.d.comb += first.eq(select(later, [Value.cast(each.command) for each in half]))
+        return later, first
+
+    @staticmethod
+    def _goes_first(b: _Candidate, a: _Candidate) -> Value:
+        """High if *b* goes before *a*, whose FSMs have lower numbers; anything if none asks. All
+        but ages is known early."""
+        older = (b.command.age - a.command.age)[:AGE_BITS][-1]
+        of_chunks = a.asks & b.asks & ~a.ready & ~b.ready
+        return ~a.asks | (b.ready & ~a.ready) | (of_chunks & older)
 
 
 class CommandArbiter(wiring.Component):
@@ -132,8 +144,10 @@ class CommandArbiter(wiring.Component):
 
     Members
     -------
-    i : ``In(stream.Signature(send_command_layout(config), always_ready=True)).array(fsms)``
-        Commands for ports that have room; ``fsm`` is filled in here.
+    i : ``In(send_command_layout(config)).array(fsms)``
+        Commands; ``fsm`` is filled in here.
+    to : ``In(ports).array(fsms)``
+        The port with room that each is for, a bit; none while there is no command.
     room : ``Out(ports).array(fsms)``
         Ports that have room for a command of this FSM.
     o : ``Out(stream.Signature(send_command_layout(config))).array(ports)``
@@ -141,6 +155,7 @@ class CommandArbiter(wiring.Component):
     """
 
     i: Any
+    to: Any
     room: Any
     o: Any
 
@@ -149,7 +164,8 @@ class CommandArbiter(wiring.Component):
         command = send_command_layout(config)
         super().__init__(
             {
-                "i": In(stream.Signature(command, always_ready=True)).array(config.fsms),
+                "i": In(command).array(config.fsms),
+                "to": In(config.targets).array(config.fsms),
                 "room": Out(config.targets).array(config.fsms),
                 "o": Out(stream.Signature(command)).array(config.targets),
             }
@@ -159,11 +175,10 @@ class CommandArbiter(wiring.Component):
         m = Module()
         for p, port in enumerate(self.o):
             m.submodules[f"port_{p}"] = of_port = PortCommands(self._config)
-            m.d.comb += of_port.number.eq(p)
             for f, (each, its) in enumerate(zip(self.i, of_port.i, strict=True)):
                 m.d.comb += [
-                    its.p.eq(each.p),
-                    its.valid.eq(each.valid),
+                    its.p.eq(each),
+                    its.valid.eq(self.to[f][p]),
                     self.room[f][p].eq(of_port.room[f]),
                 ]
             wiring.connect(m, of_port.o, wiring.flipped(port))

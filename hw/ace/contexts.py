@@ -12,9 +12,9 @@ from hw.ace.isa import PHASE_FIELDS, TABLE_WORDS, placement_layout, program_entr
 from hw.ace.layouts import (
     admit_layout,
     context_key_layout,
-    event_layout,
     loaded_layout,
     packet_count,
+    report_layout,
     store_job_layout,
     stored_layout,
 )
@@ -154,7 +154,7 @@ class ContextTable(wiring.Component):
         See `ReadyTable`.
     loaded, stored : ``In(stream)``
         Reports of the DMAs.
-    event : ``In(stream.Signature(event_layout(config), always_ready=True))``
+    event : ``In(stream.Signature(report_layout(config), always_ready=True))``
         A packet was received or sent.
     start : ``Out(contexts)``
         High in the cycle before a context is live.
@@ -223,7 +223,7 @@ class ContextTable(wiring.Component):
                 "phase": In(stream.Signature(next_phase_layout(c), **always)),
                 "searched": In(1),
                 "loaded": In(stream.Signature(loaded_layout(c), **always)),
-                "event": In(stream.Signature(event_layout(c), **always)),
+                "event": In(stream.Signature(report_layout(c), **always)),
                 "start": Out(c.contexts),
                 "sending": In(c.contexts),
                 "forget": In(1),

@@ -75,6 +75,7 @@ def _chunk_layout(c: AceConfig) -> data.StructLayout:
         {
             "offset": _COUNT_BITS,  # first element within each shard, or of the vector
             "number": c.format.chunk,
+            "first": 1,  # its number is 0
             "age": AGE_BITS,
             **places(c, "fsm", "context"),
             "block": range(c.slot_elements + 1),  # elements of a block of this chunk
@@ -274,7 +275,9 @@ class Dispatcher(wiring.Component):
                 refuse(CommandError.ADDRESS)
             with m.Else():
                 m.d.comb += table.start.eq(1)
-                m.d.sync += [chunk.offset.eq(0), chunk.number.eq(0), chunk.fsm.eq(0)]
+                m.d.sync += [
+                    chunk.offset.eq(0), chunk.number.eq(0), chunk.first.eq(1), chunk.fsm.eq(0)
+                ]
                 m.next = "CHUNK"
         with m.State("REFUSE"):
             with m.If(~table.completed.valid):
@@ -390,6 +393,7 @@ class Dispatcher(wiring.Component):
             m.d.sync += [
                 chunk.offset.eq(end),
                 chunk.number.eq(chunk.number + 1),
+                chunk.first.eq(0),
                 chunk.age.eq(chunk.age + 1),
                 chunk.fsm.eq(Mux(chunk.fsm + 1 == job.fsms, 0, chunk.fsm + 1)),
             ]
@@ -423,7 +427,7 @@ class Dispatcher(wiring.Component):
             m.d.comb += [
                 load.walk.row.eq(chunk.row),
                 self.job.walk.row.eq(Mux(command.store_all, 0, chunk.own_rows)),
-                self.first.eq(chunk.number == 0),
+                self.first.eq(chunk.first),
             ]
         for target in (load, self.job):
             m.d.comb += [

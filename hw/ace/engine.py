@@ -16,6 +16,7 @@ from hw.ace.partitions import PartitionChain
 from hw.ace.phase_fsm import PhaseFSM
 from hw.ace.port import LinkSignature
 from hw.common.arbiter import StreamArbiter
+from hw.common.demux import ValidDecoder
 from hw.common.engine import Engine
 from hw.link.retry_registers import LINK_STATUS
 
@@ -158,33 +159,44 @@ class AceEngine(Engine):
     def _join_messages(self, m, fsms, path):
         """Receive units, send units and the copy unit to FSMs: each message names its FSM."""
 
-        def to_fsm(source, sinks):
-            for f, sink in enumerate(sinks):
+        def to_fsm(source, sinks, valid):
+            for sink, for_it in zip(sinks, valid, strict=True):
+                m.d.comb += sink.valid.eq(for_it)
                 m.d.comb += [
-                    sink.p.eq(source.p),
-                    sink.valid.eq(source.valid & (source.p.fsm == f)),
+                    sink.p[name].eq(source.p[name]) for name in sink.p.shape().members
                 ]
-                with m.If(source.p.fsm == f):
-                    m.d.comb += source.ready.eq(sink.ready)
+            # Only who is asked is ready.
+            m.d.comb += source.ready.eq(Cat(sink.ready for sink in sinks).any())
+
+        def events(name, source, sinks):
+            m.submodules[name] = decoder = ValidDecoder(len(sinks))
+            m.d.comb += [decoder.valid.eq(source.valid), decoder.number.eq(source.p.fsm)]
+            to_fsm(source, sinks, decoder.offered)
 
         for p, resolved in enumerate(path.resolved):
-            to_fsm(path.lookup[p], [fsm.lookup[p] for fsm in fsms])
-            to_fsm(path.received[p], [fsm.event[p] for fsm in fsms])
-            to_fsm(path.ready[p], [fsm.ready[p] for fsm in fsms])
+            for source, sinks in (
+                (path.lookup[p], [fsm.lookup[p] for fsm in fsms]),
+                (path.ready[p], [fsm.ready[p] for fsm in fsms]),
+            ):
+                to_fsm(source, sinks, source.p.fsm)
+            events(f"received_{p}", path.received[p], [fsm.event[p] for fsm in fsms])
             # A response follows its request by a fixed time, so only one FSM responds to a port in
             # a cycle.
             for fsm in fsms:
                 with m.If(fsm.resolved[p].valid):
                     m.d.comb += [resolved.valid.eq(1), resolved.p.eq(fsm.resolved[p].p)]
         for t, sent in enumerate(path.sent):
-            to_fsm(sent, [fsm.event[len(path.received) + t] for fsm in fsms])
+            events(f"sent_{t}", sent, [fsm.event[len(path.received) + t] for fsm in fsms])
 
     def _join_commands(self, m, fsms, path):
         """Send commands of FSMs to ports, and to the copy unit: each names its port."""
         m.submodules.send_arbiter = arbiter = CommandArbiter(self.config)
-        for command, room, fsm in zip(arbiter.i, arbiter.room, fsms, strict=True):
-            wiring.connect(m, fsm.send, command)
-            m.d.comb += fsm.room.eq(room)
+        for f, fsm in enumerate(fsms):
+            m.d.comb += [
+                arbiter.i[f].eq(fsm.send.p),
+                arbiter.to[f].eq(fsm.to),
+                fsm.room.eq(arbiter.room[f]),
+            ]
         for command, sink in zip(arbiter.o, path.command, strict=True):
             wiring.connect(m, command, sink)
 
@@ -192,9 +204,12 @@ class AceEngine(Engine):
         """Memory ports to memory, SRAM, loads of the dispatcher and stores, the *jobs* for each;
         the streams of their reports."""
         c = self.config
-        m.submodules.loaded = loaded = StreamArbiter(loaded_layout(c), c.memory_ports)
-        m.submodules.stored = stored = StreamArbiter(stored_layout(c), c.memory_ports)
-        m.d.comb += [loaded.o.ready.eq(1), stored.o.ready.eq(1)]
+        m.submodules.loaded = loaded = StreamArbiter(
+            loaded_layout(c), c.memory_ports, always_ready=True
+        )
+        m.submodules.stored = stored = StreamArbiter(
+            stored_layout(c), c.memory_ports, always_ready=True
+        )
         for n, port in enumerate(memory):
             wiring.connect(m, dispatcher.load[n], port.load)
             wiring.connect(m, port.loaded, loaded.i[n])

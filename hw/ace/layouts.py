@@ -20,8 +20,11 @@ __all__ = [
     "loaded_layout",
     "lookup_layout",
     "packet_count",
+    "peer_layout",
     "places",
+    "query_layout",
     "ready_layout",
+    "report_layout",
     "resolved_layout",
     "segment_walk_layout",
     "send_command_layout",
@@ -128,10 +131,14 @@ def admit_layout(c: AceConfig) -> data.StructLayout:
 
 
 def lookup_layout(c: AceConfig) -> data.StructLayout:
-    """A packet asks which context and instruction it is for."""
+    """A packet asks an FSM, whose bit is set in ``fsm``; none is while nothing is asked."""
+    return data.StructLayout({"fsm": c.fsms, **query_layout(c).members})
+
+
+def query_layout(c: AceConfig) -> data.StructLayout:
+    """The question of a packet to an FSM: which context and instruction it is for."""
     return data.StructLayout(
         {
-            **places(c, "fsm"),
             "context": c.format.context,
             "key": context_key_layout(c),
             "op": 4,
@@ -178,11 +185,16 @@ def _data(c: AceConfig) -> dict[str, Any]:
 
 
 def event_layout(c: AceConfig) -> data.StructLayout:
+    """A unit reports to an FSM."""
+    return data.StructLayout({**places(c, "fsm"), **report_layout(c).members})
+
+
+def report_layout(c: AceConfig) -> data.StructLayout:
     """A unit is done with a packet of a context: it received it, sent it, or left it to be sent;
     in a phase of *odd* number or not."""
     return data.StructLayout(
         {
-            **places(c, "fsm", "context"),
+            **places(c, "context"),
             "step": c.format.step,
             "offset": c.format.offset,
             "received": 1,
@@ -195,12 +207,16 @@ def event_layout(c: AceConfig) -> data.StructLayout:
 
 
 def ready_layout(c: AceConfig) -> data.StructLayout:
+    """A READY for an FSM, whose bit is set in ``fsm``; none is while there is none."""
+    return data.StructLayout({"fsm": c.fsms, **peer_layout(c).members})
+
+
+def peer_layout(c: AceConfig) -> data.StructLayout:
     """A peer has admitted a chunk; ``context`` is its context, ``op`` and ``digest`` are what it
     was told to do (see `hw.ace.agreement`). One that is ``stale`` is of another epoch and of no
     use, which is known late."""
     return data.StructLayout(
         {
-            **places(c, "fsm"),
             "stale": 1,
             "context": c.format.context,
             "key": context_key_layout(c),
@@ -215,7 +231,6 @@ def send_command_layout(c: AceConfig) -> data.StructLayout:
     by phase, the port behind the last one has it copied to ``place``."""
     return data.StructLayout(
         {
-            **places(c, "port"),
             "ready": 1,
             "poisoned": 1,
             "odd": 1,  # phase of the packet

@@ -16,7 +16,7 @@ from hw.ace.isa import (
     instruction_layout,
     program_entry_layout,
 )
-from hw.ace.layouts import admit_layout, context_key_layout, lookup_layout, resolved_layout
+from hw.ace.layouts import admit_layout, context_key_layout, query_layout, resolved_layout
 from hw.ace.ready_table import GrantSignature
 from hw.common.arbiter import StreamArbiter
 from hw.common.sram import UNUSED_IF_WRITTEN, SRAMBank
@@ -80,7 +80,7 @@ class LookupPipeline(wiring.Component):
         Writes the row of a context; it may be looked up from the next cycle on.
     contexts : ``In(ContextSignature(config))``, grants : ``In(GrantSignature(config))``
         State of the contexts, and which peers are ready for them.
-    request : ``In(stream.Signature(lookup_layout(config))).array(ports)``
+    request : ``In(stream.Signature(query_layout(config))).array(ports)``
         Requests of the receive units.
     response : ``Out(stream.Signature(resolved_layout(config), always_ready=True)).array(ports)``
         Responses to the receive units.
@@ -112,14 +112,14 @@ class LookupPipeline(wiring.Component):
                 "admit": In(stream.Signature(admit_layout(c), **always)),
                 "contexts": In(ContextSignature(c)),
                 "grants": In(GrantSignature(c)),
-                "request": In(stream.Signature(lookup_layout(c))).array(c.ports),
+                "request": In(stream.Signature(query_layout(c))).array(c.ports),
                 "response": Out(stream.Signature(resolved_layout(c), **always)).array(c.ports),
                 "own_request": In(stream.Signature(own_request_layout(c))),
                 "own_response": Out(stream.Signature(own_response_layout(c), **always)),
             }
         )
         self._request = data.StructLayout(
-            {"query": lookup_layout(c), "client": range(c.ports + 1), "table": 1}
+            {"query": query_layout(c), "client": range(c.ports + 1), "table": 1}
         )
         self._stage = data.StructLayout({"valid": 1, "request": self._request})
 
@@ -148,7 +148,9 @@ class LookupPipeline(wiring.Component):
     def _accept(self, m):
         """One request per cycle, from everyone in turn."""
         ports = self._config.ports
-        m.submodules.requests = requests = StreamArbiter(self._request, ports + 1)
+        m.submodules.requests = requests = StreamArbiter(
+            self._request, ports + 1, always_ready=True
+        )
         for p in range(ports):
             m.d.comb += [
                 requests.i[p].valid.eq(self.request[p].valid),
@@ -165,7 +167,6 @@ class LookupPipeline(wiring.Component):
             own.p.query.offset.eq(self.own_request.p.offset),
             own.p.table.eq(self.own_request.p.table),
             self.own_request.ready.eq(own.ready),
-            requests.o.ready.eq(1),
         ]
         return requests.o
 

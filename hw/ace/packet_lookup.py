@@ -6,7 +6,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
-from hw.ace.layouts import lookup_layout, places, ready_layout, resolved_layout
+from hw.ace.layouts import lookup_layout, ready_layout, resolved_layout
 from hw.ace.lookup import LOOKUP_LATENCY
 from hw.common.count import stepped, stepped_to
 from hw.common.fifo import StreamFIFO
@@ -50,7 +50,7 @@ class PacketLookup(wiring.Component):
     release_control : ``Out(1)``
         A READY has been consumed.
     lookup : ``Out(stream.Signature(lookup_layout(config)))``
-        Questions to the FSM that ``lookup.p.fsm`` names.
+        Questions to the FSM that ``lookup.p.fsm`` names by its bit.
     resolved : ``In(stream.Signature(resolved_layout(config), always_ready=True))``
         Answers of the FSMs, in the order of the questions.
     ready : ``Out(stream.Signature(ready_layout(config)))``
@@ -129,19 +129,18 @@ class PacketLookup(wiring.Component):
             ]
         m.d.comb += [
             self.lookup.valid.eq(checked.valid & is_data & ~full),
+            self.lookup.p.fsm.eq(Mux(self.lookup.valid, checked.p.fsm, 0)),
             self.lookup.p.op.eq(head.op),
             self.lookup.p.step.eq(head.step),
             self.lookup.p.offset.eq(head.offset),
             self.lookup.p.length.eq(head.length),
             self.lookup.p.contributions.eq(head.contributions),
             self.ready.valid.eq(checked.valid & expectable),
-            self.ready.p.fsm.eq(checked.p.fsm),
+            self.ready.p.fsm.eq(Mux(self.ready.valid, checked.p.fsm, 0)),
             self.ready.p.stale.eq(stale),
             self.ready.p.op.eq(head.op),
             self.ready.p.digest.eq(Cat(head.step, head.offset)),
         ]
-        with m.If(checked.p.known):
-            m.d.comb += self.lookup.p.fsm.eq(checked.p.fsm)
         # Answers come as long after their questions.
         fit = checked.p.known & ~repeated & ~stale
         for n in range(LOOKUP_LATENCY):
@@ -161,10 +160,13 @@ class PacketLookup(wiring.Component):
             answers.i.p.eq(self.resolved.p),
             answers.i.p.valid.eq(self.resolved.p.valid & fit),
             skip.eq(~is_data & (~expectable | self.ready.ready)),
-            checked.ready.eq(ask | skip),
+            checked.ready.eq(Mux(is_data, ~full & self.lookup.ready, skip)),
             self.release_control.eq(checked.valid & skip),
         ]
-        m.d.sync += self.dropped.eq(self.release_control & (~expectable | stale) & ~repeated)
+        # Of what is skipped; whether a READY is taken comes late.
+        m.d.sync += self.dropped.eq(
+            checked.valid & ~is_data & ~repeated & (~expectable | (stale & self.ready.ready))
+        )
         left = self.packet.ready
         m.d.sync += [
             outstanding.eq(stepped(outstanding, up=ask, down=left)),
@@ -185,9 +187,9 @@ class PacketLookup(wiring.Component):
         """Headers and what can be said of them, a cycle later; their numbers are followed here."""
         c = self._config
         flags = ("data", "known", "repeated", "expectable")
-        # Whom it is for is at hand, all else of a header is read.
+        # Whom it is for is at hand, a bit for each FSM; all else of a header is read.
         shape = data.StructLayout(
-            {"header": c.format.layout, **places(c, "fsm"), **dict.fromkeys(flags, 1)}
+            {"header": c.format.layout, "fsm": c.fsms, **dict.fromkeys(flags, 1)}
         )
         m.submodules.checked = checked = StreamFIFO(shape, 2, kept=("header",))
         head = self.header.p
@@ -200,7 +202,7 @@ class PacketLookup(wiring.Component):
             checked.i.valid.eq(self.header.valid),
             self.header.ready.eq(checked.i.ready),
             checked.i.p.header.eq(head),
-            checked.i.p.fsm.eq(head.fsm),
+            checked.i.p.fsm.eq(Mux(checked.i.p.known, 1 << head.fsm, 1)),
             checked.i.p.data.eq(head.kind == PacketKind.DATA),
             checked.i.p.known.eq(head.fsm < c.fsms),
             checked.i.p.repeated.eq(repeated),

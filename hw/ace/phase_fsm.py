@@ -11,10 +11,10 @@ from hw.ace.inspection import inspected_layout, look_at
 from hw.ace.isa import INSTRUCTION_BITS
 from hw.ace.layouts import (
     admit_layout,
-    event_layout,
     loaded_layout,
-    lookup_layout,
-    ready_layout,
+    peer_layout,
+    query_layout,
+    report_layout,
     resolved_layout,
     send_command_layout,
     store_job_layout,
@@ -75,8 +75,8 @@ class PhaseFSM(wiring.Component):
         Answers follow ``LOOKUP_LATENCY`` cycles after the question is taken.
     event : ``In(stream).array(ports + targets)``, ready : ``In(stream).array(ports)``
         From the receive and send units, and the copy unit.
-    send : ``Out(stream)``, room : ``In(targets)``
-        Send commands, for the ports that have room.
+    send : ``Out(stream)``, to : ``Out(targets)``, room : ``In(targets)``
+        Send commands, for the ports that have room; the port of each, a bit.
     forget : ``In(1)``
         Forget all chunks and READY packets, what is admitted in this cycle, too. Packets in flight
         are refused from now on. Nothing new may be admitted before the engine is idle.
@@ -99,6 +99,7 @@ class PhaseFSM(wiring.Component):
     stored: stream.Interface
     store: stream.Interface
     send: stream.Interface
+    to: Signal
     room: Signal
     forget: Signal
     disagrees: Signal
@@ -130,11 +131,12 @@ class PhaseFSM(wiring.Component):
                 "vacant_context": Out(range(max(2, c.contexts))),
                 "admit": In(stream.Signature(admit_layout(c), **always)),
                 "loaded": In(stream.Signature(loaded_layout(c), **always)),
-                "lookup": In(stream.Signature(lookup_layout(c))).array(c.ports),
+                "lookup": In(stream.Signature(query_layout(c))).array(c.ports),
                 "resolved": Out(stream.Signature(resolved_layout(c), **always)).array(c.ports),
-                "event": In(stream.Signature(event_layout(c))).array(c.ports + c.targets),
-                "ready": In(stream.Signature(ready_layout(c))).array(c.ports),
+                "event": In(stream.Signature(report_layout(c))).array(c.ports + c.targets),
+                "ready": In(stream.Signature(peer_layout(c))).array(c.ports),
                 "send": Out(stream.Signature(send_command_layout(c), **always)),
+                "to": Out(c.targets),
                 "room": In(c.targets),
                 "forget": In(1),
                 "disagrees": Out(1),
@@ -152,7 +154,9 @@ class PhaseFSM(wiring.Component):
         m.submodules.lookups = lookups = LookupPipeline(c)
         m.submodules.ready_table = ready_table = ReadyTable(c)
         m.submodules.generator = generator = SendGenerator(c)
-        m.submodules.events = events = StreamArbiter(event_layout(c), c.ports + c.targets)
+        m.submodules.events = events = StreamArbiter(
+            report_layout(c), c.ports + c.targets, always_ready=True
+        )
 
         parts = (lookups, ready_table, generator)
         wiring.connect(m, contexts.state, *(part.contexts for part in parts))
@@ -177,7 +181,6 @@ class PhaseFSM(wiring.Component):
             wiring.connect(m, inner, wiring.flipped(outer))
 
         # Everyone is told of admissions and aborts; events are for two parts.
-        m.d.comb += events.o.ready.eq(1)
         for part in (contexts, *parts):
             m.d.comb += [part.admit.valid.eq(self.admit.valid), part.admit.p.eq(self.admit.p)]
         for part in (contexts, generator):
@@ -196,6 +199,7 @@ class PhaseFSM(wiring.Component):
             contexts.searched.eq(ready_table.searched),
             contexts.sending.eq(generator.sending),
             generator.room.eq(self.room),
+            self.to.eq(generator.to),
             generator.start.eq(contexts.start),
             self.vacant.eq(contexts.vacant),
             self.vacant_context.eq(contexts.vacant_context),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of the peers that are ready for each context, with READY packets that come early."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -9,8 +9,9 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.agreement import DIGEST_BITS
 from hw.ace.config import AceConfig
 from hw.ace.contexts import ContextSignature
-from hw.ace.layouts import admit_layout, context_key_layout, ready_layout
+from hw.ace.layouts import admit_layout, context_key_layout, peer_layout
 from hw.common.arbiter import RoundRobinArbiter
+from hw.common.select import index_of, marked
 from hw.common.signature import ParametricSignature
 
 __all__ = ["GrantSignature", "ReadyTable"]
@@ -63,7 +64,7 @@ class ReadyTable(wiring.Component):
         Revokes the grants of the context and starts a search; not before the last one has ended.
     searched : ``Out(1)``
         The search of the newest context has ended.
-    ready : ``In(stream.Signature(ready_layout(config))).array(ports)``
+    ready : ``In(stream.Signature(peer_layout(config))).array(ports)``
         READY packets from each port; stale ones are taken and forgotten.
     grants : ``Out(GrantSignature(config))``
         Peers that are ready.
@@ -90,7 +91,7 @@ class ReadyTable(wiring.Component):
                 "contexts": In(ContextSignature(c)),
                 "admit": In(stream.Signature(admit_layout(c), always_ready=True)),
                 "searched": Out(1),
-                "ready": In(stream.Signature(ready_layout(c))).array(c.ports),
+                "ready": In(stream.Signature(peer_layout(c))).array(c.ports),
                 "grants": Out(GrantSignature(c)),
                 "forget": In(1),
                 "disagrees": Out(1),
@@ -191,17 +192,22 @@ class ReadyTable(wiring.Component):
         m.submodules.ready_arbiter = arbiter = RoundRobinArbiter(c.ports)
         held = Signal(name="ready_held")
         port = Signal(range(max(2, c.ports)), name="ready_port")
-        packet = Signal(ready_layout(c), name="ready_packet")
+        packet = Signal(peer_layout(c), name="ready_packet")
         m.d.comb += [
             self.waits.eq(held & wait),
-            arbiter.requests.eq(Mux(~self.waits, Cat(r.valid for r in self.ready), 0)),
-            arbiter.advance.eq(1),
+            # Chosen whether there is room or not, which is known as late.
+            arbiter.requests.eq(Cat(r.valid for r in self.ready)),
+            arbiter.advance.eq(~self.waits),
         ]
         fresh = Cat(~each.p.stale for each in self.ready)
         for p in range(c.ports):
-            m.d.comb += self.ready[p].ready.eq(arbiter.grant[p])
-            with m.If(arbiter.grant[p]):
-                m.d.sync += [packet.eq(self.ready[p].p), port.eq(p)]
+            m.d.comb += self.ready[p].ready.eq(arbiter.grant[p] & ~self.waits)
+        packets = [Value.cast(each.p) for each in self.ready]
+        with m.If(~self.waits & arbiter.requests.any()):
+            m.d.sync += [
+                Value.cast(packet).eq(marked(arbiter.grant, packets)),
+                port.eq(index_of(arbiter.grant)),
+            ]
         m.d.sync += held.eq((self.waits | (arbiter.grant & fresh).any()) & ~self.forget)
         return held & ~wait, port, packet
 

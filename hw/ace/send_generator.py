@@ -16,11 +16,12 @@ from hw.ace.contexts import (
     next_phase_layout,
 )
 from hw.ace.isa import MOST_RUNS, instruction_layout, phase_layout
-from hw.ace.layouts import admit_layout, event_layout, send_command_layout
+from hw.ace.layouts import admit_layout, report_layout, send_command_layout
 from hw.ace.lookup import own_request_layout, own_response_layout
-from hw.common.arbiter import AgeArbiter, RoundRobinArbiter
+from hw.ace.ready_turns import ReadyTurns
+from hw.common.arbiter import AgeArbiter
 from hw.common.fifo import StreamFIFO
-from hw.common.select import index_of, lowest, marked
+from hw.common.select import index_of, marked
 from hw.common.skid import SkidBuffer
 
 __all__ = ["SendGenerator", "Source", "parking_beats"]
@@ -70,10 +71,12 @@ class SendGenerator(wiring.Component):
         Lookups in `LookupPipeline`.
     response : ``In(stream.Signature(own_response_layout(config), always_ready=True))``
         Its answers.
-    event : ``In(stream.Signature(event_layout(config), always_ready=True))``
+    event : ``In(stream.Signature(report_layout(config), always_ready=True))``
         Packets that were parked are queued; there is room for all that can be.
     send : ``Out(stream.Signature(send_command_layout(config), always_ready=True))``
         Commands for ports that have room; ``fsm`` is left to the engine.
+    to : ``Out(ports)``
+        The port that gets a command, a bit; none while there is no command.
     room : ``In(ports)``
         Ports that have room for a command of this FSM.
     forget : ``In(1)``
@@ -98,6 +101,7 @@ class SendGenerator(wiring.Component):
     response: stream.Interface
     event: stream.Interface
     send: stream.Interface
+    to: Signal
     room: Signal
     forget: Signal
     busy: Signal
@@ -120,8 +124,9 @@ class SendGenerator(wiring.Component):
                 "phase": Out(stream.Signature(next_phase_layout(c), **always)),
                 "request": Out(stream.Signature(own_request_layout(c))),
                 "response": In(stream.Signature(own_response_layout(c), **always)),
-                "event": In(stream.Signature(event_layout(c), **always)),
+                "event": In(stream.Signature(report_layout(c), **always)),
                 "send": Out(stream.Signature(send_command_layout(c), **always)),
+                "to": Out(c.targets),
                 "room": In(c.targets),
                 "forget": In(1),
                 "busy": Out(1),
@@ -140,6 +145,7 @@ class SendGenerator(wiring.Component):
         self._placed = Signal(name="placed")
         self._given_step = Signal(c.format.step, name="given_step")
         self._given_offset = Signal(c.format.offset, name="given_offset")
+        self._live = Signal(name="live")  # its context has not been forgotten
         self._crowded = Signal(name="crowded")  # its port has no room
         self._free = Signal(c.targets, name="free")  # ports that have room, and no READY wants it
 
@@ -208,7 +214,7 @@ class SendGenerator(wiring.Component):
             with m.Elif(self._crowded & (self._source == Source.FRESH) & (self._context == n)):
                 m.d.sync += wanted.eq(1 << self.response.p.resolved.port)
         for p, held in enumerate(self.held):
-            with m.If(self.send.valid & (self.send.p.port == p)):
+            with m.If(self.to[p]):
                 m.d.sync += held.eq(self.send.p.context)
         return crowded_out
 
@@ -278,14 +284,12 @@ class SendGenerator(wiring.Component):
         return front.o, parked_now
 
     def _next_ready(self, m, ready_ports):
-        """For each context the port with room that its READY is for next, a bit each; the context
-        whose READY is next, of all in turn, a bit, too; and the signal that takes its turn."""
-        contexts = len(ready_ports)
-        m.submodules.ready_arbiter = turns = RoundRobinArbiter(contexts)
-        ports = [Signal.like(each, name=f"ready_port_{n}") for n, each in enumerate(ready_ports)]
-        m.d.comb += [port.eq(lowest(each & self.room)) for port, each in zip(ports, ready_ports)]
-        m.d.comb += turns.requests.eq(Cat((each & self.room).any() for each in ready_ports))
-        return ports, turns.grant, turns.requests.any(), turns.advance
+        """The READY that is next, and whether there is one."""
+        m.submodules.ready_turns = turns = ReadyTurns(self._config)
+        m.d.comb += [to.eq(ports) for to, ports in zip(turns.wanted, ready_ports, strict=True)]
+        m.d.comb += turns.room.eq(self.room)
+        pending = (reduce(or_, ready_ports) & self.room).any()
+        return turns, pending
 
     def _next_fresh(self, m, fresh):
         """The context whose instruction is next: the oldest one that has not been passed over since
@@ -336,9 +340,9 @@ class SendGenerator(wiring.Component):
                     m.next = "PICK"
             with m.State("ASK"):
                 # A parked packet of a context that is gone is forgotten.
-                live = self._placed | self.contexts.live.bit_select(self._context, 1)
-                m.d.comb += self.request.valid.eq(live)
-                with m.If(~live):
+                m.d.comb += self.request.valid.eq(self._live)
+                m.d.sync += self._live.eq(self._live & (self._placed | ~self.forget))
+                with m.If(~self._live):
                     m.next = "PICK"
                 with m.Elif(self.request.ready):
                     m.next = "ANSWER"
@@ -353,7 +357,7 @@ class SendGenerator(wiring.Component):
 
     def _pick(self, m, ready_ports, parked, next_ready, next_fresh):
         """Choose the next piece of work: table entry, READY, parked packet or fresh packet."""
-        next_ports, ready_context, pending, send_ready = next_ready
+        ready, pending = next_ready
         fresh, fresh_context, send_fresh = next_fresh
         prefer_fresh = Signal()
         contexts = self.contexts
@@ -368,28 +372,32 @@ class SendGenerator(wiring.Component):
             m.next = "ASK_ENTRY"
         with m.Elif(pending):
             m.d.comb += [
-                send_ready.eq(1),
+                ready.take.eq(1),
                 self.send.valid.eq(1),
+                self.to.eq(ready.port),
                 command.ready.eq(1),
-                command.port.eq(marked(ready_context, map(index_of, next_ports))),
-                command.context.eq(index_of(ready_context)),
-                command.remote_context.eq(index_of(ready_context)),
-                command.key.eq(marked(ready_context, (key.as_value() for key in contexts.key))),
+                command.context.eq(index_of(ready.context)),
+                command.remote_context.eq(index_of(ready.context)),
+                command.key.eq(marked(ready.context, (key.as_value() for key in contexts.key))),
                 # What peers must agree on lies where a DATA packet has step and offset.
                 command.operator.eq(
-                    marked(ready_context, (each.as_value() for each in contexts.operator))
+                    marked(ready.context, (each.as_value() for each in contexts.operator))
                 ),
-                Cat(command.step, command.offset).eq(marked(ready_context, contexts.digest)),
+                Cat(command.step, command.offset).eq(marked(ready.context, contexts.digest)),
             ]
             for n, ports in enumerate(ready_ports):
-                with m.If(ready_context[n]):
-                    m.d.sync += ports.eq(ports & ~next_ports[n])
+                with m.If(ready.context[n]):
+                    m.d.sync += ports.eq(ready.left[n])
         with m.Elif(parked.valid & ~(prefer_fresh & fresh.any())):
             m.d.comb += parked.ready.eq(1)
             m.d.sync += [
                 prefer_fresh.eq(1),
                 self._source.eq(Source.PARKED),
                 self._context.eq(parked.p.context),
+                # No context of a parked packet ends but by an abort.
+                self._live.eq(
+                    contexts.live.bit_select(parked.p.context, 1) & ~self.forget
+                ),
                 self._placed.eq(0),
                 self._given_step.eq(parked.p.step),
                 self._given_offset.eq(parked.p.offset),
@@ -400,6 +408,7 @@ class SendGenerator(wiring.Component):
             m.d.sync += [
                 prefer_fresh.eq(0),
                 self._source.eq(Source.FRESH),
+                self._live.eq(1),
                 self._placed.eq(1),
                 self._context.eq(index_of(fresh_context)),
             ]
@@ -426,7 +435,6 @@ class SendGenerator(wiring.Component):
             command.poisoned.eq(resolved.poisoned),
             command.odd.eq(resolved.odd),
             command.age.eq(resolved.age),
-            command.port.eq(resolved.port),
             command.context.eq(self._context),
             command.remote_context.eq(resolved.remote_context),
             command.key.eq(self._key_of(self._context)),
@@ -455,7 +463,7 @@ class SendGenerator(wiring.Component):
             m.d.sync += fresh.bit_select(self._context, 1).eq(0)
             m.next = "PICK"
         with m.Elif(resolved.granted & room):
-            m.d.comb += self.send.valid.eq(1)
+            m.d.comb += [self.send.valid.eq(1), self.to.eq(1 << resolved.port)]
             m.next = "PICK"
         with m.Elif(self._source == Source.PARKED):
             m.next = "REPARK"

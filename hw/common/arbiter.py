@@ -8,38 +8,39 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require, require_int
-from hw.common.select import any_below, marked
+from hw.common.select import any_below, lowest, marked
 
-__all__ = ["AgeArbiter", "RoundRobinArbiter", "StreamArbiter", "granted", "in_turn"]
+__all__ = [
+    "AgeArbiter", "RoundRobinArbiter", "StreamArbiter", "behind", "granted", "in_turn",
+]
 
 
-_PAIRS = 8
+_FEW = 8
 """Requesters up to which each is compared with each other one."""
 
 
-def in_turn(m: Module, requests: Value, preferred: Value) -> Value:
+def in_turn(requests: Value, preferred: Value) -> Value:
     """The first of *requests*, a bit for each, of which the *preferred* ones, those of the highest
     numbers, go before the others.
 
     No carry, and no search that comes first. A few are compared one by one, and only requests,
-    which come late, pass all levels; many by those below them, a level more: 16 take 76 LUT in
-    place of 121.
+    which come late, pass all levels; of many, both that may go are looked for at once.
     """
-    n = len(requests)
-    if n <= _PAIRS:
-        lower = [(1 << k) - 1 for k in range(n)]
+    if len(requests) <= _FEW:
+        lower = [(1 << k) - 1 for k in range(len(requests))]
         return Cat(
             request & ~(requests & Mux(first, preferred & below, preferred | below)).any()
             for request, first, below in zip(requests, preferred, lower)
         )
-    # Before a preferred one are preferred ones of lower numbers; before another one, all preferred
-    # ones and those of lower numbers.
-    wants = Signal.like(preferred)
-    m.d.comb += wants.eq(requests & preferred)
-    return requests & ~(
-        (preferred & any_below(wants))
-        | (~preferred & (any_below(requests) | wants.any().replicate(n)))
-    )
+    wants = requests & preferred
+    return Mux(wants.any(), lowest(wants), lowest(requests))
+
+
+def behind(requests: Value, preferred: Value) -> Value:
+    """A bit for each of *requests*: whether its number is above that of the one `in_turn`. Made
+    like a grant and not of one: what is behind a grant makes mappers let it be late."""
+    wants = requests & preferred
+    return Mux(wants.any(), any_below(wants), any_below(requests))
 
 
 class RoundRobinArbiter(wiring.Component):
@@ -90,10 +91,16 @@ class RoundRobinArbiter(wiring.Component):
         m = Module()
         preferred = Signal(self._n)  # the requesters after the one granted last
         requests = self.requests
-        m.d.comb += self.grant.eq(in_turn(m, requests, preferred))
-        served = self.served if self._late else self.grant
-        with m.If(self.advance if self._late else self.advance & requests.any()):
-            m.d.sync += preferred.eq(any_below(served))
+        m.d.comb += self.grant.eq(in_turn(requests, preferred))
+        if self._late:
+            with m.If(self.advance):
+                m.d.sync += preferred.eq(any_below(self.served))
+        else:
+            few = self._n <= _FEW
+            with m.If(self.advance & requests.any()):
+                m.d.sync += preferred.eq(
+                    any_below(self.grant) if few else behind(requests, preferred)
+                )
         return m
 
 
@@ -154,14 +161,39 @@ class AgeArbiter(wiring.Component):
                     m.d.sync += older[i, j].eq(0)
                 with m.Elif(self.renew[j]):
                     m.d.sync += older[i, j].eq(1)
+        m.submodules.first = first = _Unbeaten(self._n)
+        m.d.comb += [first.requests.eq(self.requests), self.grant.eq(first.grant)]
         for i in range(self._n):
-            before = []
             for j in range(self._n):
                 if j != i:
                     is_older = older[j, i] if j < i else ~older[i, j]
                     mine, other = self.preferred[i], self.preferred[j]
-                    before.append(self.requests[j] & Mux(mine == other, is_older, other))
-            m.d.comb += self.grant[i].eq(self.requests[i] & ~Cat(before).any())
+                    m.d.comb += first.before[i][j].eq(Mux(mine == other, is_older, other))
+        return m
+
+
+class _Unbeaten(wiring.Component):
+    """Grants the one of *n* requesters that no other one goes before; ``before`` has, for each, a
+    bit for each other one that would.
+
+    A block of its own, mapped for nothing else, as requests come later than who goes before whom.
+    """
+
+    requests: Signal
+    before: Any
+    grant: Signal
+
+    def __init__(self, n: int) -> None:
+        super().__init__({"requests": In(n), "before": In(n).array(n), "grant": Out(n)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.d.comb += self.grant.eq(
+            Cat(
+                request & ~(self.requests & before).any()
+                for request, before in zip(self.requests, self.before)
+            )
+        )
         return m
 
 
@@ -181,19 +213,23 @@ class StreamArbiter(wiring.Component):
     last : str or None
         Name of the one-bit payload field that ends a packet. If given, an input that was chosen
         stays chosen until such a beat has passed.
+    always_ready : bool
+        Nothing stalls ``o``: no level of logic between a grant and ``i[k].ready``.
 
     Members
     -------
     i : ``In(stream.Signature(shape)).array(n)``
         Streams to merge.
-    o : ``Out(stream.Signature(shape))``
+    o : ``Out(stream.Signature(shape, always_ready=always_ready))``
         All their beats, those of one input in their order.
     """
 
     i: Any
     o: stream.Interface
 
-    def __init__(self, shape: Any, n: int, *, last: str | None = None) -> None:
+    def __init__(
+        self, shape: Any, n: int, *, last: str | None = None, always_ready: bool = False
+    ) -> None:
         self._n = require_int("StreamArbiter n", n)
         require(
             last is None or (isinstance(shape, data.Layout) and last in dict(shape)),
@@ -205,7 +241,7 @@ class StreamArbiter(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(shape)).array(self._n),
-                "o": Out(stream.Signature(shape)),
+                "o": Out(stream.Signature(shape, always_ready=always_ready)),
             }
         )
 
@@ -226,7 +262,10 @@ class StreamArbiter(wiring.Component):
         beat = Signal.like(self.o.payload)
         m.d.comb += [
             Value.cast(beat).eq(marked(chosen, beats)),
-            arrives.eq((chosen & requests).any()),
+            arrives.eq(
+                (chosen & requests).any() if self._n <= _FEW
+                else Mux(within, (owner & requests).any(), requests.any())
+            ),
             Cat(port.ready for port in self.i).eq(Mux(free, chosen, 0)),
         ]
         with m.If(free):

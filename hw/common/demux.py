@@ -9,7 +9,47 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
 
-__all__ = ["StreamDemux"]
+__all__ = ["StreamDemux", "ValidDecoder"]
+
+
+class ValidDecoder(wiring.Component):
+    """``valid`` of each of *n* streams, of which a beat is for the one with its number.
+
+    Latency is 0 cycles. A block of its own, mapped for nothing else, as what is chosen comes late.
+
+    Parameters
+    ----------
+    n : int
+        Number of streams, at least 1.
+
+    Members
+    -------
+    valid : ``In(1)``, number : ``In(range(n))``
+        A beat is offered, to this one.
+    offered : ``Out(n)``
+        ``valid`` of each.
+    """
+
+    valid: Value
+    number: Value
+    offered: Any
+
+    def __init__(self, n: int) -> None:
+        self._n = require_int("ValidDecoder n", n)
+        super().__init__(
+            {
+                "valid": In(1),
+                "number": In(range(max(2, self._n))),
+                "offered": Out(self._n),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.d.comb += self.offered.eq(
+            Cat(self.valid & (self.number == k) for k in range(self._n))
+        )
+        return m
 
 
 class StreamDemux(wiring.Component):

@@ -13,7 +13,8 @@ from amaranth.lib.wiring import In, Out
 from hw.common.params import require_int
 
 __all__ = [
-    "Selector", "any_below", "index_of", "lowest", "marked", "select", "select_in_parts",
+    "MarkedSelector", "Selector", "any_below", "index_of", "lowest", "marked", "marked_apart",
+    "select", "select_in_parts",
 ]
 
 _PART_BITS = 2
@@ -40,6 +41,56 @@ def lowest(bits: Value) -> Value:
 def marked(one_hot: Value, values: Iterable[Value]) -> Value:
     """The value whose bit is set; 0 if none is. Faster than by number where the bit comes late."""
     return reduce(or_, (Mux(bit, value, 0) for bit, value in zip(one_hot, values)))
+
+
+class MarkedSelector(wiring.Component):
+    """Selects one of *n* values of *width* bits by a bit, in the same cycle, see `marked`.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a value.
+    n : int
+        Values.
+
+    Members
+    -------
+    bits : ``In(n)``
+        Which one: one bit or none.
+    values : ``In(width).array(n)``
+        The values.
+    o : ``Out(width)``
+        The one whose bit is set; 0 if none is.
+    """
+
+    bits: Value
+    values: Any
+    o: Value
+
+    def __init__(self, width: int, n: int) -> None:
+        width = require_int("MarkedSelector width", width)
+        self._n = require_int("MarkedSelector n", n)
+        super().__init__(
+            {"bits": In(self._n), "values": In(width).array(self._n), "o": Out(width)}
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.d.comb += self.o.eq(marked(self.bits, [self.values[k] for k in range(self._n)]))
+        return m
+
+
+def marked_apart(m: Module, name: str, one_hot: Value, values: Iterable[Value]) -> Value:
+    """The value whose bit is set, as `marked` selects it, in a `MarkedSelector` called *name*.
+
+    A block of its own is mapped by itself, so the bit, which comes late, passes no more levels than
+    it has to, however many there are beside it.
+    """
+    given = list(values)
+    m.submodules[name] = each = MarkedSelector(len(given[0]), len(given))
+    m.d.comb += each.bits.eq(one_hot)
+    m.d.comb += [to.eq(value) for to, value in zip(each.values, given, strict=True)]
+    return each.o
 
 
 def select(number: Value, values: Sequence[Value]) -> Value:

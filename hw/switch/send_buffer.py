@@ -362,7 +362,7 @@ class SendBuffer(wiring.Component):
         )
         m.d.comb += [
             requests.eq(Cat(asks) & ~changing),
-            turn.eq(in_turn(m, requests, preferred)),
+            turn.eq(in_turn(requests, preferred)),
             self.offers.eq(requests.any()),
         ]
         with m.If(taken.valid):

@@ -17,7 +17,7 @@ from hw.ace.layouts import AGE_BITS, send_command_layout
 from hw.common.testing import check_stream, simulate
 
 AGES = 1 << AGE_BITS
-SIZES = [(2, 1), (2, 3), (3, 4)]
+SIZES = [(2, 1), (2, 3), (3, 4), (2, 9)]
 
 
 class Command(NamedTuple):
@@ -39,7 +39,7 @@ def command_of(layout, rng, *, port, chunk, ready=False):
     """A command with anything in its other fields."""
     bits = rng.getrandbits(layout.size)
     age = rng.randrange(AGES) if ready else chunk % AGES
-    bits = changed(layout, bits, port=port, age=age, ready=ready)
+    bits = changed(layout, bits, age=age, ready=ready)
     return Command(port, ready, chunk, bits)
 
 
@@ -70,10 +70,10 @@ class Model:
     async def cycle(self, ctx, offers, ready):
         """Offer a command of each FSM (or None) for a port with room; check room and outputs."""
         dut = self.dut
-        for port, each in zip(dut.i, offers, strict=True):
-            ctx.set(port.valid, each is not None)
+        for command, to, each in zip(dut.i, dut.to, offers, strict=True):
+            ctx.set(to, 0 if each is None else 1 << each.port)
             if each is not None:
-                ctx.set(Value.cast(port.payload), each.bits)
+                ctx.set(Value.cast(command), each.bits)
         for port, each in zip(dut.o, ready, strict=True):
             ctx.set(port.ready, each)
         for f, waiting in enumerate(self.waiting):

@@ -16,6 +16,7 @@ from hw.ace.isa import instruction_layout, phase_layout
 from hw.ace.lookup import LOOKUP_LATENCY
 from hw.ace.ready_table import ReadyTable
 from hw.ace.send_generator import SendGenerator, Source
+from hw.common.select import index_of
 from tests.families import full, quick
 from tests.hw.common.prover import ever, holds, nth, with_change
 
@@ -266,8 +267,9 @@ class SendHarness(wiring.Component):
         m = Module()
         m.submodules.generator = generator = self.generator
         sent, send = generator.send.valid, generator.send.p
+        to = index_of(generator.to)
         held = Signal(2)  # ports that have yet to take a command
-        m.d.sync += held.eq((held & self.stall[1:]) | (sent << send.port))
+        m.d.sync += held.eq((held & self.stall[1:]) | generator.to)
         watched, watched_port, begun = Signal(), Signal(), Signal()
         m.d.sync += begun.eq(1)
         with m.If(~begun):
@@ -344,7 +346,7 @@ class SendHarness(wiring.Component):
             with m.If(opens & mine & over[n]):
                 m.d.sync += due[n].eq(self.phase_ports)
             with m.If(sent & send.ready & (send.context == n)):
-                m.d.sync += due[n].eq(due[n] & ~(1 << send.port))
+                m.d.sync += due[n].eq(due[n] & ~generator.to)
             denied.append((pending[n] | (due[n] != 0)) & ~generator.sending[n])
 
         late, since = Signal(5), Signal(2, init=3)
@@ -421,10 +423,12 @@ class SendHarness(wiring.Component):
             m.d.sync += since_entry.eq(since_entry + 1)
         m.d.comb += self.bad.eq(
             Cat(
-                sent & send.ready & ~Array(due)[send.context].bit_select(send.port, 1),
+                sent != generator.to.any(),
+                (generator.to & (generator.to - 1)).any(),
+                sent & send.ready & ~Array(due)[send.context].bit_select(to, 1),
                 sent & ~send.ready & ~goes,
                 goes & ~crowded & ~sent,
-                sent & held.bit_select(send.port, 1),
+                sent & held.bit_select(to, 1),
                 opened != (opens & settles),
                 opened & (generator.phase.p.context != answered.context),
                 opened & (generator.phase.p.receives != phase.receives),
@@ -441,7 +445,7 @@ class SendHarness(wiring.Component):
             ).any()
         )
         m.d.comb += self.cover_packets_follow_both_readies.eq(
-            Cat(ever(m, sent & send.ready & (send.port == k)) for k in range(2)).all()
+            Cat(ever(m, sent & send.ready & (to == k)) for k in range(2)).all()
             & nth(m, sent & ~send.ready, 2)
         )
         passed = Signal()
@@ -493,7 +497,7 @@ GENERATOR_BUGS = {
     "it gives a packet to a port without room": (
         "resolved.granted & room", "resolved.granted"),
     "it gives a READY to a port without room": (
-        "lowest(each & self.room)", "lowest(each)"),
+        "map(lowest, able)", "map(lowest, self.wanted)"),
     "it asks about a packet again and again for which there is no room": (
         "crowded_out[n].eq((wanted & ~self._free).any())", "crowded_out[n].eq(0)"),
     "a context that waited for room has lost its place": (
@@ -816,7 +820,9 @@ def test_generator_sends_what_is_granted_and_waits_for_no_peer_and_no_phase(tmp_
 
 @pytest.mark.parametrize("bug", quick(10, GENERATOR_BUGS))
 def test_broken_generator_is_refuted(bug, tmp_path):
-    changed = with_change(send_generator, "SendGenerator", *GENERATOR_BUGS[bug])
+    changed = with_change(
+        send_generator, "SendGenerator", *GENERATOR_BUGS[bug], of="ReadyTurns"
+    )
     assert not holds(SendHarness(changed(small(2))), tmp_path)
 
 

@@ -63,6 +63,7 @@ class CommandHarness(wiring.Component):
             {
                 "offer": In(config.fsms),
                 "commands": In(shape).array(config.fsms),
+                "to": In(range(max(2, config.ports))).array(config.fsms),
                 "ready": In(config.ports),
                 "bad": Out(1),
                 "cover_each_port_has_had_a_command_of_each_fsm_that_was_passed_over": Out(1),
@@ -79,13 +80,12 @@ class CommandHarness(wiring.Component):
         begun = Signal()
         m.d.sync += begun.eq(1)
         given = [Signal(len(arbiter.o), name=f"given_{f}") for f in fsms]
-        for f, port in enumerate(arbiter.i):
-            to = self.commands[f].port
+        for f, to in enumerate(self.to):
+            gives = begun & self.offer[f] & (to < len(arbiter.o))
             m.d.comb += [
-                port.valid.eq(begun & self.offer[f] & (to < len(arbiter.o))
-                              & arbiter.room[f].bit_select(to, 1)),
-                port.p.eq(self.commands[f]),
-                given[f].eq(port.valid << to),
+                given[f].eq((gives & arbiter.room[f].bit_select(to, 1)) << to),
+                arbiter.i[f].eq(self.commands[f]),
+                arbiter.to[f].eq(given[f]),
             ]
         faults, late, wrapped, unordered, elsewhere = [], [], [], [], []
         for p, port in enumerate(arbiter.o):
@@ -156,36 +156,39 @@ class CommandHarness(wiring.Component):
 
 COMMAND_BUGS = {
     "a command that is alone does not go": (
-        "b.asks & (~a.asks | Mux(", "b.asks & (a.asks & Mux("),
+        "return ~a.asks | (b.ready", "return (b.ready"),
     "one that does not ask goes": (
-        "b.asks & (~a.asks | Mux(", "(~a.asks | Mux("),
+        "a.asks & b.asks &", "a.asks &"),
     "the youngest chunk goes first": (
-        "(b.age - a.age)", "(a.age - b.age)"),
+        "(b.command.age - a.command.age)", "(a.command.age - b.command.age)"),
     "ages do not wrap": (
-        "(b.age - a.age)[: len(a.age)][-1]", "b.age < a.age"),
+        "(b.command.age - a.command.age)[:AGE_BITS][-1]", "b.command.age < a.command.age"),
     "a READY has the age of a chunk": (
-        "Mux(a.ready | b.ready, b.ready & ~a.ready, older)", "older"),
+        "a.asks & b.asks & ~a.ready & ~b.ready", "a.asks & b.asks"),
     "the last READY goes first": (
-        "b.ready & ~a.ready", "b.ready"),
-    "the winner of a pair keeps the age of the first one": (
-        "*(Mux(second, y, x) for x, y in zip(a[2:], b[2:], strict=True))",
-        "Mux(second, b.ready, a.ready), a.age, Mux(second, b.fsm, a.fsm)"),
+        "(b.ready & ~a.ready)", "b.ready"),
+    "the winner of a half has the age of its first one": (
+        "select(later_low, [self._goes_first(b, a) for a in low])",
+        "self._goes_first(b, low[0])"),
+    "the winner of a half keeps the command of its first one": (
+        "select(later, [Value.cast(each.command) for each in half])",
+        "Value.cast(half[0].command)"),
     "a command leaves while the port is stalled": (
         "with m.If(~self.o.valid):", "with m.If(1):"),
     "a command leaves in the cycle in which another one is taken": (
         "with m.If(~self.o.valid):", "with m.If(~self.o.valid | self.o.ready):"),
     "a port waits for a cycle more between two commands": (
-        "with m.If(asks.any()):", "with m.If(asks.any() & ~self.o.ready):"),
+        "with m.If(first.asks):", "with m.If(first.asks & ~self.o.ready):"),
     "a command is for another port, too": (
-        "with m.If(each.valid & (each.p.port == self.number)):", "with m.If(each.valid):"),
+        "its.valid.eq(self.to[f][p])", "its.valid.eq(self.to[f].any())"),
     "there is room though a command has come": (
         "self.room[f].eq(0)", "self.room[f].eq(~self.o.valid)"),
     "room is that of another port": (
         "self.room[f][p].eq(of_port.room[f])", "self.room[f][1 - p].eq(of_port.room[f])"),
     "all that ask have left": (
-        "takes.bit_select(first, 1).eq(1)", "takes.eq(asks)"),
+        "takes.eq(1 << first.command.fsm)", "takes.eq(~self.room)"),
     "the command keeps the FSM that came with it": (
-        "self.o.p.fsm.eq(first),", ""),
+        "command.eq(waiting), command.fsm.eq(f)", "command.eq(waiting)"),
 }
 
 
