@@ -3,7 +3,8 @@
 
 Median of three seeds, each kept by the content of the netlist: what was interrupted goes on where
 it was. A block's levels are those of the longest path to one of its registers, through all of the
-design.
+design; `levels_ratio` is the worst of all blocks, however short their paths are, `longest_ratio`
+that of the longest paths of the two presets.
 """
 
 import argparse
@@ -49,13 +50,14 @@ def main(argv: Sequence[str]) -> int:
     table = placed(options.designs, SEEDS[: options.seeds])
     print_table(table)
     clocks = {str(row[0]): float(row[2]) / 1e6 for row in table.rows}  # type: ignore[arg-type]
-    ratio = None if options.no_levels else _worst_ratio()
+    ratio, longest = (None, None) if options.no_levels else _level_ratios()
     good = options.seeds == len(SEEDS) and ratio is not None and ratio <= RATIO_BAR
     good = good and all(clocks.get(name, 0.0) >= bar for name, bar in BARS_MHZ.items())
     values = {key: _or_missing(clocks.get(name)) for name, key in KEYS.items()}
     result(
         "clock", verdict="ok" if good else "short", **values,
         levels_ratio="none" if ratio is None else round(ratio, 3),
+        longest_ratio="none" if longest is None else round(longest, 3),
     )
     return 0
 
@@ -95,8 +97,9 @@ def placed(designs: Sequence[str], seeds: Sequence[int] = SEEDS) -> Table:
     return table
 
 
-def _worst_ratio() -> float:
-    """Levels of a block of the published size over those of the same block of the small preset."""
+def _level_ratios() -> tuple[float, float]:
+    """Levels of the published size over those of the small preset: of the block where that is
+    worst, and of the longest paths."""
     with step("levels of logic"):
         small, large = (levels_of(_netlist("ace", each)) for each in (PRESET, PUBLISHED[1]))
     rows = sorted(_ratios(small, large), key=lambda row: -row[3])
@@ -110,7 +113,7 @@ def _worst_ratio() -> float:
         [Column("levels", digits=1), Column("start"), Column("end")],
         [(path.levels, path.start, path.end) for path in large.worst],
     ))
-    return rows[0][3]
+    return rows[0][3], large.worst[0].levels / small.worst[0].levels
 
 
 def _ratios(small: Levels, large: Levels) -> list[tuple[str, float, float, float, str]]:

@@ -118,7 +118,6 @@ class RequestBuffer(wiring.Component):
             self.front.as_value().eq(front),
             self.wants.eq(Mux(some & self.go, Mux(head, *reversed(banks)), 0)),
             pop.eq(some & self.go & (~self.front.access | self.grant)),
-            self.waits.eq(Cat(kept & slot.access for kept, slot in zip(held, slots)).any()),
             self.empty.eq(~some),
         ]
         m.d.sync += [
@@ -132,6 +131,13 @@ class RequestBuffer(wiring.Component):
                 )
             ),
             self.taken.valid.eq(pop),
+            # A register, as it decides early in the cycle whether others ask.
+            self.waits.eq(
+                (push & offered.access)
+                | Cat(
+                    held[n] & slot.access & ~(pop & (head == n)) for n, slot in enumerate(slots)
+                ).any()
+            ),
         ]
         before = Signal()
         m.d.sync += before.eq(head)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """No engine uses a word of SRAM that was read while it was written, which silicon leaves open."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +21,14 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 def inverting(bank, platform):
     """The memory of *bank*, but a word that is written while it is read comes out inverted."""
     m = Module()
-    inner = SRAMBank(
-        depth=bank.depth, width=bank.width, ports=bank._ports, granularity=bank._granularity
-    )
+    shape = bank._shape
+    inner = SRAMBank(**asdict(shape))
     m.submodules.inner = PLAIN(inner, platform)
     for name in inner.signature.members:
         if name != "r_data":
             m.d.comb += getattr(inner, name).eq(getattr(bank, name))
     clashes = Signal()
-    if bank._ports == "1r1w":
+    if shape.ports == "1r1w":
         with m.If(bank.r_en):
             m.d.sync += clashes.eq(bank.w_en.any() & (bank.r_addr == bank.w_addr))
     m.d.comb += bank.r_data.eq(inner.r_data ^ clashes.replicate(bank.width))
