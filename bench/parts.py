@@ -69,7 +69,7 @@ LIBRARY: dict[str, Make] = {
     "StreamFIFO, partly kept": lambda: fifo.StreamFIFO(_PACKET, 3, kept=("last",)),
     "StreamFIFO, block memory": lambda: fifo.StreamFIFO(5, 4, memory=True),
     "Selector": lambda: select.Selector(4, 3),
-    "MarkedSelector": lambda: select.MarkedSelector(4, 3),
+    "Selector, by a bit": lambda: select.Selector(4, 3, one_hot=True),
     "RoundRobinArbiter": lambda: arbiter.RoundRobinArbiter(3),
     "RoundRobinArbiter, one": lambda: arbiter.RoundRobinArbiter(1),
     "AgeArbiter": lambda: arbiter.AgeArbiter(3),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The banked SRAM and its crossbar."""
 
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -30,6 +32,11 @@ def _cuts(row: Value, banks: int, interleave: int) -> tuple[int, int]:
     return exact_log2(interleave), len(row) - exact_log2(banks // interleave)
 
 
+def _request(depth: int, banks: int) -> dict[str, Any]:
+    """Members of a port that both readers and writers have."""
+    return {"wants": Out(banks), "grant": In(1), "row": Out(range(depth))}
+
+
 class SRAMReadSignature(ParametricSignature):
     """One reader, seen from the reader.
 
@@ -46,12 +53,8 @@ class SRAMReadSignature(ParametricSignature):
     """
 
     def __init__(self, *, depth: int, width: int, banks: int) -> None:
-        super().__init__(
-            {"wants": Out(banks), "grant": In(1), "row": Out(range(depth)), "data": In(width)},
-            depth=depth,
-            width=width,
-            banks=banks,
-        )
+        of_row = _request(depth, banks)
+        super().__init__({**of_row, "data": In(width)}, depth=depth, width=width, banks=banks)
 
 
 class SRAMWriteSignature(ParametricSignature):
@@ -68,12 +71,8 @@ class SRAMWriteSignature(ParametricSignature):
     """
 
     def __init__(self, *, depth: int, width: int, banks: int) -> None:
-        super().__init__(
-            {"wants": Out(banks), "grant": In(1), "row": Out(range(depth)), "data": Out(width)},
-            depth=depth,
-            width=width,
-            banks=banks,
-        )
+        of_row = _request(depth, banks)
+        super().__init__({**of_row, "data": Out(width)}, depth=depth, width=width, banks=banks)
 
 
 class BankedSRAM(wiring.Component):

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 from hw.common.params import require_int
 
 __all__ = [
-    "MarkedSelector", "Selector", "any_below", "index_of", "lowest", "marked", "marked_apart",
+    "Selector", "any_below", "index_of", "lowest", "marked", "marked_apart",
     "select", "select_in_parts",
 ]
 
@@ -43,52 +43,15 @@ def marked(one_hot: Value, values: Iterable[Value]) -> Value:
     return reduce(or_, (Mux(bit, value, 0) for bit, value in zip(one_hot, values)))
 
 
-class MarkedSelector(wiring.Component):
-    """Selects one of *n* values of *width* bits by a bit, in the same cycle, see `marked`.
-
-    Parameters
-    ----------
-    width : int
-        Bits of a value.
-    n : int
-        Values.
-
-    Members
-    -------
-    bits : ``In(n)``
-        Which one: one bit or none.
-    values : ``In(width).array(n)``
-        The values.
-    o : ``Out(width)``
-        The one whose bit is set; 0 if none is.
-    """
-
-    bits: Value
-    values: Any
-    o: Value
-
-    def __init__(self, width: int, n: int) -> None:
-        width = require_int("MarkedSelector width", width)
-        self._n = require_int("MarkedSelector n", n)
-        super().__init__(
-            {"bits": In(self._n), "values": In(width).array(self._n), "o": Out(width)}
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        m.d.comb += self.o.eq(marked(self.bits, [self.values[k] for k in range(self._n)]))
-        return m
-
-
 def marked_apart(m: Module, name: str, one_hot: Value, values: Iterable[Value]) -> Value:
-    """The value whose bit is set, as `marked` selects it, in a `MarkedSelector` called *name*.
+    """The value whose bit is set, as `marked` selects it, in a `Selector` called *name*.
 
     A block of its own is mapped by itself, so the bit, which comes late, passes no more levels than
     it has to, however many there are beside it.
     """
     given = list(values)
-    m.submodules[name] = each = MarkedSelector(len(given[0]), len(given))
-    m.d.comb += each.bits.eq(one_hot)
+    m.submodules[name] = each = Selector(len(given[0]), len(given), one_hot=True)
+    m.d.comb += each.number.eq(one_hot)
     m.d.comb += [to.eq(value) for to, value in zip(each.values, given, strict=True)]
     return each.o
 
@@ -104,7 +67,7 @@ def select(number: Value, values: Sequence[Value]) -> Value:
 
 
 class Selector(wiring.Component):
-    """Selects one of *n* values of *width* bits by its number, in the same cycle.
+    """Selects one of *n* values of *width* bits, by its number or by a bit, in the same cycle.
 
     Parameters
     ----------
@@ -112,27 +75,30 @@ class Selector(wiring.Component):
         Bits of a value.
     n : int
         Values.
+    one_hot : bool
+        By a bit: see `marked`.
 
     Members
     -------
-    number : ``In(range(n))``
-        Which one.
+    number : ``In(range(n))``; with *one_hot*, ``In(n)``
+        Which one; a bit that is set for it.
     values : ``In(width).array(n)``
         The values.
     o : ``Out(width)``
-        The one with this number.
+        The one with this number; 0 if no bit is set.
     """
 
     number: Value
     values: Any
     o: Value
 
-    def __init__(self, width: int, n: int) -> None:
+    def __init__(self, width: int, n: int, *, one_hot: bool = False) -> None:
         width = require_int("Selector width", width)
         self._n = require_int("Selector n", n)
+        self._one_hot = one_hot
         super().__init__(
             {
-                "number": In(range(max(2, n))),
+                "number": In(n if one_hot else range(max(2, n))),
                 "values": In(width).array(self._n),
                 "o": Out(width),
             }
@@ -140,7 +106,8 @@ class Selector(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.d.comb += self.o.eq(select(self.number, [self.values[k] for k in range(self._n)]))
+        values = [self.values[k] for k in range(self._n)]
+        m.d.comb += self.o.eq((marked if self._one_hot else select)(self.number, values))
         return m
 
 

@@ -233,7 +233,8 @@ def write(s, node, last, now):
     u = s.copier[node]
     u.promised -= 1
     if last:
-        end = add_end(s.port[node, 0], 2)
+        source = 2 * c.ports
+        end = add_end(s.port[node, source % c.ports], source // c.ports)
         end.fsm = u.fsm[u.head]
         end.event = u.context[u.head] << 3 | 1
         u.head = (u.head + 1) % 8
@@ -247,5 +248,7 @@ def write(s, node, last, now):
 def wrote(s, node, last, now):
     """A beat is written; with the last one the copy is complete."""
     if last:
-        end = take_end(s.port[node, 0], 2)
-        report(s, node, end.fsm, 2 * s.c[0].ports, end.event, now + 1)
+        ports = s.c[0].ports
+        source = 2 * ports
+        end = take_end(s.port[node, source % ports], source // ports)
+        report(s, node, end.fsm, source, end.event, now + 1)
