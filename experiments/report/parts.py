@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -272,13 +273,15 @@ def _units(root: Path) -> Tables:
     return {"switch-units": table}
 
 
+_RTL: Any = {"sources": ("hw", "gen"), "tools": ("amaranth", "pyosys")}
+"""Of a part that is made from the text of engines alone."""
+
 PARTS: dict[str, Part] = {
     "rtl": Part(
         title="Verilog of every preset",
         command="foldwire gen ace --preset NAME",
         configuration="the presets of all engines",
-        sources=("hw", "gen"),
-        tools=("amaranth", "pyosys"),
+        **_RTL,
         make=_rtl,
     ),
     "cells": Part(
@@ -286,16 +289,14 @@ PARTS: dict[str, Part] = {
         command=f"foldwire synth ace --preset test --target {price.TARGET}",
         configuration=", ".join(" ".join(each) for each in price.PRESETS)
         + f"; target {price.TARGET}",
-        sources=("hw", "gen"),
-        tools=("amaranth", "pyosys"),
+        **_RTL,
         make=price.cells,
     ),
     "levels": Part(
         title="Levels of logic",
         command="foldwire synth ace --preset test --target ecp5 --levels",
         configuration="the presets of all engines",
-        sources=("hw", "gen"),
-        tools=("amaranth", "pyosys"),
+        **_RTL,
         make=price.levels,
     ),
     "clock": Part(
@@ -336,8 +337,7 @@ PARTS: dict[str, Part] = {
         title="Cells of formats and lanes",
         command="python -m bench switch_modes",
         configuration=f"a port's reduction unit, 4 entries; target {price.TARGET}",
-        sources=("hw", "gen"),
-        tools=("amaranth", "pyosys"),
+        **_RTL,
         make=_units,
     ),
     "overview": Part(
