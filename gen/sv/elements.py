@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from gen.sv import ir
 from gen.sv.context import Context
@@ -65,13 +66,14 @@ def _field(ref: Ref) -> tuple[Ref, tuple[Part, ...]]:
 def _bits(ref: Ref, array: Array, path: Iterable[str]) -> Number:
     """The bits of *ref*, a field or part of one, in an element of *array*."""
     lo, width, fields = 0, array.width, array.elements[0].fields
+    terms: tuple[tuple[int, int | str], ...] = ()
     for step in path:
         field = next(field for field in fields if f".{identifier(field.name)}" == step)
         lo, width, fields = lo + field.lo, field.width, field.fields
     part = ref.steps[-1]
     if isinstance(part, Number):
-        lo, width = lo + part.value, part.width or 1
-    return bits(lo, width)
+        lo, width, terms = lo + part.value, part.width or 1, part.terms
+    return replace(bits(lo, width), terms=terms)
 
 
 def _variables(element: Ref) -> set[str]:
@@ -126,6 +128,8 @@ def named_in_loop(c: Context, stmts: Sequence[Stmt], loop: str) -> tuple[Stmt, .
         variables = _variables(element)
         if procedural & variables or loop not in variables or ref in copied:
             continue
+        last = ref.steps[-1]
+        moves = isinstance(last, Number) and last.terms  # with a loop further inside, perhaps
         if element in written:
             if element not in whole:
                 whole[element] = Ref(c.taken.new(f"one_{array.name}"))
@@ -133,7 +137,7 @@ def named_in_loop(c: Context, stmts: Sequence[Stmt], loop: str) -> tuple[Stmt, .
                 structure = c.types.name(array.elements[0].fields)
                 above.append(Line(Code(structure, " ", whole[element], ";")))
                 after.append(Line(Assignment("assign ", element, "=", whole[element])))
-        elif ref not in named:
+        elif ref not in named and not moves:
             part = _bits(ref, array, path)
             named[ref] = Ref(c.taken.new("_".join([array.name, *(word[1:] for word in path)])))
             kind = Code("wire", *vector(part.width or 1).parts[1:])

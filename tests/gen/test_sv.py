@@ -108,6 +108,63 @@ def test_bits_of_a_structure_inside_of_another_one_are_the_right_ones():
     assert proof.proved, proof.why
 
 
+MESSAGE = data.StructLayout({"to": 4, "word": 5})
+
+
+class Sender(wiring.Component):
+    """A message in a register."""
+
+    i: In(MESSAGE)
+    o: Out(MESSAGE)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.o.eq(self.i)
+        return m
+
+
+class Sink(wiring.Component):
+    """The words that are for it."""
+
+    valid: In(3)
+    words: In(5).array(3)
+    o: Out(5)
+
+    def elaborate(self, platform):
+        m = Module()
+        for n, word in enumerate(self.words):
+            with m.If(self.valid[n]):
+                m.d.sync += self.o.eq(word)
+        return m
+
+
+class Routed(wiring.Component):
+    """Messages to four sinks, with a bit for each."""
+
+    i: In(MESSAGE).array(3)
+    o: Out(5).array(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        senders, sinks = [Sender() for _ in range(3)], [Sink() for _ in range(4)]
+        for n, sender in enumerate(senders):
+            m.submodules[f"sender_{n}"] = sender
+            m.d.comb += sender.i.eq(self.i[n])
+        for f, sink in enumerate(sinks):
+            m.submodules[f"sink_{f}"] = sink
+            m.d.comb += self.o[f].eq(sink.o)
+            for n, sender in enumerate(senders):
+                m.d.comb += [
+                    sink.valid[n].eq(sender.o.to[f]), sink.words[n].eq(sender.o.word),
+                ]
+        return m
+
+
+def test_bits_of_a_field_that_move_with_a_loop_are_the_right_ones():
+    proof = proved(Routed)
+    assert proof.proved, proof.why
+
+
 def test_a_wrong_initial_value_is_found():
     made = design(PARTS["SkidBuffer"])
     planted = made.text.replace("spare_free = 1'b1", "spare_free = 1'b0")
