@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gen.sv import ir
-from gen.sv.tree import Code, Form, Number, Part, Ref, bits, logic
+from gen.sv.tree import Code, Form, Number, Part, Ref, Unary, bits, logic
 
 __all__ = ["Array", "ListPlan", "common", "compressed", "element", "made_together", "numbered",
            "of_members", "ranges"]
@@ -199,6 +199,11 @@ def element(word: Part) -> tuple[Ref, int] | None:
     return Ref(*word.parts[:-1]), last.value
 
 
+def _inverted(word: Part) -> Part | None:
+    """The word that *word* is the inverse of; None if it is none."""
+    return word.parts[1] if isinstance(word, Unary) and word.parts[0] == "~" else None
+
+
 def ranges(words: Sequence[Part]) -> list[Part]:
     """*words*, most significant first, with a range in place of consecutive elements."""
     made: list[Part] = []
@@ -218,14 +223,17 @@ def _compressed(words: list[Part], dims: Mapping[str, tuple[int, ...]]) -> list[
     made: list[Part] = []
     at = 0
     while at < len(words):
-        if found := element(words[at]):
+        inverse = _inverted(words[at])
+        if found := element(words[at] if inverse is None else inverse):
             head, last = found
             axis = len(head.steps)
             size = dims[head.name][axis] if axis < len(dims.get(head.name, ())) else 0
-            if size and last == size - 1 and words[at : at + size] == [
+            run = words[at : at + size]
+            own = run if inverse is None else [_inverted(word) for word in run]
+            if size and last == size - 1 and own == [
                 head.then(bits(index, 1)) for index in reversed(range(size))
             ]:
-                made.append(head)
+                made.append(head if inverse is None else Unary("~", head))
                 at += size
                 continue
         made.append(words[at])
