@@ -86,7 +86,7 @@ class ReceiveUnit(wiring.Component):
     repeated : ``Out(1)``, missing : ``Out(config.format.sequence)``
         A packet came again; number of packets that did not come before this one.
     parked : ``Out(1)``
-        A packet was parked.
+        A packet was parked in the cycle before.
     idle : ``Out(1)``
         No header waits, no packet is streamed, and no outcome is left.
     """
@@ -225,9 +225,9 @@ class ReceiveUnit(wiring.Component):
                 m.d.comb += forwardable.eq(1)
         beat_bits = self._config.bus_bytes.bit_length() - 1
         empty = header.length == 0
+        m.d.sync += self.parked.eq(start & parked)  # counted far from here
         m.d.comb += [
             parked.eq(operation.send & ~forwardable),
-            self.parked.eq(start & parked),
             outcome.valid.eq(start),
             outcome.p.header.eq(header),
             outcome.p.onward.context.eq(resolved.remote_context),
