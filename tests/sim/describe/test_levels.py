@@ -72,14 +72,14 @@ def test_a_preset_gives_the_event_endpoint_its_parameters():
     endpoint = description.endpoint
     assert (endpoint.fsms, endpoint.contexts, endpoint.sram_bytes) == (1, 2, config.sram_bytes)
     assert endpoint.memory_bytes_per_s == 16 * 1.245e9
-    assert endpoint.fetch_cycles == 14
+    assert endpoint.fetch_cycles == 16
     assert endpoint.read_latency_s == pytest.approx(50 / 1.245e9)
     assert description.scheduler.chunk_bytes == 4 * config.slot_elements
     assert description.dimensions[0].efficiency == 64 / (64 + 16)
-    # A place for each of eight packets, taken for 19 cycles beside the way to and fro.
+    # A place for each of eight packets, taken for 20 cycles beside the way to and fro.
     credits = description.endpoint.ring.model(CollectiveKind.ALL_REDUCE).credits
     assert credits.places == 8
-    assert credits.handled_s * 1.245e9 == pytest.approx(19)
+    assert credits.handled_s * 1.245e9 == pytest.approx(20)
     with pytest.raises(ConfigError, match=r"endpoint\.lanes: must be absent beside endpoint"):
         parse(text.replace("contexts = 2", "lanes = 8"), source="s.toml")
     rtl = parse(GOOD.replace("8e-9", "49e-9").replace("9.96e9", "19.92e9"), source="s.toml")
