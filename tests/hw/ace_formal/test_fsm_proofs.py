@@ -315,7 +315,10 @@ class SendHarness(wiring.Component):
 
         started = Signal(2)
         pending, due = Signal(2), [Signal(2, name=f"due_{n}") for n in range(2)]
-        over = self.settled & Cat(~each.any() for each in due)  # phases with nothing left
+        # Phases with nothing left, as the generator knows them a cycle later: what has settled stays
+        # so until the next phase is opened (`ContextTable`).
+        over = Signal(2)
+        m.d.sync += over.eq(self.settled & Cat(~each.any() for each in due))
         wanted = self.start & ~generator.sending.bit_select(self.start_context, 1)
         quiet = ~(generator.send.valid & (send.context == self.start_context))
         m.d.comb += [
@@ -813,7 +816,6 @@ def test_broken_ready_table_is_refuted(broken, tmp_path):
     assert not holds(ReadyHarness(broken(small(2))), tmp_path)
 
 
-@pytest.mark.full
 def test_generator_sends_what_is_granted_and_waits_for_no_peer_and_no_phase(tmp_path):
     assert holds(SendHarness(SendGenerator(small(2))), tmp_path)
 
