@@ -315,8 +315,8 @@ class SendHarness(wiring.Component):
 
         started = Signal(2)
         pending, due = Signal(2), [Signal(2, name=f"due_{n}") for n in range(2)]
-        # Phases with nothing left, as the generator knows them a cycle later: what has settled stays
-        # so until the next phase is opened (`ContextTable`).
+        # Phases with nothing left, as the generator knows them a cycle later: what has settled
+        # stays so until the next phase is opened (`ContextTable`).
         over = Signal(2)
         m.d.sync += over.eq(self.settled & Cat(~each.any() for each in due))
         wanted = self.start & ~generator.sending.bit_select(self.start_context, 1)
