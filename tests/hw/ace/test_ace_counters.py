@@ -49,8 +49,8 @@ def test_beats_are_those_of_the_links(engine, jobs, converse):
         assert link.beats_out > 3
 
 
-def _counted_and_modelled(config, elements, counter, **ring_options):
-    """A counter of every engine of a ring after an all-reduce, beside the cycle model's count."""
+def _after_an_all_reduce(config, elements, **ring_options):
+    """A ring, and its cycle model."""
     settings = Surroundings(nodes=3, memory_bytes=1 << 17, latency_cycles=10, **ring_options)
     ring = AceRing(config, settings)
     rng = np.random.default_rng(0)
@@ -58,6 +58,12 @@ def _counted_and_modelled(config, elements, counter, **ring_options):
     command = Command(elements=elements, destination=-(-4 * elements // 128) * 128)
     model = EngineModel(config, settings, [command], [[Issue(command=0), Interrupt()]] * 3)
     model.run()
+    return ring, model
+
+
+def _counted_and_modelled(config, elements, counter):
+    """A counter of every engine of a ring after an all-reduce, beside the cycle model's count."""
+    ring, model = _after_an_all_reduce(config, elements)
     return [
         (ring.read(node, counter)["cycles"], int(model.state.node[rank][counter]))
         for rank, node in enumerate(ring.system.nodes)
@@ -78,6 +84,22 @@ def test_packets_that_wait_for_an_alu_are_those_of_the_cycle_model(elements):
     for counted, modelled in _counted_and_modelled(config, elements, "alu_conflicts"):
         assert counted > 50
         assert counted == modelled
+
+
+@pytest.mark.parametrize("tx_packets", [2, 4])
+def test_packets_that_are_parked_are_those_of_the_cycle_model(tx_packets):
+    config = replace(preset("duo"), tx_packets=tx_packets)
+    ring, model = _after_an_all_reduce(config, 5000)
+    counted = [
+        [ring.read(node, "parked", port)["count"] for port in range(config.ports)]
+        for node in ring.system.nodes
+    ]
+    assert counted == model.state.port["parked"][:, : config.ports].tolist()
+    received = [
+        [ring.read(node, "received", port)["beats"] for port in range(config.ports)]
+        for node in ring.system.nodes
+    ]
+    assert 0 < np.sum(counted) < np.sum(received) / 5  # most of four beats go on at once
 
 
 def test_no_packet_waits_for_an_alu_of_its_own():
