@@ -113,5 +113,5 @@ class BeatIssue(wiring.Component):
             self.ended.eq(issued.valid & issued.p.last),
             self.rests.eq(beats.empty & ~issued.valid),
         ]
-        m.d.sync += self.behind.eq(self.ahead & (self.behind | (reduced & ~self.waits)))
+        m.d.sync += self.behind.eq(self.ahead & (self.behind | reduced))
         return m

@@ -383,7 +383,11 @@ class ContextTable(wiring.Component):
                 opening.eq(1),
                 state.odd.eq(state.odd ^ (1 << self.phase.p.context)),
             ]
-        with m.If(self.forget):
+        # A cycle later, so a phase that begins as it is forgotten is no matter: nothing is counted
+        # before.
+        forgotten = Signal()
+        m.d.sync += forgotten.eq(self.forget)
+        with m.If(forgotten):
             m.d.sync += [opening.eq(0), entering.eq(0)]
         for n in range(c.contexts):
             with m.If(self.admit.valid & (self.admit.p.context == n)):

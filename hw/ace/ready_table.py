@@ -117,7 +117,6 @@ class ReadyTable(wiring.Component):
         sweeping = Signal(init=1)
         scan = Signal(range(rows + 1))  # row that is addressed
         scanned = Signal(range(rows + 1))  # row that was addressed in the cycle before
-        scanning = Signal()
         search = Signal()
         in_table = Signal()
         m.d.comb += [
@@ -125,9 +124,12 @@ class ReadyTable(wiring.Component):
             read.addr.eq(scan),
             search.eq(self.contexts.setup & in_table),
             self.sweeping.eq(sweeping),
-            self.searched.eq(~in_table & ~scanning),
         ]
-        m.d.sync += [scanned.eq(scan), scanning.eq(search)]
+        # A register, as it decides when all counts of a context begin.
+        m.d.sync += [
+            scanned.eq(scan),
+            self.searched.eq(~in_table & ~self.admit.valid & ~self.forget),
+        ]
         with m.If((self.contexts.setup | sweeping) & in_table):
             m.d.sync += scan.eq(scan + 1)
         with m.If(sweeping & ~in_table):

@@ -451,8 +451,7 @@ class SendGenerator(wiring.Component):
                 m.d.comb += command.row.eq(resolved.place)
         with m.If((self._source == Source.FRESH) & ends & operation.reduce & ~operation.receive):
             is_over = over.bit_select(self._context, 1)
-            # Not of a context that an abort has just taken away.
-            m.d.comb += self.phase.valid.eq(is_over & ~self.forget)
+            m.d.comb += self.phase.valid.eq(is_over)
             m.d.sync += waiting.bit_select(self._context, 1).eq(~is_over)
             for n, ports in enumerate(ready_ports):
                 with m.If(self.phase.valid & (self._context == n)):

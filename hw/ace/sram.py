@@ -87,9 +87,10 @@ class BankedSRAM(wiring.Component):
     round robin.
 
     Timing: a grant answers in the same cycle, data follows a granted read ``READ_LATENCY`` cycles
-    later. A row is told, and read or written, in the cycle after the grant: a read that is granted
-    with a write of its row is undefined, one a cycle later returns the new data. A request waits
-    for at most one of each rival for its bank.
+    later. A row is told in the cycle after the grant, and read in that one; it is written a cycle
+    later in a bank of ``1r1w``. A read that is granted in the cycle after a write of its row is
+    undefined there, a later one returns the new data. A request waits for at most one of each
+    rival for its bank.
 
     Parameters
     ----------
@@ -175,14 +176,18 @@ class BankedSRAM(wiring.Component):
             reader = Signal(len(self.read), name=f"reader_{index}")
             writer = Signal(len(self.write), name=f"writer_{index}")
             m.d.sync += [reader.eq(read_grant), writer.eq(write_grant)]
-            m.d.comb += [bank.r_en.eq(reader.any()), bank.w_en.eq(writer.any())]
+            m.d.comb += bank.r_en.eq(reader.any())
             for n, port in enumerate(self.read):
                 with m.If(reader[n]):
                     m.d.comb += (bank.addr if shared else bank.r_addr).eq(self._address(port.row))
+            # A bank lies across many block memories: what is written has a register on its way,
+            # unless reads share the port.
+            of_write = m.d.comb if shared else m.d.sync
+            of_write += bank.w_en.eq(writer.any())
             for n, port in enumerate(self.write):
                 with m.If(writer[n]):
-                    m.d.comb += (bank.addr if shared else bank.w_addr).eq(self._address(port.row))
-                    m.d.comb += bank.w_data.eq(port.data)
+                    of_write += (bank.addr if shared else bank.w_addr).eq(self._address(port.row))
+                    of_write += bank.w_data.eq(port.data)
             outputs.append(bank.r_data)
 
         for n, port in enumerate(self.read):

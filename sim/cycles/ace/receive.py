@@ -335,7 +335,7 @@ def order(s, node):
     none is left of these."""
     for p in range(s.c[0].ports):
         r = s.port[node, p]
-        r.behind = (r.behind or (r.offers and r.waited == 0)) and ahead(s, node, p)
+        r.behind = (r.behind or r.offers) and ahead(s, node, p)
         r.offers = 0
 
 

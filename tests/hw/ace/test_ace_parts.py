@@ -570,7 +570,7 @@ def test_beats_are_issued_in_order_with_room_and_operand_and_behind_those_of_riv
                     assert ctx.get(dut.issued.p[name]) == value
             issued = None
             accepted = offers and len(held) < 2 and room
-            behind = ahead and (behind or (accepted and left[0]["issue"]["reduce"] and not waits))
+            behind = ahead and (behind or (accepted and left[0]["issue"]["reduce"]))
             if may_go and (grant or not reduces):
                 issued, operand = held[0]["issue"], held[0]["operand_row"]
                 held.pop(0)

@@ -477,7 +477,7 @@ GENERATOR_BUGS = {
         ("m.d.sync += ports.eq(phase.ready_ports)\n            m.next = \"PICK\"\n"
          "            with m.If(~is_over): m.next = \"ASK\"")),
     "it opens a phase while the one before is not settled": (
-        "self.phase.valid.eq(is_over & ~self.forget)", "self.phase.valid.eq(~self.forget)"),
+        "self.phase.valid.eq(is_over)", "self.phase.valid.eq(1)"),
     "it takes the end of a phase for that of the program": (
         "& ends & operation.reduce & ~operation.receive", "& ends & operation.receive"),
     "it announces no phase but the first": ("ports.eq(phase.ready_ports)", "ports.eq(0)"),
@@ -581,7 +581,7 @@ class ContextHarness(wiring.Component):
         since_entry = Signal(2, init=2)
         two = Signal(2)  # packets of a block of each context, less one
         held = Signal(1)  # that context
-        opens = Signal()
+        offered, opens = Signal(), Signal()
         sending = Signal(2)
         # Packets of the next phase that have come and gone, for each context.
         early = [
@@ -594,13 +594,15 @@ class ContextHarness(wiring.Component):
                 self.sending | Mux(since != 6, 1 << held, 0)
                 | Cat((Cat(*each) != 0) for each in early)
             ),
-            opens.eq(
+            offered.eq(
                 self.phase & (since >= 5) & (since_entry == 2)
-                & (state.live & state.settled & self.sending & enough & ~self.abort.replicate(2))
+                & (state.live & state.settled & self.sending & enough)
                 .bit_select(self.phase_context, 1)
                 & ~((since != 6) & (held == self.phase_context)) & ~table.entry.valid
             ),
-            table.phase.valid.eq(opens),
+            table.phase.valid.eq(offered),
+            # A phase that begins in the cycle of an abort is forgotten.
+            opens.eq(offered & ~self.abort),
             table.phase.p.context.eq(self.phase_context),
             table.phase.p.receives.eq(self.phase_receives),
             table.phase.p.sends.eq(self.phase_sends),
