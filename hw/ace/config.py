@@ -484,7 +484,7 @@ _TEST = AceConfig(
     tx_packets=2,
     max_nodes=8,
     address_bits=32,
-    alu_stages=7,
+    alu_stages=8,
 )
 
 PRESETS: dict[str, AceConfig] = {

@@ -63,6 +63,7 @@ def _job_layout(c: AceConfig) -> data.StructLayout:
             "fsms": 5,
             "entry": range(max(2, c.commands)),
             "tail_block": range(c.max_nodes + 1),
+            "last_block": 1,  # it is that of the last rank
             "tail": _COUNT_BITS,  # elements of the tail shard
             "digest": DIGEST_BITS,
         }
@@ -205,6 +206,7 @@ class Dispatcher(wiring.Component):
                         job.nodes.eq(pending.o.p.nodes),
                         job.fsms.eq(pending.o.p.fsms),
                         job.tail_block.eq(0),
+                        job.last_block.eq(0),
                         job.tail.eq(pending.o.p.elements),
                         job.entry.eq(table.free),
                         # Of a block that is not refused for its size.
@@ -248,18 +250,20 @@ class Dispatcher(wiring.Component):
             m.d.sync += faults.eq(Cat(fault for fault, _ in checks))
             m.next = "TAIL"
         with m.State("TAIL"):
-            # Whole shards before the last one that holds anything.
+            # Whole shards before the last one that holds anything; counted in what is refused, too.
+            more = (job.tail > command.stride) & ~command.contiguous
+            with m.If(more):
+                m.d.sync += [
+                    job.tail_block.eq(job.tail_block + 1),
+                    job.last_block.eq(job.tail_block + 2 == job.nodes),
+                    job.tail.eq(job.tail - command.stride),
+                ]
             with m.If(faults.any()):
                 reasons = (Const(reason.value, CommandError.as_shape()) for _, reason in checks)
                 refuse(marked(lowest(faults), reasons))
-            with m.Elif((job.tail > command.stride) & ~command.contiguous):
-                with m.If(job.tail_block + 1 == job.nodes):
+            with m.Elif(more):
+                with m.If(job.last_block):
                     refuse(CommandError.STRIDE)
-                with m.Else():
-                    m.d.sync += [
-                        job.tail_block.eq(job.tail_block + 1),
-                        job.tail.eq(job.tail - command.stride),
-                    ]
             with m.Else():
                 m.d.sync += own_held.eq(own)
                 m.next = "EXTENT"

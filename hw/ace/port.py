@@ -208,6 +208,8 @@ class Port(wiring.Component):
             m.d.sync += sync_epoch.eq(control.epoch)
         # An ACK that is heard as its epoch ends comes with the restart, which ignores it.
         m.d.sync += transmitter.synced.eq(heard & (control.kind == PacketKind.ACK))
+        # No packet follows before this has been acknowledged.
+        m.d.sync += unit.restart.eq(receiver.drained)
         rx, tx = self.link.rx, self.link.tx
         m.d.comb += [
             receiver.rx.valid.eq(rx.tvalid),
@@ -224,7 +226,6 @@ class Port(wiring.Component):
             transmitter.credit.eq(tx.credit),
             unit.node.eq(self.node),
             unit.epoch.eq(self.epoch),
-            unit.restart.eq(receiver.drained),
             transmitter.epoch.eq(self.epoch),
             transmitter.flush.eq(self.flush),
             transmitter.restart.eq(self.restart),
