@@ -12,7 +12,8 @@ from bench._proofs import preset
 from bench.verilog import lint, slang
 from foldwire.catalog import CATALOG, build
 from foldwire.cli import main
-from gen.sv.proof import check
+from gen.sv.proof import check, questions, read
+from gen.sv.question import prove
 from gen.verilator import has_verilator
 from gen.verilog import emit, emit_files
 from gen.yosys import run_yosys
@@ -80,6 +81,18 @@ def test_a_preset_is_proved_as_it_is_emitted(name):
     checked = check(made, timeout=900)
     assert checked.proved, checked.why
     assert checked.parts == sum(1 for _ in made.record.all())
+
+
+def test_messages_to_several_fsms_are_proved_as_they_are_emitted():
+    """The top of an engine, where loops move them with a bit for each FSM."""
+    made = preset("ace/ring")
+
+    modules = read(made.text, made.top, "yosys")
+    asked = questions(made.modules, modules, made.top, made.record)
+    (top,) = [key for key, (_, path) in asked.places.items() if path == made.top]
+
+    assert asked.wrong == []
+    assert prove(asked.questions[top]).proved
 
 
 @pytest.mark.full
