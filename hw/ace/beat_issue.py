@@ -113,5 +113,7 @@ class BeatIssue(wiring.Component):
             self.ended.eq(issued.valid & issued.p.last),
             self.rests.eq(beats.empty & ~issued.valid),
         ]
+        # With another client ahead, the first beat that is reduced comes when none of this one waits:
+        # others go behind before that, and block it until these are issued.
         m.d.sync += self.behind.eq(self.ahead & (self.behind | reduced))
         return m

@@ -383,8 +383,8 @@ class ContextTable(wiring.Component):
                 opening.eq(1),
                 state.odd.eq(state.odd ^ (1 << self.phase.p.context)),
             ]
-        # A cycle later, so a phase that begins as it is forgotten is no matter: nothing is counted
-        # before.
+        # A cycle later: a phase that begins as it is forgotten has not been counted yet. What one
+        # that began before sets is set anew for the next chunk.
         forgotten = Signal()
         m.d.sync += forgotten.eq(self.forget)
         with m.If(forgotten):

@@ -208,7 +208,7 @@ class Port(wiring.Component):
             m.d.sync += sync_epoch.eq(control.epoch)
         # An ACK that is heard as its epoch ends comes with the restart, which ignores it.
         m.d.sync += transmitter.synced.eq(heard & (control.kind == PacketKind.ACK))
-        # No packet follows before this has been acknowledged.
+        # No packet follows before this has been acknowledged, in its epoch, which is a new one.
         m.d.sync += unit.restart.eq(receiver.drained)
         rx, tx = self.link.rx, self.link.tx
         m.d.comb += [

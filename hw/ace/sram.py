@@ -88,9 +88,9 @@ class BankedSRAM(wiring.Component):
 
     Timing: a grant answers in the same cycle, data follows a granted read ``READ_LATENCY`` cycles
     later. A row is told in the cycle after the grant, and read in that one; it is written a cycle
-    later in a bank of ``1r1w``. A read that is granted in the cycle after a write of its row is
-    undefined there, a later one returns the new data. A request waits for at most one of each
-    rival for its bank.
+    later in a bank of ``1r1w``. There, a read that is granted with a write of its row returns the
+    old data, one in the cycle after it is undefined, and a later one returns the new data. A
+    request waits for at most one of each rival for its bank.
 
     Parameters
     ----------
