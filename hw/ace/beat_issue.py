@@ -113,7 +113,7 @@ class BeatIssue(wiring.Component):
             self.ended.eq(issued.valid & issued.p.last),
             self.rests.eq(beats.empty & ~issued.valid),
         ]
-        # With another client ahead, the first beat that is reduced comes when none of this one waits:
-        # others go behind before that, and block it until these are issued.
+        # Where another client is ahead, none of this one's beats waits as the first of them comes:
+        # that client has been behind, which blocked this one as long as one did.
         m.d.sync += self.behind.eq(self.ahead & (self.behind | reduced))
         return m
