@@ -109,8 +109,8 @@ def test_single_links_of_two_nodes_serve_all_phases():
         ({"topology": {"shape": [3, 4, 3]}, "workload": {"dimensions": [0, 1]}},
          {"shape": [3, 4]}, 1e-9),
         # Every third hop goes over two links: 5 times 30 ns more in 16 hops, 4 % of 3.8 us. It is
-        # 6.6 %.
-        ({"topology": {"logical_shape": [9]}}, {"shape": [9]}, 0.07),
+        # 7.7 %.
+        ({"topology": {"logical_shape": [9]}}, {"shape": [9]}, 0.08),
     ],
     ids=str,
 )
