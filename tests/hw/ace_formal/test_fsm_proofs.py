@@ -18,7 +18,7 @@ from hw.ace.ready_table import ReadyTable
 from hw.ace.send_generator import SendGenerator, Source
 from hw.common.select import index_of
 from tests.families import full, quick
-from tests.hw.common.prover import ever, holds, nth, with_change
+from tests.hw.common.prover import COVER_CYCLES, ever, holds, nth, with_change
 
 
 def small(contexts):
@@ -782,10 +782,6 @@ CONTEXT_BUGS = {
     "a slot is free when its chunk is finished": (
         "state.live.bit_select(completed, 1).eq(0),",
         "state.live.bit_select(completed, 1).eq(0), occupied.bit_select(completed, 1).eq(0),"),
-}
-"""Bugs, as changes of the text."""
-
-SLOW_CONTEXT_BUGS = {
     "a chunk is finished when its instructions are over, whatever is left to arrive or to leave": (
         "state.live[n] & ~self.sending[n] & state.settled[n]", "state.live[n] & ~self.sending[n]"),
     "a phase is settled when everything has left": (
@@ -802,10 +798,9 @@ SLOW_CONTEXT_BUGS = {
     "a phase has the counts of the first one": (
         "Mux(begins, product, 0)", "Mux(begins, due, 0)"),
 }
-"""Those that take longest to refute."""
+"""Bugs, as changes of the text."""
 
 
-@pytest.mark.full
 def test_ready_packets_reach_their_contexts_however_early_they_come(tmp_path):
     assert holds(ReadyHarness(ReadyTable(small(2))), tmp_path, timeout=900)
 
@@ -830,13 +825,20 @@ def test_broken_generator_is_refuted(bug, tmp_path):
     assert not holds(SendHarness(changed(small(2))), tmp_path)
 
 
-@pytest.mark.full
-def test_chunks_and_phases_end_when_nothing_is_left_and_slots_when_they_are_stored(tmp_path):
-    assert holds(ContextHarness(ContextTable(small(2))), tmp_path, timeout=900)
+CONTEXT_CYCLES = 19
+"""From reset, in which each of the planted bugs shows."""
 
 
-@pytest.mark.parametrize("bug", quick(8, (*CONTEXT_BUGS, *SLOW_CONTEXT_BUGS)))
+@pytest.mark.parametrize("cycles", [CONTEXT_CYCLES, *full([None])])
+def test_chunks_and_phases_end_when_nothing_is_left_and_slots_when_they_are_stored(
+    cycles, tmp_path
+):
+    harness = ContextHarness(ContextTable(small(2)))
+    assert holds(harness, tmp_path, cycles=cycles, cover_cycles=COVER_CYCLES, timeout=900)
+
+
+@pytest.mark.parametrize("bug", quick(8, CONTEXT_BUGS))
 def test_broken_context_table_is_refuted(bug, tmp_path):
-    change = (CONTEXT_BUGS | SLOW_CONTEXT_BUGS)[bug]
-    changed = with_change(contexts, "ContextTable", *change, of="PhaseCounts")
-    assert not holds(ContextHarness(changed(small(2))), tmp_path)
+    changed = with_change(contexts, "ContextTable", *CONTEXT_BUGS[bug], of="PhaseCounts")
+    harness = ContextHarness(changed(small(2)))
+    assert not holds(harness, tmp_path, cycles=CONTEXT_CYCLES)

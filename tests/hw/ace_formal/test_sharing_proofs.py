@@ -504,7 +504,6 @@ def _commands():
     return AceConfig(ports=2, **SMALL | {"fsms": 3})
 
 
-@pytest.mark.full
 def test_no_port_waits_while_a_command_is_there_and_the_oldest_goes_first(tmp_path):
     assert holds(CommandHarness(CommandArbiter(_commands()), _commands()), tmp_path, twins=True)
 

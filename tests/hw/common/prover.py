@@ -117,8 +117,8 @@ def holds(
     """Whether `bad` can never be 1; raises if ABC finds out neither way within *timeout* s.
 
     With *cycles* only that many cycles from reset are looked at, under all inputs. If it can never
-    be 1, all covers must be reached within as many cycles; within *cover_cycles*, by default
-    `COVER_CYCLES`, where the proof has no bound.
+    be 1, all covers must be reached within *cover_cycles*, by default *cycles* or, where the proof
+    has no bound, `COVER_CYCLES`.
 
     With *macros*, SRAM is what the behavioural body of its macro says. With *twins*, registers that
     are always equal are merged first (by induction), which decides harnesses that compare two
@@ -147,7 +147,7 @@ def holds(
         raise RuntimeError(f"neither proved nor refuted:\n{log}")
     if not verdict:
         return False
-    bound = cycles if cycles is not None else cover_cycles or COVER_CYCLES
+    bound = cover_cycles or (COVER_CYCLES if cycles is None else cycles)
     reached = _reached(folder, covers, bound, timeout)
     missed = [name for name in covers if name not in reached]
     assert not missed, f"{type(harness).__name__}: {missed} not reached in {bound} cycles"
