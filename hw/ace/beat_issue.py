@@ -113,7 +113,7 @@ class BeatIssue(wiring.Component):
             self.ended.eq(issued.valid & issued.p.last),
             self.rests.eq(beats.empty & ~issued.valid),
         ]
-        # Where another client is ahead, none of this one's beats waits as the first of them comes:
-        # that client has been behind, which blocked this one as long as one did.
+        # None of this one's beats can wait when another client comes to be ahead: that client was
+        # behind until then, which held this one back until the last of its own was granted.
         m.d.sync += self.behind.eq(self.ahead & (self.behind | reduced))
         return m
