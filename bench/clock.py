@@ -47,7 +47,8 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--no-levels", action="store_true", help="leave out the levels of blocks")
     options = parser.parse_args(argv)
-    table = placed(options.designs, SEEDS[: options.seeds])
+    small = [(name, PRESET) for name in options.designs]
+    table = placed(small, SEEDS[: options.seeds])
     print_table(table)
     clocks = {str(row[0]): float(row[2]) / 1e6 for row in table.rows}  # type: ignore[arg-type]
     ratio, longest = (None, None) if options.no_levels else _level_ratios()
@@ -71,8 +72,8 @@ def _netlist(name: str, preset: str) -> DesignNetlist:
     return kept_netlist(design.component, name=design.top, configuration=design.configuration)
 
 
-def placed(designs: Sequence[str], seeds: Sequence[int] = SEEDS) -> Table:
-    """Clock of each design that can be placed; what was placed is kept."""
+def placed(designs: Sequence[tuple[str, str]], seeds: Sequence[int] = SEEDS) -> Table:
+    """Clock of each design and preset that can be placed; what was placed is kept."""
     table = Table(
         "Clock after place and route",
         [
@@ -82,16 +83,16 @@ def placed(designs: Sequence[str], seeds: Sequence[int] = SEEDS) -> Table:
         note="ECP5-85K, speed grade 6, out of context, flattened. Critical paths of the run with "
         f"the median clock of {len(seeds)} seeds.",
     )
-    for name in designs:
-        with step(f"placing and routing {name}"):
+    for name, preset in designs:
+        with step(f"placing and routing {name} {preset}"):
             try:
-                runs = clock_of(_netlist(name, PRESET), seeds=seeds)
+                runs = clock_of(_netlist(name, preset), seeds=seeds)
             except (MissingExtraError, PlacementError) as error:
-                announce(f"{name}: {error}")
+                announce(f"{name} {preset}: {error}")
                 continue
         middle = runs[(len(runs) - 1) // 2]  # slowest first
         table.add(
-            name, PRESET, middle.mhz * 1e6, runs[0].mhz * 1e6, middle.cells, middle.start,
+            name, preset, middle.mhz * 1e6, runs[0].mhz * 1e6, middle.cells, middle.start,
             middle.end,
         )
     return table

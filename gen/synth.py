@@ -8,14 +8,13 @@ macros: they are counted and sized, not mapped.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from amaranth.lib import wiring
 
 from gen.arguments import typed
-from gen.mapping.blocks import Mapped, map_blocks
+from gen.mapping.blocks import Mapped, map_blocks, total
 from gen.mapping.memory import SRAM_UM2_PER_BIT, blocks_of, fit_note, macros_in
 from gen.mapping.netlist import DesignNetlist, netlist_of
 from gen.mapping.targets import LIBERTY_OSU018, TARGETS, Target, check_target
@@ -30,24 +29,6 @@ __all__ = [
 ]
 
 _TITLES = {"gates": "2-input gates"}
-
-
-def _total(name: str, blocks: Mapping[str, Mapped], known: dict[str, Mapped]) -> Mapped:
-    """Cells and area of a block with everything below it."""
-    if name not in known:
-        own = blocks[name]
-        cells: dict[str, int] = {}
-        area = own.area
-        for kind, count in own.cells.items():
-            if kind in blocks:
-                below = _total(kind, blocks, known)
-                area += below.area * count
-                for inner, number in below.cells.items():
-                    cells[inner] = cells.get(inner, 0) + count * number
-            else:
-                cells[kind] = cells.get(kind, 0) + count
-        known[name] = Mapped(cells, area)
-    return known[name]
 
 
 @typed("component", above={"timeout": 0})
@@ -137,10 +118,9 @@ def report(
         "hierarchy kept."
     )
     known: dict[str, Mapped] = {}
-    whole = _total(top, blocks, known).cells
+    whole = total(top, blocks, known).cells
     if device:
-        columns_of_whole = {column: _count(whole, each) for column, each in flow.columns.items()}
-        note += " " + fit_note(device, columns_of_whole, macros_in(whole))
+        note += " " + fit_note(device, flow.count(whole), macros_in(whole))
     else:
         note += (
             f" SRAM at 28 nm is a conversion by bits, {SRAM_UM2_PER_BIT:.3f} um2 each: OpenROAD's "
@@ -150,14 +130,14 @@ def report(
     for block in sorted(instances, key=lambda block: (block != top, block)):
         if block not in blocks:
             continue
-        total = _total(block, blocks, known)
-        macros = macros_in(total.cells)
+        below = total(block, blocks, known)
+        macros = macros_in(below.cells)
         bits = sum(macro.bits * count for macro, count in macros)
         table.add(
             block,
             instances[block],
-            *([total.area / area / 1e3] if area else []),
-            *(_count(total.cells, pattern) for pattern in flow.columns.values()),
+            *([below.area / area / 1e3] if area else []),
+            *flow.count(below.cells).values(),
             sum(count for _, count in macros),
             bits,
             sum(blocks_of(macro, device.memory) * count for macro, count in macros) if device
@@ -184,7 +164,3 @@ def largest_blocks(table: Table, count: int) -> Table:
         rows=[whole, *(row for row in blocks if row in chosen)],
         note=f"The {count} largest of {len(blocks)} blocks. {table.note}",
     )
-
-
-def _count(cells: dict[str, int], pattern: str) -> int:
-    return sum(count for kind, count in cells.items() if re.fullmatch(pattern, kind))

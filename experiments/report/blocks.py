@@ -143,7 +143,7 @@ COSTS = {
 NOTES = {
     "cells": "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md)).",
     "levels": "Levels of logic: ECP5 ([more](docs/results/price.md)).",
-    "clocks": "Clock: ECP5-85K, after place and route, median of 3 seeds.",
+    "clocks": "Clock: ECP5-85K, after place and route, median of 3 seeds; a dash does not fit it.",
 }
 ENGINES = tuple(design for design in DESIGNS if design != "ace")
 """Designs in one table; presets of ACE have one of their own."""

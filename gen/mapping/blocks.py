@@ -15,7 +15,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from gen.mapping.netlist import DesignBlock
 from gen.mapping.targets import Target
 from gen.yosys import run_yosys, yosys_version
 
-__all__ = ["Mapped", "map_blocks", "mapped_netlist"]
+__all__ = ["Mapped", "map_blocks", "mapped_netlist", "total"]
 
 _NAME = "block"
 _FORM = 2  # of what is kept
@@ -56,6 +56,24 @@ def map_blocks(
             missing.setdefault(block.digest, block)
     _map_missing(list(missing.values()), flow, timeout)
     return {block.name: _mapped(block, flow) for block in blocks}
+
+
+def total(name: str, blocks: Mapping[str, Mapped], known: dict[str, Mapped]) -> Mapped:
+    """Cells and area of a block with everything below it; *known* are those found before."""
+    if name not in known:
+        own = blocks[name]
+        cells: dict[str, int] = {}
+        area = own.area
+        for kind, count in own.cells.items():
+            if kind in blocks:
+                below = total(kind, blocks, known)
+                area += below.area * count
+                for inner, number in below.cells.items():
+                    cells[inner] = cells.get(inner, 0) + count * number
+            else:
+                cells[kind] = cells.get(kind, 0) + count
+        known[name] = Mapped(cells, area)
+    return known[name]
 
 
 def mapped_netlist(block: DesignBlock, flow: Target) -> Any:

@@ -41,7 +41,7 @@ def macros_in(cells: Mapping[str, int]) -> list[tuple[Macro, int]]:
 
 
 def blocks_of(macro: Macro, memory: MemoryKind) -> int:
-    """DesignBlock RAMs that a macro takes, in the shape that takes fewest."""
+    """Block RAMs that a macro takes, in the shape that takes fewest."""
     return min(
         -(-macro.depth // depth) * -(-macro.width // _usable(width, macro, memory))
         for width, depth in memory.shapes
@@ -59,25 +59,37 @@ def _usable(width: int, macro: Macro, memory: MemoryKind) -> int:
     return width // byte * (byte - 1)
 
 
-def fit_note(device: Device, cells: Mapping[str, int], macros: Iterable[tuple[Macro, int]]) -> str:
-    """A sentence: shares of the device, and whether the design fits it.
+def taken(
+    device: Device, cells: Mapping[str, int], macros: Iterable[tuple[Macro, int]]
+) -> dict[str, tuple[int, int]]:
+    """Places that a design needs, and those of the device, by the device's name of them.
 
     *cells* are by column of the target; the macros come on top.
     """
-    kinds = list(macros)
-    taken = dict(cells)
     column = device.memory.column
-    needed = sum(blocks_of(macro, device.memory) * count for macro, count in kinds)
-    taken[column] = taken.get(column, 0) + needed
-    parts, over = [], []
-    for name, holds in device.holds.items():
-        shown = device.memory.name if name == column else name
-        parts.append(f"{taken[name]} of {holds} {shown}")
-        if taken[name] > holds:
-            over.append(shown)
+    needed = {column: sum(blocks_of(macro, device.memory) * count for macro, count in macros)}
+    return {
+        device.memory.name if name == column else name: (
+            cells.get(name, 0) + needed.get(name, 0)
+            + sum(cells.get(k, 0) * each for k, each in device.shared.get(name, {}).items()),
+            holds,
+        )
+        for name, holds in device.holds.items()
+    }
+
+
+def fit_note(device: Device, cells: Mapping[str, int], macros: Iterable[tuple[Macro, int]]) -> str:
+    """A sentence: shares of the device, and whether the design fits it; arguments of `taken`."""
+    kinds = list(macros)
+    needs = taken(device, cells, kinds)
+    parts = [f"{needed} of {holds} {name}" for name, (needed, holds) in needs.items()]
+    over = [name for name, (needed, holds) in needs.items() if needed > holds]
     verdict = f"does not fit: {', '.join(over)}" if over else "fits"
     other = device.other_memory
     if kinds and other:
-        instead = sum(blocks_of(macro, other) * count for macro, count in kinds)
-        parts.append(f"or, for SRAM, {instead} of {other.holds} {other.name} in place of {needed}")
-    return f"On a {device.name}: {', '.join(parts)}: {verdict}."
+        instead, inside = (
+            sum(blocks_of(macro, kind) * count for macro, count in kinds)
+            for kind in (other, device.memory)
+        )
+        parts.append(f"or, for SRAM, {instead} of {other.holds} {other.name} in place of {inside}")
+    return f"Device {device.name}: {', '.join(parts)}: {verdict}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = [
@@ -53,12 +53,15 @@ class Device:
         Name of a column -> number of such cells in the device.
     memory, other_memory:
         Its block RAM, and a larger one if it has any.
+    shared:
+        Name of a column of `holds` -> other columns whose cells take such places too, and how many.
     """
 
     name: str
     holds: Mapping[str, int]
     memory: MemoryKind
     other_memory: MemoryKind | None = None
+    shared: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 UNUSED_IF_WRITTEN = "setparam -set COLLISION_X_MASK 1'1 t:$memrd_v2 r:CLK_ENABLE=1 %i"
@@ -112,6 +115,13 @@ class Target:
         """The command that counts cells."""
         return "stat -json" + (f" -liberty {self.liberty}" if self.liberty else "")
 
+    def count(self, cells: Mapping[str, int]) -> dict[str, int]:
+        """Cells by column out of those by type."""
+        return {
+            column: sum(count for kind, count in cells.items() if re.fullmatch(pattern, kind))
+            for column, pattern in self.columns.items()
+        }
+
 
 def _osu018(liberty: Path) -> Target:
     return Target(
@@ -159,7 +169,9 @@ TARGETS: dict[str, Target] = {
         "mapped by Yosys and neither placed nor routed",
         # FPGA-DS-02012, family table: LFE5UM-85.
         device=Device(
-            "ECP5-85K", {"LUT4": 83_640, "FF": 83_640, "BRAM": 208, "DSP": 156}, _DP16KD
+            "ECP5-85K", {"LUT4": 83_640, "FF": 83_640, "BRAM": 208, "DSP": 156}, _DP16KD,
+            # A carry cell is two LUTs in another mode, a LUT RAM four.
+            shared={"LUT4": {"CCU2C": 2, "LUTRAM": 4}},
         ),
         levels=True,
     ),

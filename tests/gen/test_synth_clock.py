@@ -18,6 +18,7 @@ from gen.mapping import clock as clocks
 from gen.mapping.clock import SEEDS, PlacementError, clock, clock_of, reached
 from gen.mapping.netlist import kept_netlist, known_netlist, netlist_of
 from gen.mapping.targets import TARGETS
+from gen.synth import synthesize
 from gen.yosys import run_yosys
 from hw.common.sram import SRAMBank
 from hw.fp.adder import FPAdder
@@ -141,6 +142,19 @@ def test_a_missing_tool_is_named_with_the_extra_that_has_it(monkeypatch):
 def test_a_design_that_does_not_fit_is_refused_before_it_is_placed():
     with pytest.raises(PlacementError, match=r"does not fit an ECP5-85K \(DP16KD: 480 of 208\)"):
         clock_of(netlist_of(TooLarge(), name="large"))
+
+
+def test_logic_that_does_not_fit_is_refused_as_it_is_mapped_by_blocks(tmp_path, monkeypatch):
+    """Carries and LUT RAM take LUTs too: the LUTs of these lanes alone would fit."""
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    monkeypatch.setattr(clocks, "_mapped", lambda netlist: pytest.fail("mapped flattened"))
+    cells = synthesize(ReduceALU(100, stages=2), name="alu", target="ecp5")
+    with pytest.raises(PlacementError, match=r"does not fit an ECP5-85K \(LUT4: ") as refused:
+        clock_of(netlist_of(ReduceALU(100, stages=2), name="alu"))
+    alu = dict(zip((column.name for column in cells.columns), cells.rows[0], strict=True))
+    needed = alu["lut4"] + 2 * alu["ccu2c"] + 4 * alu["lutram"]
+    assert alu["lut4"] < 83640 < needed
+    assert f"LUT4: {needed} of" in str(refused.value) and f"{needed} of 83640 LUT4" in cells.note
 
 
 @pytest.mark.parametrize(
