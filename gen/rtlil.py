@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -175,12 +175,13 @@ def to_rtlil(
     traced: list[TracedSignal] | None = None,
     reset_low: bool = False,
     undriven: bool = True,
+    prepared: Callable[[Any], None] | None = None,
 ) -> str:
     """RTLIL of `component` as top module `name`, without source locations.
 
     Signals that match a pattern of *trace* become ports and are appended to *traced*. With
     *reset_low* the reset is the active-low port `RESET_LOW`. Without *undriven*, undriven outputs
-    are refused.
+    are refused. *prepared* is called with the design as Amaranth prepares it.
     """
     ports = top_ports(component)
 
@@ -193,7 +194,13 @@ def to_rtlil(
         return more | (_low_reset(fragment) if reset_low else {})
 
     with uncollected(), checked(undriven=undriven) as check:
+
+        def see(design: Any) -> None:
+            check(design)
+            if prepared is not None:
+                prepared(design)
+
         return convert(
             component, name=name, platform=platform, ports=ports,
-            more_ports=more_ports if trace or reset_low else None, check=check,
+            more_ports=more_ports if trace or reset_low else None, check=see,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["drop_unused", "readable_names"]
+__all__ = ["drop_unused", "plain_name", "readable_names"]
 
 _MODULE = re.compile(r"^module \\(\S+)$")
 _MEMORY = re.compile(r"^  memory .* (\\\S+)$")
@@ -41,6 +41,11 @@ def _names_of(line: str) -> list[str]:
     return _NAME.findall(line)
 
 
+def plain_name(name: str) -> str:
+    """*name* as an identifier: ``a$1`` is ``a_1``."""
+    return re.sub(r"\W+", "_", name).rstrip("_")
+
+
 def readable_names(text: str) -> str:
     """Rename wires, ports and cells whose names are no plain identifiers; `a$1` becomes `a_1`.
 
@@ -56,7 +61,7 @@ def readable_names(text: str) -> str:
         for name in names:
             if name in taken or not name.startswith("\\"):
                 continue
-            plain = "\\" + re.sub(r"\W+", "_", name[1:]).rstrip("_")
+            plain = f"\\{plain_name(name[1:])}"
             if not _PLAIN.match(plain):
                 plain = "\\n_" + plain[1:]
             unique, number = plain, 0

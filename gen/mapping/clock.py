@@ -33,7 +33,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,11 @@ def clock_of(netlist: DesignNetlist, *, seeds: Sequence[int] = SEEDS) -> list[Cl
     key, mapped = _mapped(netlist)
     tool = metadata.version(_TOOL)
     runs = (_routed(key, mapped, seed, _arguments(netlist, seed), tool) for seed in seeds)
-    return sorted(runs, key=lambda run: run.mhz)
+    named = (
+        replace(run, start=netlist.in_source(run.start), end=netlist.in_source(run.end))
+        for run in runs
+    )
+    return sorted(named, key=lambda run: run.mhz)
 
 
 def _check_size(netlist: DesignNetlist) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -331,10 +331,16 @@ def levels_of(netlist: DesignNetlist, *, target: str = "ecp5", worst: int = 5) -
         if len(chosen) < worst:
             chosen.setdefault(register, end)
     lengths = np.array([search.distance[end.net] for end in ends], dtype=np.int64) / TENTHS
+
+    def path(end: _End) -> Path:
+        found = search.path(end)
+        start, last = map(netlist.in_source, (found.start, found.end))
+        return replace(found, start=start, end=last)
+
     return Levels(
-        worst=[search.path(end) for end in chosen.values()],
-        by_block={block: search.path(end) for block, end in by_block.items()},
-        by_part={part: search.path(end) for part, end in by_part.items()},
+        worst=[path(end) for end in chosen.values()],
+        by_block={block: path(end) for block, end in by_block.items()},
+        by_part={part: path(end) for part, end in by_part.items()},
         ends=len(ends),
         above={level: float(np.mean(lengths > level)) if len(ends) else 0.0 for level in _SHARES},
     )

@@ -8,9 +8,11 @@ import hashlib
 import json
 import re
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from amaranth.lib import wiring
 
@@ -18,7 +20,8 @@ from gen.cache import default_cache_dir, intact, kept
 from gen.configured import sources_hash
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
-from gen.tidy import readable_names
+from gen.sv.sites import Site, recorded
+from gen.tidy import plain_name, readable_names
 
 __all__ = ["CELL", "DesignBlock", "DesignNetlist", "kept_netlist", "known_netlist", "netlist_of"]
 
@@ -28,6 +31,7 @@ _HEADER = re.compile(r"^module \\(\S+)\n", re.MULTILINE)
 _CELL = re.compile(r"^  cell \\(\S+) ", re.MULTILINE)
 _NUMBERED = re.compile(r"^  cell \\@(\d+) ", re.MULTILINE)
 _PORT = re.compile(r"^  wire (?:.* )?(?:input|output|inout) \d+ .*$", re.MULTILINE)
+_MADE_UP = re.compile(r"_\w+")
 _MACRO_PORT = re.compile(r"(input|output)\s+(?:wire|reg)\s+(?:\[(\d+):0\])?\s*(\w+)")
 
 
@@ -84,6 +88,9 @@ class DesignNetlist:
         Name of each SRAM macro -> its behavioural Verilog.
     cpu_s:
         Seconds of CPU that elaborating it took, whenever that was.
+    names:
+        Name of a signal in `text`, behind its instance and a dot -> its name in the source, of
+        those for which Amaranth finds none.
     """
 
     top: str
@@ -91,6 +98,19 @@ class DesignNetlist:
     instances: dict[str, int]
     macros: dict[str, str]
     cpu_s: float = 0.0
+    names: dict[str, str] = field(default_factory=dict)
+
+    def in_source(self, name: str) -> str:
+        """A register or a bit of one as the source calls it: its instance, a dot, its name, and
+        what stands behind that."""
+        instance, dot, own = name.rpartition(".")
+        made_up = _MADE_UP.match(own)
+        signal = made_up[0] if made_up else ""
+        while signal:
+            if known := self.names.get(f"{instance}.{signal}"):
+                return f"{instance}{dot}{known}{own[len(signal) :]}"
+            signal = signal.rpartition("_")[0]  # perhaps a field of it
+        return name
 
     @cached_property
     def blocks(self) -> list[DesignBlock]:
@@ -149,11 +169,29 @@ def netlist_of(component: wiring.Component, *, name: str) -> DesignNetlist:
     """The netlist of *component* as top module *name*, SRAM left as macros."""
     started = time.process_time()
     platform = MacroPlatform()
-    rtlil = to_rtlil(component, name=name, platform=platform, undriven=False)
+    names: dict[str, str] = {}
+    with recorded() as sites:
+        rtlil = to_rtlil(
+            component, name=name, platform=platform, undriven=False,
+            prepared=lambda design: names.update(_source_names(design, sites)),
+        )
     merged = merge_modules(rtlil, top=name)
     macros = dict(sorted(platform.sram_macros.items()))
     text = readable_names(merged.text)
-    return DesignNetlist(name, text, merged.instances, macros, time.process_time() - started)
+    cpu_s = time.process_time() - started
+    return DesignNetlist(name, text, merged.instances, macros, cpu_s, names)
+
+
+def _source_names(design: Any, sites: Mapping[int, Site]) -> Iterator[tuple[str, str]]:
+    """Names of a prepared design that Amaranth makes up, as `DesignNetlist.names` has them."""
+    for info in design.fragments.values():
+        instance = ".".join(map(plain_name, info.name[1:]))
+        for signal, name in info.signal_names.items():
+            site = sites.get(signal.duid) if name.startswith("$") else None
+            if site is not None and site.name is not None:
+                # The port of a memory has no name; it follows that of what its call is assigned to.
+                found = site.longer[0] if "$" in site.name and site.longer else site.name
+                yield f"{instance}.{plain_name(name)}", re.sub(r"_*\$signature_+", "_", found)
 
 
 def kept_netlist(component: wiring.Component, *, name: str, configuration: object) -> DesignNetlist:

@@ -3,8 +3,8 @@
 """Levels of logic of designs whose longest paths are known."""
 
 import pytest
-from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -113,6 +113,52 @@ def test_paths_go_through_the_hierarchy_and_names_say_where():
     assert (found.worst[0].block, found.worst[0].instance) == ("nested_inner", "inner")
     assert found.by_part["inner"].levels == 7
     assert any(path.end.startswith("bank.") for path in found.worst)
+
+
+class Unnamed(wiring.Component):
+    """Registers whose names Amaranth does not find, in two instances of one module."""
+
+    i: In(4)
+    o: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.inner = Gathers(self.i, self.o)
+        return m
+
+
+class Gathers(Elaboratable):
+    def __init__(self, i, o):
+        self.i, self.o = i, o
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=4, depth=4, init=[])
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        kept = {"early": Signal(4), "late": Signal(4)}
+        fields = [Signal(data.StructLayout({"low": 2, "high": 2})) for _ in range(2)]
+        m.d.sync += [
+            kept["early"].eq(self.i), kept["late"].eq(kept["early"] * 3 + 1),
+            fields[0].high.eq(kept["late"].xor()), fields[1].low.eq(fields[0].high + 1),
+            self.o.eq(fields[1].low),
+        ]
+        m.d.comb += [write.en.eq(kept["late"][0]), write.addr.eq(0), write.data.eq(self.i)]
+        m.d.sync += self.o[3].eq(read.data[0])
+        return m
+
+
+def test_registers_have_the_names_of_the_source_where_amaranth_finds_none():
+    netlist = netlist_of(Unnamed(), name="unnamed")
+    assert "_signal" in netlist.text and "_signature" in netlist.text
+    (longest, *_) = levels_of(netlist, worst=1).worst
+    assert longest.start.startswith("inner.kept_early[") and longest.instance == "inner"
+    assert longest.end.startswith("inner.kept_late[")
+    told = set(netlist.names.values())
+    assert {"kept_early", "kept_late", "fields", "read_data"} <= told
+    made_up = next(name for name, word in netlist.names.items() if word == "fields")
+    assert netlist.in_source(f"{made_up}_low[1] (enable)") == "inner.fields_low[1] (enable)"
+    assert netlist.in_source("inner._other") == "inner._other"
+    assert netlist.in_source("o[3]") == "o[3]"
 
 
 class Read(wiring.Component):

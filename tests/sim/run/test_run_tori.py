@@ -108,8 +108,8 @@ def test_single_links_of_two_nodes_serve_all_phases():
         ({"workload": {"dimensions": [0]}}, {"shape": [3]}, 1e-9),
         ({"topology": {"shape": [3, 4, 3]}, "workload": {"dimensions": [0, 1]}},
          {"shape": [3, 4]}, 1e-9),
-        # Every third hop goes over two links: a chunk takes up to 6 times 30 ns more for its 16 hops
-        # (with 36 B: 198 ns), and chunks that wait for those before them pay again: 305 ns, 7.7 %.
+        # Every third hop goes over two links: a chunk takes up to 6 times 30 ns more (198 ns with
+        # 36 B), and chunks that wait for those before them pay again: 305 ns, 7.7 %.
         ({"topology": {"logical_shape": [9]}}, {"shape": [9]}, 0.08),
     ],
     ids=str,
