@@ -154,7 +154,7 @@ def test_registers_have_the_names_of_the_source_where_amaranth_finds_none():
     assert longest.start.startswith("inner.kept_early[") and longest.instance == "inner"
     assert longest.end.startswith("inner.kept_late[")
     told = set(netlist.names.values())
-    assert {"kept_early", "kept_late", "fields", "read_data"} <= told
+    assert {"kept_early", "kept_late", "fields", "write_data"} <= told
     made_up = next(name for name, word in netlist.names.items() if word == "fields")
     assert netlist.in_source(f"{made_up}_low[1] (enable)") == "inner.fields_low[1] (enable)"
     assert netlist.in_source("inner._other") == "inner._other"
