@@ -11,7 +11,7 @@ pytestmark = pytest.mark.cosim
 
 
 @pytest.mark.parametrize(
-    "data_width, max_burst, outstanding", quick(2, [(32, 16, 8), (64, 4, 1), (512, 16, 4)])
+    "data_width, max_burst, outstanding", quick(1, [(32, 16, 8), (64, 4, 1), (512, 16, 4)])
 )
 def test_emitted_copy_engine_passes_its_bench(
     data_width: int, max_burst: int, outstanding: int, simulator: str

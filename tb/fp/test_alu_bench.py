@@ -10,7 +10,7 @@ from tests.families import quick
 pytestmark = pytest.mark.cosim
 
 
-@pytest.mark.parametrize("stages", quick(2, [1, 6, 3]))
+@pytest.mark.parametrize("stages", quick(1, [6, 1, 3]))
 def test_emitted_lanes_pass_their_bench(stages: int, simulator: str) -> None:
     results = simulate(
         ReduceALU(2, stages=stages),

@@ -18,7 +18,7 @@ from gen.mapping import clock as clocks
 from gen.mapping.clock import SEEDS, PlacementError, clock, clock_of, reached
 from gen.mapping.netlist import kept_netlist, known_netlist, netlist_of
 from gen.mapping.targets import TARGETS
-from gen.synth import synthesize
+from gen.synth import cells_of
 from gen.yosys import run_yosys
 from hw.common.sram import SRAMBank
 from hw.fp.adder import FPAdder
@@ -148,9 +148,10 @@ def test_logic_that_does_not_fit_is_refused_as_it_is_mapped_by_blocks(tmp_path, 
     """Carries and LUT RAM take LUTs too: the LUTs of these lanes alone would fit."""
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
     monkeypatch.setattr(clocks, "_mapped", lambda netlist: pytest.fail("mapped flattened"))
-    cells = synthesize(ReduceALU(100, stages=2), name="alu", target="ecp5")
+    netlist = netlist_of(ReduceALU(100, stages=2), name="alu")
+    cells = cells_of(netlist, target="ecp5")
     with pytest.raises(PlacementError, match=r"does not fit an ECP5-85K \(LUT4: ") as refused:
-        clock_of(netlist_of(ReduceALU(100, stages=2), name="alu"))
+        clock_of(netlist)
     alu = dict(zip((column.name for column in cells.columns), cells.rows[0], strict=True))
     needed = alu["lut4"] + 2 * alu["ccu2c"] + 4 * alu["lutram"]
     assert alu["lut4"] < 83640 < needed

@@ -263,7 +263,7 @@ class Chunks:
             self.entered += 1
 
 
-@pytest.mark.parametrize("seed", quick(2, range(6)))
+@pytest.mark.parametrize("seed", quick(1, range(6)))
 @pytest.mark.parametrize("division", [
     {}, {"partition_slots": (2, 1, 1, 1)},
     {"phase_fsms": (1, 3, 2), "partition_slots": (2, 2, 1, 2)},
@@ -277,7 +277,7 @@ def test_chunks_move_on_in_order_to_slots_of_their_own(division, seed):
     assert sorted(chunks.stored) == [*range(chunks.total)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", quick(2, range(4)))
 @pytest.mark.parametrize("division", [
     {}, {"phase_fsms": (1, 3, 2), "partition_slots": (2, 2, 1, 2)}, {"phases": 1, "fsms": 2},
 ], ids=str)

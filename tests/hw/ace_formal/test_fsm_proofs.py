@@ -817,7 +817,7 @@ def test_generator_sends_what_is_granted_and_waits_for_no_peer_and_no_phase(tmp_
     assert holds(SendHarness(SendGenerator(small(2))), tmp_path)
 
 
-@pytest.mark.parametrize("bug", quick(10, GENERATOR_BUGS))
+@pytest.mark.parametrize("bug", quick(3, GENERATOR_BUGS))
 def test_broken_generator_is_refuted(bug, tmp_path):
     changed = with_change(
         send_generator, "SendGenerator", *GENERATOR_BUGS[bug], of="ReadyTurns"
@@ -837,7 +837,7 @@ def test_chunks_and_phases_end_when_nothing_is_left_and_slots_when_they_are_stor
     assert holds(harness, tmp_path, cycles=cycles, cover_cycles=COVER_CYCLES, timeout=900)
 
 
-@pytest.mark.parametrize("bug", quick(8, CONTEXT_BUGS))
+@pytest.mark.parametrize("bug", quick(3, CONTEXT_BUGS))
 def test_broken_context_table_is_refuted(bug, tmp_path):
     changed = with_change(contexts, "ContextTable", *CONTEXT_BUGS[bug], of="PhaseCounts")
     harness = ContextHarness(changed(small(2)))

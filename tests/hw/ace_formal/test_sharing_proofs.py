@@ -508,7 +508,7 @@ def test_no_port_waits_while_a_command_is_there_and_the_oldest_goes_first(tmp_pa
     assert holds(CommandHarness(CommandArbiter(_commands()), _commands()), tmp_path, twins=True)
 
 
-@pytest.mark.parametrize("bug", quick(8, COMMAND_BUGS))
+@pytest.mark.parametrize("bug", quick(3, COMMAND_BUGS))
 def test_broken_command_arbiter_is_refuted(bug, tmp_path):
     changed = with_change(
         command_arbiter, "CommandArbiter", *COMMAND_BUGS[bug], of="PortCommands"

@@ -22,6 +22,7 @@ from gen.yosys import run_yosys
 from hw.bfp.decoder import BlockDecoder
 from hw.bfp.encoder import BlockEncoder
 from hw.bfp.format import PRESETS, BlockFormat, preset
+from tests.families import quick
 from tests.hw.common.prover import Proof, current_test, note
 
 SMALL = {
@@ -221,7 +222,7 @@ def decoding_claim(fmt: BlockFormat) -> str:
        (or (fp.isInfinite result) (= ((_ to_fp 11 53) RTZ result) exact))))))"""
 
 
-small = pytest.mark.parametrize("fmt", SMALL.values(), ids=SMALL.keys())
+small = pytest.mark.parametrize("fmt", quick(5, SMALL.values()), ids=SMALL.keys())
 
 
 @small

@@ -18,6 +18,7 @@ from hw.bfp.encoder import BlockEncoder
 from hw.bfp.format import BlockFormat, preset
 from hw.bfp.layouts import lanes_layout
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source, stream_put
+from tests.families import quick
 from tests.hw.bfp.bfp_oracle import interesting
 
 SEED = 0xA5A5_0123_4567_89AB
@@ -85,7 +86,7 @@ def seeded(component: Any) -> Any:
 
 
 @codecs
-@pytest.mark.parametrize(("gaps", "stalls"), [(0.0, 0.6), (0.4, 0.4), (0.6, 0.0)])
+@pytest.mark.parametrize(("gaps", "stalls"), quick(1, [(0.4, 0.4), (0.0, 0.6), (0.6, 0.0)]))
 def test_vectors_cross_the_wire_unharmed_under_any_stalls(
     fmt: BlockFormat,
     lanes: int,

@@ -113,7 +113,7 @@ def wanted(operands, kind):
 @pytest.mark.parametrize(
     "entries, stages, lanes",
     # Beats of a packet: more than stages, as many, fewer.
-    quick(6, [(1, 3, 4), (32, 3, 4), (2, 0, 4), (4, 3, 8), (3, 6, 8), (2, 2, 16),
+    quick(3, [(1, 3, 4), (32, 3, 4), (2, 0, 4), (4, 3, 8), (3, 6, 8), (2, 2, 16),
               (3, 6, 4), (4, 3, 4), (2, 4, 8), (1, 1, 16), (4, 3, 16)]),
 )
 def test_unit_does_what_the_model_of_its_table_does(entries, stages, lanes, gaps, stalls):
@@ -233,10 +233,10 @@ def test_an_operand_in_a_later_period_begins_the_age_of_its_entry_anew(start, af
     assert period <= waited <= 2 * period + PAYLOAD_FLITS + 20
 
 
-@pytest.mark.parametrize("stages, lanes, period", [
-    (0, 4, 9), (3, 4, 9), (6, 4, 9), (3, 8, 5), (4, 8, 5), (6, 8, 7), (1, 16, 3), (2, 16, 3),
-    (3, 16, 4),
-])
+@pytest.mark.parametrize("stages, lanes, period", quick(4, [
+    (0, 4, 9), (3, 4, 9), (6, 8, 7), (3, 16, 4), (6, 4, 9), (3, 8, 5), (4, 8, 5), (1, 16, 3),
+    (2, 16, 3),
+]))
 def test_latency_and_rate_are_as_stated(stages, lanes, period):
     unit = ReductionUnit(entries=4, alu_stages=stages, lanes=lanes)
     expected = 8

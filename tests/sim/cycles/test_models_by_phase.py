@@ -72,8 +72,9 @@ MORE_SLOTS = by_phase(3, 12, 2, 2, 2, 3, contexts=3, banks=2, bank_ports="1rw")
 
 
 @pytest.mark.parametrize("config, shape, style, work, stalls, latency_cycles", [
-    (MORE_SLOTS, (3, 3), "enhanced", [(REDUCE, 5000)], 0.1, 30),
+    (by_phase(3, 12), (3, 3), "enhanced", [(REDUCE, 5000)], 0.1, 30),
     *full((
+        (MORE_SLOTS, (3, 3), "enhanced", [(REDUCE, 5000)], 0.1, 30),
         (by_phase(3, 12, contexts=1, rx_packets=64), (2, 2), "enhanced",
          [(SCATTER, 2666), (GATHER, 2666), (REDUCE, 8000)], 0.0, 30),
         (by_phase(2, 8, banks=8, bank_ports="1rw", alus=1), (3, 2), "baseline",

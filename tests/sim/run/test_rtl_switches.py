@@ -21,6 +21,7 @@ from sim.run import run
 from sim.runs import scripts
 from sim.runs.job import plan_job
 from sim.runs.scripts import draw_inputs, run_engines
+from tests.families import full
 
 RATE = 25e9
 NEAR_S = 6.4e-9  # ten cycles
@@ -283,8 +284,8 @@ def test_vectors_beyond_the_addresses():
     ("", ""), ("[[endpoint.on]]\nnodes = [3]\nlevel = 'cycles'\n", ""),
     ("", ("[network]\nretry = true\nretry_slots = 8\nretry_timeout_cycles = 100\n"
           "retry_tries = 30\n")),
-    ("half = true\nbfp = true\nfixed_point = true\nparts = true\n",
-     "format = 'bfp16'\nlanes = 16\nhalf = true\nbfp = true\n"),
+    *full([("half = true\nbfp = true\nfixed_point = true\nparts = true\n",
+            "format = 'bfp16'\nlanes = 16\nhalf = true\nbfp = true\n")]),
 ], ids=["rtl", "mixed", "retry", "format"])
 def test_an_interrupt_ends_a_run_and_leaves_what_was_finished(
     on, keys, capsys, tmp_path, monkeypatch

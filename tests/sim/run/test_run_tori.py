@@ -11,7 +11,6 @@ from sim.describe.reader import ConfigError
 from sim.describe.system import describe
 from sim.run import run
 from sim.runs.engines import run_on_engines
-from tests.families import full
 
 TORUS = {
     "topology": {
@@ -193,10 +192,8 @@ def test_only_an_engine_with_a_pace_of_memory_has_a_bandwidth(kind):
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
-@pytest.mark.parametrize("style", [
-    "multi_colour",
-    *full(("baseline", "halves")),
-])
+@pytest.mark.full
+@pytest.mark.parametrize("style", ["multi_colour", "baseline", "halves"])
 def test_a_dimension_with_more_lanes_has_paths_of_its_own_on_each(style, kind):
     made = [
         of_dimensions(
