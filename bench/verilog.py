@@ -40,7 +40,7 @@ LINES = {"lines_16_port": ("switch", "16-port", 7000),
          "lines_6_link": ("switch-dma", "6-link", 6500)}
 ROOT = Path(__file__).resolve().parent.parent
 _MADE_UP = re.compile(r"(expr|signal)_?\d*|port_?\d+")
-"""Names of Amaranth's and Yosys' own; theirs of ports have a number, `port` is one in the source."""
+"""Names that Amaranth and Yosys make up. `port` without a number is one of the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
