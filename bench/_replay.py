@@ -303,7 +303,7 @@ class Verilator:
         (work / "main.cc").write_text(_MAIN.format(
             inputs=sizes[0], outputs=sizes[1],
             sets=_moves(trace.inputs, "in", True),
-            edge=_EDGE if re.search(r"^ +input +(?:(?:logic|wire) +)?clk\b", verilog, re.M) else "",
+            edge=_EDGE if re.search(r"^ +input +(?:(?:logic|wire) +)*clk\b", verilog, re.M) else "",
             gets=_moves(trace.outputs, "out", False),
         ))
         trace.stimulus.astype("<u4").tofile(work / "stimulus.bin")

@@ -67,7 +67,7 @@ def _replay(name: str) -> tuple[int, int]:
     """Number of cycles recorded of a preset, and of those in which its text differs."""
     recording = OF_PRESETS[name]
     kept = Verdicts(default_cache_dir() / "replays")
-    own = ("bench/records", "bench/_recording.py", "bench/_recordings.py")
+    own = ("bench/records", "bench/_recording.py", "bench/_recordings.py", "bench/_replay.py")
     sources = digest(ROOT, ("hw", "gen", "sim", "tb", *own))
     key = hashlib.sha256(repr((name, sources, Verilator.version())).encode()).hexdigest()[:24]
     if known := kept.get(key):
