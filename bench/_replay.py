@@ -28,7 +28,7 @@ from gen.rtlil import DesignPort
 from gen.verilator import find_verilator, has_verilator
 from sim.rtl.driver import EngineDriver
 
-__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record", "record_engine",
+__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "clocked", "record", "record_engine",
            "record_stepped"]
 
 
@@ -285,6 +285,11 @@ _EDGE = """      top.clk = 1;
 """
 
 
+def clocked(verilog: str) -> bool:
+    """True if the text has a port for the clock."""
+    return bool(re.search(r"^ +input +(?:(?:logic|wire) +)*clk\b", verilog, re.MULTILINE))
+
+
 class Verilator:
     """Replays a trace on the emitted Verilog, translated by Verilator, one thread, no tracing.
 
@@ -303,7 +308,7 @@ class Verilator:
         (work / "main.cc").write_text(_MAIN.format(
             inputs=sizes[0], outputs=sizes[1],
             sets=_moves(trace.inputs, "in", True),
-            edge=_EDGE if re.search(r"^ +input +(?:(?:logic|wire) +)*clk\b", verilog, re.M) else "",
+            edge=_EDGE if clocked(verilog) else "",
             gets=_moves(trace.outputs, "out", False),
         ))
         trace.stimulus.astype("<u4").tofile(work / "stimulus.bin")

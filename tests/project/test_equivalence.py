@@ -12,14 +12,15 @@ import pytest
 from bench import _proofs, equivalence
 from bench._proofs import COMPONENTS, PRESETS, Judged, LateError, Planted, Prover, component, preset
 from bench._recordings import OF_PRESETS
-from bench._replay import Compiled, Trace
+from bench._replay import Compiled, Trace, clocked
 from bench.equivalence import LONG, Totals, main, shares
 from bench.sources import digest
 from bench.text_mutants import STRUCTURES, Mutant, draw_in_structures
-from foldwire.catalog import CATALOG
+from foldwire.catalog import CATALOG, build
 from gen.compile import compile_model
 from gen.sv.proof import Checked
 from gen.sv.question import Proof
+from gen.verilog import emit
 from gen.yosys import YosysError, YosysTimeoutError
 
 NAME = "SkidBuffer"
@@ -268,3 +269,14 @@ def test_what_was_known_is_counted(capsys):
 def test_an_unknown_component_is_one_line():
     with pytest.raises(SystemExit, match=r"^bench equivalence: no part 'Skid'; there are: ace/"):
         main(["Skid"])
+
+
+@pytest.mark.parametrize("preset, has_clock", [
+    ("adder/binary16", True), ("adder/binary32-comb", False), ("alu/4-lanes", True),
+])
+def test_texts_are_replayed_with_the_clock_that_they_have(preset, has_clock):
+    """Without edges of it, outputs would never change."""
+    design, _, chosen = preset.partition("/")
+    for style in ("sv", "plain"):
+        text = emit(build(design, chosen, {}).component, name="ace", style=style).text
+        assert clocked(text) == has_clock
