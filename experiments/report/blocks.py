@@ -143,8 +143,8 @@ COSTS = {
 NOTES = {
     "cells": "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md)).",
     "levels": "Levels of logic: ECP5 ([more](docs/results/price.md)).",
-    "clocks": "Clock: ECP5-85K, after place and route, median of 3 seeds; a dash: too large for it, "
-    "or not measured.",
+    "clocks": "Clock: ECP5-85K, after place and route, median of 3 seeds; a dash: too large, or "
+    "not measured.",
 }
 ENGINES = tuple(design for design in DESIGNS if design != "ace")
 """Designs in one table; presets of ACE have one of their own."""
