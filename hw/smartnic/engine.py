@@ -257,6 +257,7 @@ class RingEngine(wiring.Component):
         of the two can leave.
         """
         if self._number != 0:
+            m.d.comb += self.events.disagreed.eq(0)
             return
         jobs = self._config.descriptors  # more are not outstanding
         queues = []
