@@ -15,7 +15,7 @@ from foldwire.console import print_table, step
 from gen.mapping.blocks import map_blocks
 from gen.mapping.netlist import kept_netlist
 from gen.mapping.targets import TARGETS
-from gen.synth import report
+from gen.synth import flow_note, report
 from gen.table import Cell, Column, Table
 from gen.yosys import YosysError
 
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         if table is None:
             columns = [Column("design"), Column("preset"), *row.columns[2:]]
             columns += [Column("cold_s", "cold", "s", 0), Column("kept_s", "kept", "s", 1)]
-            table = Table("Cells of all presets", columns, note=row.note.partition(" Device ")[0])
+            table = Table("Cells of all presets", columns, note=flow_note(row))
         cells: list[Cell] = list(row.rows[0][2:])
         table.add(*each, *cells, cold[each], kept[each])
         luts[each] = int(row.value(row.rows[0][0], "lut"))

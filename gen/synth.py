@@ -25,7 +25,8 @@ from gen.table import Cell, Column, Table
 from gen.yosys import yosys_version
 
 __all__ = [
-    "LIBERTY_OSU018", "TARGETS", "Target", "cells_of", "largest_blocks", "report", "synthesize",
+    "LIBERTY_OSU018", "TARGETS", "Target", "cells_of", "flow_note", "largest_blocks", "report",
+    "synthesize",
 ]
 
 _TITLES = {"gates": "2-input gates"}
@@ -144,6 +145,11 @@ def report(
             else bits * SRAM_UM2_PER_BIT / 1e6,
         )
     return table
+
+
+def flow_note(table: Table) -> str:
+    """The note of a table of :func:`synthesize`, without the shares of a device."""
+    return table.note.partition(" Device ")[0]
 
 
 def largest_blocks(table: Table, count: int) -> Table:

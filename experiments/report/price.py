@@ -20,7 +20,7 @@ from foldwire.emission import synthesis_table
 from gen.cache import announce
 from gen.mapping.levels import levels_of
 from gen.mapping.netlist import kept_netlist
-from gen.synth import largest_blocks
+from gen.synth import flow_note, largest_blocks
 from gen.table import Cell, Column, Table
 from sim.results.view.page import Picture, Section, View, write_view
 
@@ -39,6 +39,8 @@ LEAD = "Cells are mapped by Yosys and not placed; make report measures what has 
 DRAWN = "Time against LUT of the engine"
 EXAMPLE = Path("examples", "explore_ace.toml")
 LARGEST_BLOCKS = 20
+EXPLORED = ("time_s", "limited_by", "lut", "ff", "gates", "bram")
+"""Columns of points beside the parameters that differ."""
 SECTIONS: Mapping[str, str] = {
     "cells": "Cells of presets on an FPGA, of whole designs and of their largest blocks.",
     "levels": "Longest paths of presets, in levels of logic.",
@@ -67,8 +69,8 @@ def cells(root: Path) -> Tables:
             tables[f"cells-{design}"] = replace(largest_blocks(found, LARGEST_BLOCKS), title=title)
     assert first is not None
     columns = [Column("design"), Column("preset"), *first.columns[2:]]
-    note = first.note.partition(" Device ")[0]  # the share of a device is that of one design
-    return {"cells": Table("Cells of whole designs", columns, rows, note)} | tables
+    whole = Table("Cells of whole designs", columns, rows, flow_note(first))
+    return {"cells": whole} | tables
 
 
 def levels(root: Path) -> Tables:
@@ -132,7 +134,8 @@ def explored(root: Path) -> Tables:
         for name, column in zip(names, zip(*values, strict=True), strict=True)
     ]
     title = f"Points of {EXAMPLE} that no other beats in LUT and time"
-    return {"explored": Table(title, columns, values, note="LUT: model of the parameters.")}
+    front = Table(title, columns, values, note="Cells: model of the parameters.")
+    return {"explored": front.select([*(name for name in names if "." in name), *EXPLORED])}
 
 
 def _value(text: str) -> Cell:
