@@ -16,6 +16,7 @@ from amaranth.lib.wiring import In, Out
 from gen.extras import MissingExtraError, has_extra
 from gen.mapping import clock as clocks
 from gen.mapping.clock import SEEDS, PlacementError, clock, clock_of, reached
+from gen.mapping.memory import Macro, taken
 from gen.mapping.netlist import kept_netlist, known_netlist, netlist_of
 from gen.mapping.targets import TARGETS
 from gen.synth import cells_of
@@ -156,6 +157,14 @@ def test_logic_that_does_not_fit_is_refused_as_it_is_mapped_by_blocks(tmp_path, 
     needed = alu["lut4"] + 2 * alu["ccu2c"] + 4 * alu["lutram"]
     assert alu["lut4"] < 83640 < needed
     assert f"LUT4: {needed} of" in str(refused.value) and f"{needed} of 83640 LUT4" in cells.note
+
+
+def test_carries_and_lut_ram_take_luts_and_macros_block_ram():
+    device = TARGETS["ecp5"].device
+    cells = {"LUT4": 10, "CCU2C": 3, "LUTRAM": 5, "FF": 7, "BRAM": 2}
+    needs = {name: needed for name, (needed, _) in
+             taken(device, cells, [(Macro(512, 36, 36), 4)]).items()}
+    assert needs == {"LUT4": 10 + 2 * 3 + 4 * 5, "FF": 7, "DP16KD": 2 + 4, "DSP": 0}
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gen.verilog import emit
 from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
+from hw.smartnic.engine import RingEngine, events_layout
 from hw.smartnic.layouts import AbortCause, HeaderLayout
 from hw.smartnic.registers import CommandError
 from sim.hosts.command import Command
@@ -345,3 +347,11 @@ def test_lost_credit_frames_are_made_good_by_the_watchdog():
     golden = ring.golden(arrays).view(np.uint32)
     for rank, node in enumerate(ring.system.nodes):
         np.testing.assert_array_equal(ring.result(node, command, rank), golden)
+
+
+@pytest.mark.parametrize("number, sets", [(0, "events_q[{}] <= "), (1, "events[{}] = 1'b0;")])
+def test_an_engine_drives_its_disagreement_or_says_that_it_has_none(number, sets):
+    """Without a driver the text would have a register for it, where the netlist has a constant."""
+    engine = RingEngine(replace(TEST, engines=2), number=number)
+    text = emit(engine, name="ring_engine").text
+    assert sets.format(events_layout()["disagreed"].offset) in text
