@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from bench.result import result
 from foldwire.catalog import build, engine_presets
 from foldwire.console import print_table, step
+from foldwire.emission import netlist_of
 from gen.mapping.blocks import map_blocks
-from gen.mapping.netlist import kept_netlist
 from gen.mapping.targets import TARGETS
 from gen.synth import flow_note, report
 from gen.table import Cell, Column, Table
@@ -82,9 +82,7 @@ def _measured(name: str, preset: str) -> tuple[Table, float, float]:
     for _ in range(2):  # the second time all is kept
         started = time.process_time()
         design = build(name, preset, {})
-        netlist = kept_netlist(
-            design.component, name=design.top, configuration=design.configuration
-        )
+        netlist = netlist_of(design)
         mapped = map_blocks(netlist.blocks, flow)
         table = report(design.top, TARGET, flow, mapped, netlist.instances)
         kept_s = time.process_time() - started

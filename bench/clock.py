@@ -9,20 +9,23 @@ that of the longest paths of the two presets.
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.result import result
 from foldwire.catalog import build
 from foldwire.console import print_table, step
+from foldwire.emission import netlist_of
 from gen.cache import announce
 from gen.extras import MissingExtraError
 from gen.mapping.clock import SEEDS, PlacementError, clock_of
 from gen.mapping.levels import Levels, levels_of
-from gen.mapping.netlist import DesignNetlist, kept_netlist
 from gen.table import Column, Table
 from sim.engines import registry
 
-__all__ = ["BARS_MHZ", "main", "placed"]
+__all__ = ["BARS_MHZ", "Configured", "configuration", "main", "placed"]
+
+Configured = tuple[str, str, Mapping[str, str]]
+"""A design, its preset, and changes of that as text."""
 
 BAR_MHZ = {"switch": 80.0}
 BARS_MHZ = {
@@ -30,7 +33,7 @@ BARS_MHZ = {
 }
 KEYS = {name: f"{re.sub('^(smart|switch-)', '', name)}_mhz" for name in BARS_MHZ}
 RATIO_BAR = 1.33
-PRESET, PUBLISHED = "test", ("ace", "isca21")
+PRESET, PUBLISHED = "test", "isca21"
 WORST = 10
 
 
@@ -47,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--no-levels", action="store_true", help="leave out the levels of blocks")
     options = parser.parse_args(argv)
-    small = [(name, PRESET) for name in options.designs]
+    small: list[Configured] = [(name, PRESET, {}) for name in options.designs]
     table = placed(small, SEEDS[: options.seeds])
     print_table(table)
     clocks = {str(row[0]): float(row[2]) / 1e6 for row in table.rows}  # type: ignore[arg-type]
@@ -67,13 +70,13 @@ def _or_missing(value: float | None) -> object:
     return "none" if value is None else round(value, 1)
 
 
-def _netlist(name: str, preset: str) -> DesignNetlist:
-    design = build(name, preset, {})
-    return kept_netlist(design.component, name=design.top, configuration=design.configuration)
+def configuration(preset: str, changes: Mapping[str, str]) -> str:
+    """Name of a preset with *changes*, in the columns of tables."""
+    return ", ".join([preset, *(f"{key} {value}" for key, value in changes.items())])
 
 
-def placed(designs: Sequence[tuple[str, str]], seeds: Sequence[int] = SEEDS) -> Table:
-    """Clock of each design and preset that can be placed; what was placed is kept."""
+def placed(designs: Sequence[Configured], seeds: Sequence[int] = SEEDS) -> Table:
+    """Clock of each design, preset and changes that can be placed; what was placed is kept."""
     table = Table(
         "Clock after place and route",
         [
@@ -83,16 +86,17 @@ def placed(designs: Sequence[tuple[str, str]], seeds: Sequence[int] = SEEDS) -> 
         note="ECP5-85K, speed grade 6, out of context, flattened. Critical paths of the run with "
         f"the median clock of {len(seeds)} seeds.",
     )
-    for name, preset in designs:
-        with step(f"placing and routing {name} {preset}"):
+    for name, preset, changes in designs:
+        which = configuration(preset, changes)
+        with step(f"placing and routing {name} {which}"):
             try:
-                runs = clock_of(_netlist(name, preset), seeds=seeds)
+                runs = clock_of(netlist_of(build(name, preset, changes)), seeds=seeds)
             except (MissingExtraError, PlacementError) as error:
-                announce(f"{name} {preset}: {error}")
+                announce(f"{name} {which}: {error}")
                 continue
         middle = runs[(len(runs) - 1) // 2]  # slowest first
         table.add(
-            name, preset, middle.mhz * 1e6, runs[0].mhz * 1e6, middle.cells, middle.start,
+            name, which, middle.mhz * 1e6, runs[0].mhz * 1e6, middle.cells, middle.start,
             middle.end,
         )
     return table
@@ -102,15 +106,17 @@ def _level_ratios() -> tuple[float, float]:
     """Levels of the published size over those of the small preset: of the block where that is
     worst, and of the longest paths."""
     with step("levels of logic"):
-        small, large = (levels_of(_netlist("ace", each)) for each in (PRESET, PUBLISHED[1]))
+        small, large = (
+            levels_of(netlist_of(build("ace", each, {}))) for each in (PRESET, PUBLISHED)
+        )
     rows = sorted(_ratios(small, large), key=lambda row: -row[3])
     columns = [
         Column("part"), Column("small", f"levels, {PRESET}", digits=1),
-        Column("large", f"levels, {PUBLISHED[1]}", digits=1), Column("ratio"), Column("end"),
+        Column("large", f"levels, {PUBLISHED}", digits=1), Column("ratio"), Column("end"),
     ]
     print_table(Table("Levels of the same parts", columns, list(rows[:WORST])))
     print_table(Table(
-        f"Longest paths of ace {PUBLISHED[1]}",
+        f"Longest paths of ace {PUBLISHED}",
         [Column("levels", digits=1), Column("start"), Column("end")],
         [(path.levels, path.start, path.end) for path in large.worst],
     ))

@@ -15,7 +15,7 @@ from gen.synth import cells_of
 from gen.table import Table
 from gen.verilog import WAIVERS, WAIVERS_SV, emit_files
 
-__all__ = ["clock_tables", "levels_tables", "synthesis_table", "write_verilog"]
+__all__ = ["clock_tables", "levels_tables", "netlist_of", "synthesis_table", "write_verilog"]
 
 
 def write_verilog(
@@ -59,19 +59,20 @@ def write_verilog(
 def synthesis_table(design: Design, target: str) -> Table:
     """Cells of *design* mapped to *target*, block by block."""
     check_target(target)
-    return cells_of(_netlist(design), target=target)
+    return cells_of(netlist_of(design), target=target)
 
 
 def levels_tables(design: Design, target: str) -> tuple[Table, Table]:
     """Longest paths of *design* in levels of logic, and those of each block."""
     check_target(target)
-    return levels(_netlist(design), target=target)
+    return levels(netlist_of(design), target=target)
 
 
 def clock_tables(design: Design) -> tuple[Table, Table]:
     """Clock of *design* on an ECP5 after place and route, and the blocks that miss 100 MHz."""
-    return clock(_netlist(design))
+    return clock(netlist_of(design))
 
 
-def _netlist(design: Design) -> DesignNetlist:
+def netlist_of(design: Design) -> DesignNetlist:
+    """What *design* is mapped from; kept by its configuration and the sources."""
     return kept_netlist(design.component, name=design.top, configuration=design.configuration)

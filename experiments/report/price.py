@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench.clock import Configured, configuration, placed
 from experiments import tables as published
 from experiments.figure import Context
 from experiments.reproduce import rows_table
 from foldwire.catalog import build, engine_presets
-from foldwire.emission import synthesis_table
+from foldwire.emission import netlist_of, synthesis_table
 from gen.cache import announce
 from gen.mapping.levels import levels_of
-from gen.mapping.netlist import kept_netlist
 from gen.synth import flow_note, largest_blocks
 from gen.table import Cell, Column, Table
 from sim.results.view.page import Picture, Section, View, write_view
@@ -32,6 +32,10 @@ __all__ = [
 Tables = Mapping[str, Table]
 
 PRESETS = engine_presets()
+FASTER: Configured = ("smartnic", "40g", {"alu_stages": "8"})
+CLOCKED: tuple[Configured, ...] = (*((*each, {}) for each in PRESETS), FASTER)
+"""Configurations whose levels and clocks are measured: presets, and one with the adders of `test`,
+which have as many stages as there are."""
 TARGET = "xcup"
 PAGE, FIGURE = "price", "explored.svg"
 TITLE = "What the engines cost"
@@ -84,24 +88,20 @@ def levels(root: Path) -> Tables:
         note="Longest path between registers on ECP5: LUT, LUT RAM and the first cell of a carry "
         "chain are a level each, further cells of a chain a tenth. About six are 100 MHz.",
     )
-    for number, (design, preset) in enumerate(PRESETS, 1):
-        announce(f"levels of {design} {preset}, {number} of {len(PRESETS)}")
-        made = build(design, preset, {})
-        found = levels_of(
-            kept_netlist(made.component, name=made.top, configuration=made.configuration)
-        )
+    for number, (design, preset, changes) in enumerate(CLOCKED, 1):
+        which = configuration(preset, changes)
+        announce(f"levels of {design} {which}, {number} of {len(CLOCKED)}")
+        found = levels_of(netlist_of(build(design, preset, changes)))
         longest = found.worst[0]
         table.add(
-            design, preset, longest.levels, 100 * found.above[6.0], longest.start, longest.end
+            design, which, longest.levels, 100 * found.above[6.0], longest.start, longest.end
         )
     return {"levels": table}
 
 
 def clock(root: Path) -> Tables:
     """Clocks of the presets that fit the device; what was placed and routed stays in the cache."""
-    from bench.clock import placed
-
-    return {"clocks": placed(PRESETS)}
+    return {"clocks": placed(CLOCKED)}
 
 
 def published_tables(root: Path) -> Tables:
