@@ -306,6 +306,7 @@ class CompiledModel:
         self.lanes = 1
         if self.generator == "native":
             self.lanes = library.fw_lanes()
+            library.fw_idle.argtypes = [ctypes.c_void_p]
             library.fw_lane_data.restype = ctypes.c_void_p
             library.fw_lane_data.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
         self.ports = tuple(
@@ -327,6 +328,7 @@ class Instance(Closing):
 
     def __init__(self, model: CompiledModel) -> None:
         self._library = model._library
+        self._generator = model.generator
         self.traced = model.traced
         self._handle = self._library.fw_create()
         self._index = {port.name: (index, port) for index, port in enumerate(model.ports)}
@@ -394,6 +396,11 @@ class Instance(Closing):
             raise ValueError(f"n must be at least 0, not {n}")
         self._library.fw_cycles(self.handle, n)
         self._settled = self._settled or n > 0
+
+    @property
+    def idle(self) -> bool:
+        """True if no cycle changes anything until an input does; CXXRTL does not know: False."""
+        return self._generator == "native" and bool(self._library.fw_idle(self.handle))
 
     def replay(self, stimulus: npt.NDArray[np.uint32]) -> None:
         """Apply one row of `stimulus` per cycle, without reading any output.

@@ -50,7 +50,7 @@ CLAIMS = {
     "equivalence": "{checked_presets:.0f} of {presets:.0f} presets and {proved:.0f} of "
     "{components:.0f} components: the SystemVerilog is proved equal to Amaranth's own RTLIL, as "
     "two readers take it; of {planted:.0f} errors in parameters, loops and instances of presets "
-    "{refuted:.0f} are refuted",
+    "{refuted:.0f} are refuted, the others are proved to be none",
     "verilog": "the SystemVerilog of {presets:.0f} presets: {wrong_names:.0f} signals have another "
     "name than in the source, {numbered_pct:.1f} % of names have a number; the switch with 16 "
     "ports takes {lines_16_port:.0f} lines, its endpoint with 6 links {lines_6_link:.0f}, no "

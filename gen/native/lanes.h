@@ -6,6 +6,7 @@
 #define FOLDWIRE_LANES_H
 
 #include <type_traits>
+#include <utility>
 
 #include "words.h"
 
@@ -181,19 +182,25 @@ struct Rows {
 		const word inside = row < Size;
 		return choose(inside, read(choose(inside, row, 0), index), 0);
 	}
-	INLINE void write(const word &on, const word &row, int index, const word &value) {
+	// True if a row has changed: queues write their input in every cycle, idle ones the same.
+	INLINE bool write(const word &on, const word &row, int index, const word &value) {
+		bool changed = false;
 #pragma GCC unroll 16
 		for (int lane = 0; lane < lanes; lane++)
 			if (on.v[lane])
-				at[lane][row.v[lane]][index] = T(value.v[lane]);
+				changed |= std::exchange(at[lane][row.v[lane]][index], T(value.v[lane])) != T(value.v[lane]);
+		return changed;
 	}
-	INLINE void write(const word &on, const word &row, int index, const word &value, const word &enable) {
+	INLINE bool write(const word &on, const word &row, int index, const word &value, const word &enable) {
+		bool changed = false;
 #pragma GCC unroll 16
 		for (int lane = 0; lane < lanes; lane++)
 			if (on.v[lane]) {
-				T &old = at[lane][row.v[lane]][index];
-				old = T((old & ~enable.v[lane]) | (value.v[lane] & enable.v[lane]));
+				T &there = at[lane][row.v[lane]][index];
+				const T now = T((there & ~enable.v[lane]) | (value.v[lane] & enable.v[lane]));
+				changed |= std::exchange(there, now) != now;
 			}
+		return changed;
 	}
 	void fill(int row, int index, u64 value) {
 		for (int lane = 0; lane < lanes; lane++)

@@ -141,11 +141,11 @@ class MemoryPorts:
             whole = len(set(enable_bits)) == 1
             on = nets.read(enable_bits[:1], uses) if whole else nonzero(enables)
             inside = f" & {test}" if test else ""
-            lines.append(f"{{ const word on = {on}{inside}; if (any(on)) {{ changed = true;")
+            lines.append(f"{{ const word on = {on}{inside}; if (any(on)) {{")
             lines.append(f"const word row = {row};")
             for index, (value, enable) in enumerate(zip(data, enables, strict=True)):
                 masks = "" if whole else f", {enable}"
-                lines.append(f"{self.name}.write(on, row, {index}, {value}{masks});")
+                lines.append(f"changed |= {self.name}.write(on, row, {index}, {value}{masks});")
             lines.append("} }")
         return lines
 

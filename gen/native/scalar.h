@@ -6,6 +6,7 @@
 #define FOLDWIRE_SCALAR_H
 
 #include <type_traits>
+#include <utility>
 
 #include "words.h"
 
@@ -108,13 +109,12 @@ struct Rows {
 	word read(word row, int index) const { return at[row][index]; }
 	// Zero for a row outside the memory.
 	word checked_read(word row, int index) const { return row < Size ? at[row][index] : 0; }
-	void write(word on, word row, int index, word value) {
-		if (on)
-			at[row][index] = T(value);
+	// True if the row has changed: queues write their input in every cycle, idle ones the same.
+	bool write(word on, word row, int index, word value) {
+		return on && std::exchange(at[row][index], T(value)) != T(value);
 	}
-	void write(word on, word row, int index, word value, word enable) {
-		if (on)
-			at[row][index] = T((at[row][index] & ~enable) | (value & enable));
+	bool write(word on, word row, int index, word value, word enable) {
+		return on && write(on, row, index, (at[row][index] & ~enable) | (value & enable));
 	}
 	void fill(int row, int index, u64 value) { at[row][index] = T(value); }
 };

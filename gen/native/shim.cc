@@ -109,8 +109,11 @@ void fw_settle(void *model) { static_cast<Model *>(model)->settle(); }
 
 void fw_cycles(void *handle, uint64_t count) {
 	Model *model = static_cast<Model *>(handle);
-	for (uint64_t done = 0; done < count; done++)
+	for (uint64_t done = 0; done < count; done++) {
 		model->edge();
+		if (model->top.idle())
+			break;
+	}
 	if (count) {
 		model->top.evaluate();
 		model->top.store(model->outputs);
@@ -118,6 +121,12 @@ void fw_cycles(void *handle, uint64_t count) {
 }
 
 void fw_cycle(void *model) { fw_cycles(model, 1); }
+
+int fw_idle(void *handle) {
+	Model *model = static_cast<Model *>(handle);
+	model->load();
+	return model->top.idle();
+}
 
 void fw_run(void *handle, uint64_t rows, int inputs, const int *input, const uint32_t *stimulus,
             int outputs, const int *output, uint32_t *result) {

@@ -237,7 +237,7 @@ class _Top(_Class):
         self.input_words, self.output_words = sizes[True], sizes[False]
 
     def boundary(self) -> None:
-        """Write `load`, `evaluate` and `store`."""
+        """Write `load`, `evaluate`, `edge`, `idle` and `store`."""
         lines = []
         for port, words in self.module.inputs.items():
             readers = self.module.readers(port)
@@ -259,10 +259,12 @@ class _Top(_Class):
             lines.append(f"if (dirty[{place}] & {mask}) group{group.index}();")
         self._method("evaluate", lines)
         place, mask = dirty_bit(len(self.module.groups))
-        lines = [f"if (!(dirty[{place}] & {mask})) return;", "fresh |= tick();"]
-        self._method("edge", lines)
+        self._method("edge", ["if (!idle()) fresh |= tick();"])
         self._method("store(Outputs out)", self._stores())
-        self.methods += [f"u64 ran[{self.words}] = {{}};", "bool fresh = true;"]
+        self.methods += [
+            f"u64 ran[{self.words}] = {{}};", "bool fresh = true;",
+            f"bool idle() const {{ return !(dirty[{place}] & {mask}); }}",
+        ]
 
     def _stores(self) -> list[str]:
         by_condition: dict[str, list[str]] = {}

@@ -85,6 +85,7 @@ def test_a_recording_that_says_something_else_differs(model, trace, row, column,
     assert f"differs at {name}, {name}" in second
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["switch test", "switch endpoint test"])
 def test_engines_at_a_switch_are_recorded_at_work(name, tmp_path):
     engine = RECORDINGS[name]

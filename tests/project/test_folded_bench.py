@@ -7,6 +7,7 @@ from bench import folded
 from sim.fields import FoldError
 from sim.hosts.wiring import EngineWiring
 from sim.workload.graph import CollectiveKind
+from tests.families import quick
 
 
 def case(level, **changes):
@@ -15,7 +16,7 @@ def case(level, **changes):
     return folded._Case(level=level, **{**given, **changes})
 
 
-@pytest.mark.parametrize("level", ["rtl", "cycles"])
+@pytest.mark.parametrize("level", quick(1, ["cycles", "rtl"]))
 def test_a_wire_that_is_a_cycle_longer_shows(level, monkeypatch):
     assert folded._compare((case(level), 1))["differs"] == []
     ring = EngineWiring.ring.__func__

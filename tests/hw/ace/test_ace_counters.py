@@ -14,6 +14,7 @@ from sim.hosts.script import Interrupt, Issue
 from sim.hosts.surroundings import Surroundings
 from sim.rtl.ace.ring import AceRing
 from sim.workload.graph import CollectiveKind
+from tests.families import quick
 from tests.hw.ace.neighbours import Neighbours
 
 
@@ -86,7 +87,7 @@ def test_packets_that_wait_for_an_alu_are_those_of_the_cycle_model(elements):
         assert counted == modelled
 
 
-@pytest.mark.parametrize("tx_packets", [2, 4])
+@pytest.mark.parametrize("tx_packets", quick(1, [2, 4]))
 def test_packets_that_are_parked_are_those_of_the_cycle_model(tx_packets):
     config = replace(preset("duo"), tx_packets=tx_packets)
     ring, model = _after_an_all_reduce(config, 5000)

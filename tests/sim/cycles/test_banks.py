@@ -68,6 +68,7 @@ def test_rings_with_groups_of_banks_take_the_cycles_of_the_rtl(changes, kind):
         assert rtl == model
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("latency, elements", [(1, 1950), (1, 2300), (7, 2650), (20, 900)])
 def test_an_alu_waits_for_a_packet_whose_turn_is_near(latency, elements):
     """One ALU for two ports and a bank for everyone: the last beat of a packet waits, and the next

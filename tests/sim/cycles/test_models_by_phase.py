@@ -142,6 +142,7 @@ def test_rtl_among_models_sends_golden_packets_in_every_phase(shape, style, rtl)
     assert mixed.cycles == model.cycles
 
 
+@pytest.mark.full
 def test_golden_packets_of_a_ring_are_of_the_blocks_that_its_collective_has():
     """Slots of the last partition are small: blocks of an all-reduce are as well, not those of a
     reduce-scatter, which has one there."""

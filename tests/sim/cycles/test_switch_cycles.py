@@ -18,7 +18,7 @@ from sim.cycles.switch.model import AllReduceJob, SwitchModel, SwitchSettings
 from sim.endpoint.switch_hardware import behind_others, oldest_first
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.twin import Race
-from tests.families import quick
+from tests.families import full, quick
 
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(dma_preset("test"), trace=True)
@@ -41,15 +41,17 @@ def race(make, members, elements, given=(), *, switch=SWITCH, dma=DMA, **options
     (flat, 4, 1500, (), {"timeout": 0}),
     (two_levels, 8, 1200, (5, 90, 0, 40, 60, 0, 20, 110), {"timeout": 100}),
     (two_levels, 7, 900, (), {"stalls": 0.3, "latency": 5}),
-    (flat, 3, 900, (0, 120, 200), {"dma": replace(DMA, links=2)}),
     (flat, 4, 1500, (), {"mode": "pull"}),
     (flat, 2, 1, (0, 50), {"mode": "pull"}),
     (flat, 3, 1001, (70, 0, 30), {"mode": "whole", "stalls": 0.4, "latency": 9}),
     (two_levels, 8, 900, (5, 90, 0, 40, 60, 0, 20, 110), {"mode": "whole", "timeout": 60}),
     (two_levels, 7, 900, (), {"mode": "pull", "stalls": 0.3, "latency": 5}),
-    (flat, 3, 900, (0, 120, 200), {"mode": "pull", "dma": replace(DMA, links=2)}),
-    # Own operands and those of others wait for a memory that hardly answers.
-    (flat, 2, 1000, (), {"mode": "pull", "stalls": 0.9, "dma": replace(DMA, read_ahead=1)}),
+    *full((
+        (flat, 3, 900, (0, 120, 200), {"dma": replace(DMA, links=2)}),
+        (flat, 3, 900, (0, 120, 200), {"mode": "pull", "dma": replace(DMA, links=2)}),
+        # Own operands and those of others wait for a memory that hardly answers.
+        (flat, 2, 1000, (), {"mode": "pull", "stalls": 0.9, "dma": replace(DMA, read_ahead=1)}),
+    )),
 ])
 def test_the_model_takes_the_cycles_of_the_rtl(make, members, elements, given, options):
     result = race(make, members, elements, given, **options)
@@ -134,6 +136,7 @@ def test_both_must_multicast_partials():
                     [])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["pull", "whole"])
 def test_loads_that_wait_for_the_only_entry_and_that_pass_it(mode):
     switch, dma = smallest(SWITCH, DMA)
