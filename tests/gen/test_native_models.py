@@ -8,8 +8,9 @@ import re
 import numpy as np
 import pytest
 from amaranth.back import rtlil as amaranth_rtlil
-from amaranth.hdl import Assert, ClockDomain, Module, Signal
+from amaranth.hdl import Assert, ClockDomain, Module, Signal, unsigned
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from bench.codegen import differing, models_of
@@ -21,6 +22,7 @@ from bench.random_netlists import (
     random_registers,
     random_tree,
 )
+from foldwire.catalog import build
 from gen import compile as compiling
 from gen.cache import set_announcer
 from gen.compile import compile_model, compile_rtlil
@@ -30,6 +32,7 @@ from gen.native.generate import LARGE_CELLS
 from gen.native.netlist import Cell
 from gen.rtlil import DesignPort, component_ports
 from gen.yosys import run_yosys
+from sim.engines import registry
 
 ROWS = 400
 
@@ -350,6 +353,58 @@ def test_inputs_that_stay_are_not_taken_for_no_clock(mixed, cache):
     instance.set("step", 3)
     seen = instance.run({"data": np.zeros(5, int)}, ["follows_input"])["follows_input"]
     assert len(set(seen.tolist())) == 5
+
+
+class Rewritten(wiring.Component):
+    """A memory that is written in every cycle, as the rows of queues are."""
+
+    i: In(70)
+    mask: In(2)
+    o: Out(70)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=unsigned(70), depth=4, init=[])
+        write, read = memory.write_port(granularity=35), memory.read_port(domain="comb")
+        m.d.comb += [write.data.eq(self.i), write.en.eq(self.mask), self.o.eq(read.data)]
+        return m
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_writes_that_change_nothing_wake_nobody(lanes, quickly_compiled, cache):
+    instance = compile_model(Rewritten(), cache_dir=cache, lanes=lanes).instance()
+    instance.set("mask", 3)
+    for value in (0, 5, 5 << 35 | 7, 1 << 69):
+        instance.set("i", value)
+        instance.cycle()  # the row changes
+        assert not instance.idle or value == 0
+        instance.cycle()
+        assert instance.idle
+        assert instance.get("o") == value
+    instance.set("mask", 1)
+    instance.set("i", 9)
+    assert not instance.idle
+    instance.cycle(1 << 60)  # what is idle takes no time
+    assert instance.idle and instance.get("o") == 1 << 69 | 9
+
+
+def test_cxxrtl_does_not_know_what_is_idle(mixed, cache):
+    instance = compile_model(mixed, name="mixed", cache_dir=cache, generator="cxxrtl").instance()
+    instance.cycle(5)
+    assert not instance.idle
+
+
+@pytest.mark.parametrize(
+    "name", [name for record in registry.records() for name in record.blueprints]
+)
+def test_engines_without_work_are_idle(name):
+    design = build(name, "test", {})
+    instance = compile_model(design.component, name=design.top).instance()
+    instance.set("rst", 1)
+    instance.cycle(2)
+    instance.set("rst", 0)
+    instance.cycle(200)
+    assert instance.idle
 
 
 def test_sums_of_registers_that_are_not_zero_survive_the_optimiser(cache):
