@@ -74,5 +74,5 @@ def clock_tables(design: Design) -> tuple[Table, Table]:
 
 
 def netlist_of(design: Design) -> DesignNetlist:
-    """What *design* is mapped from; kept by its configuration and the sources."""
+    """Netlist that *design* is mapped from; kept by its configuration and the sources."""
     return kept_netlist(design.component, name=design.top, configuration=design.configuration)
