@@ -29,8 +29,8 @@ from tests.gen.random_design import RandomDesign
 
 ROOT = Path(__file__).parents[2]
 QUICK = [
-    *LIBRARY, "AXI4Reader", "BankedSRAM", "BankedSRAM, groups", "Count", "FPMinMax",
-    "Planner", "SendUnit",
+    *(name for name in LIBRARY if "," not in name),
+    "AXI4Reader", "BankedSRAM", "BankedSRAM, groups", "Count", "FPMinMax", "Planner", "SendUnit",
 ]
 
 

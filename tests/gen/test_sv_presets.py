@@ -78,6 +78,7 @@ def test_a_preset_is_proved_as_it_is_emitted(name):
     assert checked.parts == sum(1 for _ in made.record.all())
 
 
+@pytest.mark.full
 def test_messages_to_several_fsms_are_proved_as_they_are_emitted():
     """The top of an engine, where loops move them with a bit for each FSM."""
     made = preset("ace/ring")

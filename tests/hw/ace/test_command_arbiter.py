@@ -15,6 +15,7 @@ from hw.ace.command_arbiter import CommandArbiter
 from hw.ace.config import preset
 from hw.ace.layouts import AGE_BITS, send_command_layout
 from hw.common.testing import check_stream, simulate
+from tests.families import quick
 
 AGES = 1 << AGE_BITS
 SIZES = [(2, 1), (2, 3), (3, 4), (2, 9)]
@@ -105,7 +106,7 @@ def oldest(asks):
     return min(readies) if readies else min(asks, key=lambda f: (asks[f].chunk, f))
 
 
-@pytest.mark.parametrize("stalls", [0, 0.3, 0.8])
+@pytest.mark.parametrize("stalls", quick(2, [0, 0.3, 0.8]))
 @pytest.mark.parametrize("gaps", [0, 0.5])
 @pytest.mark.parametrize("ports, fsms", SIZES)
 def test_ready_goes_first_then_the_oldest_chunk(ports, fsms, gaps, stalls):

@@ -107,7 +107,7 @@ def any_blocks(fmt: BlockFormat) -> Blocks:
     )
 
 
-@pytest.mark.parametrize("fmt", quick(5, FORMATS.values()), ids=FORMATS.keys())
+@pytest.mark.parametrize("fmt", quick(3, FORMATS.values()), ids=FORMATS.keys())
 def test_encoder_and_decoder_equal_the_golden_model(fmt: BlockFormat) -> None:
     values = interesting(fmt, BLOCKS, seed=12)
     blocks = any_blocks(fmt)

@@ -75,8 +75,12 @@ def streamed(model, given, stalls, rng, aside=None):
 
 @pytest.fixture(
     scope="module",
-    params=[(True, True, 4), (True, False, 4), (False, True, 4), (True, True, 8), (True, True, 16)],
-    ids=["all", "half", "bfp", "8 lanes", "16 lanes"],
+    params=[
+        (True, True, 4), (True, True, 16), (False, True, 4),
+        pytest.param((True, False, 4), marks=pytest.mark.full),
+        pytest.param((True, True, 8), marks=pytest.mark.full),
+    ],
+    ids=["all", "16 lanes", "bfp", "half", "8 lanes"],
 )
 def models(request):
     half, bfp, lanes = request.param

@@ -37,6 +37,7 @@ def moved(record, name: str) -> np.ndarray:
     return record.unit_bytes[record.unit_names.index(name)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [each.value for each in CollectiveKind][:3])
 @pytest.mark.parametrize("style", ["halves", "baseline", "multi_colour"])
 @pytest.mark.parametrize("size_bytes", [1 << 14, 5 << 12])

@@ -11,6 +11,7 @@ from sim.describe.reader import ConfigError
 from sim.describe.system import describe
 from sim.run import run
 from sim.runs.engines import run_on_engines
+from tests.families import quick
 
 TORUS = {
     "topology": {
@@ -74,8 +75,10 @@ def test_a_model_that_begins_with_the_rtl_meets_the_same_stalls():
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
 @pytest.mark.parametrize(
     "algorithm",
-    [{}, {"style": "multi_colour", "gather_backwards": True}, {"style": "baseline"},
-     {"style": "enhanced"}, {"style": "dimension_ordered"}, {"style": "halves"}],
+    quick(3, [
+        {}, {"style": "multi_colour", "gather_backwards": True}, {"style": "enhanced"},
+        {"style": "baseline"}, {"style": "dimension_ordered"}, {"style": "halves"},
+    ]),
     ids=str,
 )
 def test_phases_by_dimension_agree_at_cycles_and_rtl(algorithm, kind):
