@@ -392,15 +392,16 @@ class Instance(Closing):
 
     def cycle(self, n: int = 1) -> None:
         """`n` rising edges with the inputs as set."""
-        if n < 0:
-            raise ValueError(f"n must be at least 0, not {n}")
+        if not 0 <= n < 1 << 64:
+            raise ValueError(f"n must be from 0 to 2**64 - 1, not {n}")
         self._library.fw_cycles(self.handle, n)
         self._settled = self._settled or n > 0
 
     @property
     def idle(self) -> bool:
         """True if no cycle changes anything until an input does; CXXRTL does not know: False."""
-        return self._generator == "native" and bool(self._library.fw_idle(self.handle))
+        handle = self.handle
+        return self._generator == "native" and bool(self._library.fw_idle(handle))
 
     def replay(self, stimulus: npt.NDArray[np.uint32]) -> None:
         """Apply one row of `stimulus` per cycle, without reading any output.

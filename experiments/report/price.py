@@ -34,8 +34,8 @@ Tables = Mapping[str, Table]
 PRESETS = engine_presets()
 FASTER: Configured = ("smartnic", "40g", {"alu_stages": "8"})
 CLOCKED: tuple[Configured, ...] = (*((*each, {}) for each in PRESETS), FASTER)
-"""Configurations whose levels and clocks are measured: presets, and one with the adders of `test`,
-which have as many stages as there are."""
+"""Configurations whose levels and clocks are measured: all presets, and one of them with the
+adders of `test`, which have more stages."""
 TARGET = "xcup"
 PAGE, FIGURE = "price", "explored.svg"
 TITLE = "What the engines cost"

@@ -386,6 +386,12 @@ def test_writes_that_change_nothing_wake_nobody(lanes, quickly_compiled, cache):
     assert not instance.idle
     instance.cycle(1 << 60)  # what is idle takes no time
     assert instance.idle and instance.get("o") == 1 << 69 | 9
+    for wrong in (-1, 1 << 64):
+        with pytest.raises(ValueError, match=rf"n must be from 0 to 2\*\*64 - 1, not {wrong}$"):
+            instance.cycle(wrong)
+    instance.close()
+    with pytest.raises(ValueError, match="this instance is closed"):
+        instance.idle  # noqa: B018
 
 
 def test_cxxrtl_does_not_know_what_is_idle(mixed, cache):
