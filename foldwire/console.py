@@ -75,7 +75,7 @@ class _Pipe(Console):
 
 END_S = 0.3  # for work to end when it is interrupted
 LOG_EVERY_S = 30.0  # between lines of progress where no bar can move
-LEAST_SHARE = 0.01  # that is told: before, most of the time went into compiling
+LEAST_SHARE = 0.01  # of the work, from which its rate is known
 ALIVE_EVERY_S = 60.0  # until a sign of life where nothing else is printed
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 # That of a process that was started with its output closed is None.
@@ -157,15 +157,21 @@ class _TimeLeft(TimeRemainingColumn):
 
 
 def _told_now_and_then(started: float) -> Report:
-    """Return a function that prints now and then the progress, and the time left at this rate."""
+    """Return a function that prints now and then the progress, and the time left at this rate.
+
+    The rate counts from the first report of work that is done: compiling comes before.
+    """
     told = started
+    begun: tuple[float, float] | None = None
 
     def report(share: float) -> None:
-        nonlocal told
+        nonlocal told, begun
         now = time.perf_counter()
-        if share >= LEAST_SHARE and now - told >= LOG_EVERY_S:
+        if begun is None and share > 0:
+            begun = now, share
+        if begun and share - begun[1] >= LEAST_SHARE and now - told >= LOG_EVERY_S:
             told = now
-            left = timedelta(seconds=round((now - started) * (1 - share) / share))
+            left = timedelta(seconds=round((now - begun[0]) * (1 - share) / (share - begun[1])))
             announce(f"{100 * share:.0f} % done, about {left} left")
 
     return report
